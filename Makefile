@@ -1,0 +1,55 @@
+# Every target sets up what it needs by itself, in .venv; nothing is required but Python 3.11+ and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench-sqlite profile clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.base ## watch a thousand jobs run on an embedded queue
+	@$(BIN)/windlass demo
+
+test: $(VENV)/.dev ## run every test
+	@$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+
+check: $(VENV)/.dev ## lint, types, layers, dead code
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@PYTHONPATH=src $(BIN)/lint-imports
+	@$(BIN)/vulture
+
+format: $(VENV)/.dev ## rewrite the sources in the house format
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench-sqlite: $(VENV)/.bench ## race the SQLite store against Huey's, side by side
+	@$(BIN)/python -m benchmarks.sqlite
+
+profile: $(VENV)/.base ## show where the time of a drain goes
+	@$(BIN)/python -m benchmarks.profile
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# ensurepip gives the venv its pip; a failed install leaves no stamp, so the next call tries again.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Windlass needs Python 3.11 or newer; say which: make PYTHON=python3.11")'
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@$(PIP) install --editable '.[dev,bench]'
+	@touch $@ $(VENV)/.base
+
+$(VENV)/.bench: pyproject.toml | $(BIN)/python
+	@$(PIP) install --editable '.[bench]'
+	@touch $@ $(VENV)/.base

@@ -1,0 +1,215 @@
+"""Owns the error tree: every exception that Windlass raises, and those that handlers raise to steer it.
+
+WindlassError
+├── ConfigError            a setting, URL or registration that cannot work
+├── PayloadError           arguments that cannot become a payload
+│   ├── PayloadInvalid     ... because a field is wrong
+│   └── PayloadTooLarge    ... because there is too much of them
+├── UnknownKind            no handler is registered for a kind
+├── UnknownJob             no job has this id
+├── IllegalMove            the job's state does not allow what was asked
+├── CalledFromEventLoop    a blocking call where it would stop an event loop
+├── StoreError             the store refused or failed
+│   ├── StoreUnavailable   ... and may work later: nothing was lost, try again
+│   ├── QueueFull          ... because a bounded queue is full
+│   └── SchemaMismatch     ... because its schema and this release do not fit
+├── Fenced                 the lease under which this was written is gone
+├── ResultError            a result that cannot be had
+│   ├── ResultTimeout      ... yet
+│   ├── JobDead            ... because the job is dead
+│   └── JobCancelled       ... because the job was cancelled
+├── Permanent              raised by handlers: do not try again
+└── RetryAfter             raised by handlers: try again at a time of my choosing
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from windlass.core.durations import Duration, When, when
+
+
+class WindlassError(Exception):
+    """Anything that Windlass raises."""
+
+
+class ConfigError(WindlassError):
+    """A setting, URL or registration that cannot work as it stands."""
+
+
+class PayloadError(WindlassError):
+    """Arguments that cannot become a payload."""
+
+
+class PayloadInvalid(PayloadError):
+    """A payload whose `field` does not fit its handler, for a `reason`."""
+
+    def __init__(self, kind: str, field: str, reason: str) -> None:
+        super().__init__(kind, field, reason)
+        self.kind = kind
+        self.field = field
+        self.reason = reason
+
+    def __str__(self) -> str:
+        where = f"field {self.field!r}" if self.field else "the payload"
+        return f"{self.kind!r} cannot take this: {where}: {self.reason}"
+
+
+class PayloadTooLarge(PayloadError):
+    """A payload of more bytes than the limit allows."""
+
+    def __init__(self, kind: str, size: int, limit: int) -> None:
+        super().__init__(kind, size, limit)
+        self.kind = kind
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"the payload of {self.kind!r} has {self.size:,} bytes and the limit is {self.limit:,}: "
+            "store the object elsewhere and enqueue its id, or raise WINDLASS_MAX_PAYLOAD"
+        )
+
+
+class UnknownKind(WindlassError):
+    """A kind for which no handler is registered in this app."""
+
+    def __init__(self, kind: str, known: tuple[str, ...] = ()) -> None:
+        super().__init__(kind, known)
+        self.kind = kind
+        self.known = known
+
+    def __str__(self) -> str:
+        known = f"; known here: {', '.join(self.known)}" if self.known else ""
+        return (
+            f"UnknownKind({self.kind!r}): no handler is registered; "
+            f"is its module imported by the worker?{known}"
+        )
+
+
+class UnknownJob(WindlassError):
+    """An id that no job has, or has any more."""
+
+    def __init__(self, job_id: UUID | str) -> None:
+        super().__init__(job_id)
+        self.job_id = job_id
+
+    def __str__(self) -> str:
+        return (
+            f"no job has the id {self.job_id}; it may never have been enqueued in this store, "
+            "or it finished and its retention is over"
+        )
+
+
+class IllegalMove(WindlassError):
+    """A move that the job's state does not allow."""
+
+    def __init__(self, job_id: UUID, state: str, move: str, remedy: str) -> None:
+        super().__init__(job_id, state, move, remedy)
+        self.job_id = job_id
+        self.state = state
+        self.move = move
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"job {self.job_id} is {self.state}: it cannot {self.move}; {self.remedy}"
+
+
+class CalledFromEventLoop(WindlassError):
+    """A blocking call was made in a running event loop, which it would stop."""
+
+    def __init__(self, called: str, instead: str) -> None:
+        super().__init__(called, instead)
+        self.called = called
+        self.instead = instead
+
+    def __str__(self) -> str:
+        return f"{self.called} would block the running event loop; write: {self.instead}"
+
+
+class StoreError(WindlassError):
+    """The store refused or failed."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written now. Nothing was lost; the call may be repeated."""
+
+
+class QueueFull(StoreError):
+    """A bounded queue has no room for what was enqueued."""
+
+    def __init__(self, size: int, message: str) -> None:
+        super().__init__(size, message)
+        self.size = size
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"the queue is full ({self.size:,} jobs are waiting): {self.message}"
+
+
+class SchemaMismatch(StoreError):
+    """The store's schema and this release of Windlass do not fit."""
+
+
+class Fenced(WindlassError):
+    """The lease under which something was to be written is gone; nothing was written."""
+
+    def __init__(self, job_id: UUID) -> None:
+        super().__init__(job_id)
+        self.job_id = job_id
+
+    def __str__(self) -> str:
+        return f"the lease on job {self.job_id} is gone: another worker has it, or it was settled"
+
+
+class ResultError(WindlassError):
+    """A result that cannot be had."""
+
+    def __init__(self, job_id: UUID, reason: str) -> None:
+        super().__init__(job_id, reason)
+        self.job_id = job_id
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"job {self.job_id}: {self.reason}"
+
+
+class ResultTimeout(ResultError, TimeoutError):
+    """The job did not finish within the time given. It goes on."""
+
+
+class JobDead(ResultError):
+    """The job failed for good. `error` tells what its last attempt raised."""
+
+    def __init__(self, job_id: UUID, reason: str, error: str | None) -> None:
+        super().__init__(job_id, reason)
+        self.error = error
+
+    def __str__(self) -> str:
+        return f"job {self.job_id} is dead: {self.reason}" + (
+            f": {self.error}" if self.error else ""
+        )
+
+
+class JobCancelled(ResultError):
+    """The job was cancelled before it could finish."""
+
+
+class Permanent(WindlassError):
+    """Raise this (or a subclass) in a handler when trying again cannot help: the job goes to dead."""
+
+
+class RetryAfter(WindlassError):
+    """Raise this in a handler to be tried again at a time of your choosing; it counts as a failure."""
+
+    def __init__(self, due: Duration | datetime, reason: str = "") -> None:
+        super().__init__(due, reason)
+        self.due: When = when(due)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        asked = (
+            f"in {self.due}" if isinstance(self.due, timedelta) else f"at {self.due.isoformat()}"
+        )
+        return f"asked to be retried {asked}" + (f": {self.reason}" if self.reason else "")

@@ -1,0 +1,243 @@
+"""Owns the facts about jobs, lanes and workers, as they travel between the store and everything else."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from windlass.core.durations import When
+from windlass.core.states import State
+
+DEFAULT_QUEUE = "default"
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """An immutable value; every fact of Windlass is one."""
+
+
+class Lane(NamedTuple):
+    """Jobs that compete only by order: claimed oldest first, and asked for together."""
+
+    queue: str
+    kind: str
+    priority: int = 0
+    key: str = ""
+
+
+class Unique(Fact):
+    """A key that at most one job may hold, and how long the job holds it."""
+
+    key: str
+    until: Literal["claimed", "settled"] | timedelta = "settled"
+
+
+class NewJob(Fact):
+    """A job as its producer made it. The store adds the times, by its own clock."""
+
+    id: UUID
+    kind: str
+    payload: bytes
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    key: str = ""
+    due: When | None = None
+    expires: When | None = None
+    max_retries: int | None = None
+    timeout: timedelta | None = None
+    unique: Unique | None = None
+    headers: dict[str, str] = {}
+
+
+class Enqueued(Fact):
+    """What became of an enqueue: the new job's id, or the id of the one that held the unique key."""
+
+    id: UUID
+    existing: bool = False
+
+
+class ErrorInfo(Fact):
+    """What a handler raised, as text that is safe to store and of bounded size."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class Attempt(Fact):
+    """One run of a job that did not complete it."""
+
+    number: int
+    worker: str | None
+    started_at: datetime | None
+    duration: timedelta
+    outcome: str
+    error: ErrorInfo | None = None
+
+
+class Progress(Fact):
+    """How far a running job says it is, from 0 to 1."""
+
+    fraction: float
+    message: str = ""
+
+
+class Job(Fact):
+    """A job as the store holds it."""
+
+    id: UUID
+    kind: str
+    queue: str
+    priority: int
+    key: str
+    state: State
+    payload: bytes
+    due_at: datetime
+    created_at: datetime
+    expires_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    attempt: int = 0
+    failures: int = 0
+    crashes: int = 0
+    max_retries: int | None = None
+    timeout: timedelta | None = None
+    unique_key: str | None = None
+    headers: dict[str, str] = {}
+    waiting_for: str | None = None
+    worker: str | None = None
+    token: int | None = None
+    cancel_requested: bool = False
+    progress: Progress | None = None
+    result: bytes | None = None
+    error: ErrorInfo | None = None
+    reason: str | None = None
+    history: tuple[Attempt, ...] = ()
+
+    @property
+    def lane(self) -> Lane:
+        """The lane in which this job waits."""
+        return Lane(self.queue, self.kind, self.priority, self.key)
+
+
+class Head(Fact):
+    """The oldest pending job of a lane."""
+
+    lane: Lane
+    position: datetime
+
+
+class Sweep(Fact):
+    """What a store has to offer: the head of every lane that has pending jobs.
+
+    `next_due` is when the earliest scheduled job is due; `mark` names the moment of this look, and
+    `Store.wait(mark)` returns once anything may have changed since.
+    """
+
+    heads: tuple[Head, ...]
+    next_due: datetime | None
+    now: datetime
+    mark: int
+
+
+class Ask(Fact):
+    """A request for at most `count` jobs of a lane, and for no more than its budgets still hold."""
+
+    lane: Lane
+    count: int
+    draws: tuple[str, ...] = ()
+
+
+class Claim(Fact):
+    """Asks in the order in which they are met, and the budgets that they share."""
+
+    asks: tuple[Ask, ...]
+    budgets: dict[str, int] = {}
+
+
+class WorkerInfo(Fact):
+    """What a worker tells the store about itself when it registers."""
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    release: str
+    lease: timedelta
+    slots: int
+    queues: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+class Pulse(Fact):
+    """What a worker tells the store with every heartbeat."""
+
+    state: Literal["running", "draining"] = "running"
+    processed: int = 0
+    running: int = 0
+    loop_lag: timedelta = timedelta(0)
+
+
+class WorkerRecord(Fact):
+    """A worker as the store holds it; alive while its lease has neither run out nor been ended."""
+
+    info: WorkerInfo
+    pulse: Pulse
+    started_at: datetime
+    last_seen: datetime
+    lease_until: datetime
+    alive: bool
+
+
+class QueueCount(Fact):
+    """How many jobs of a queue are in a state, and the due time of the oldest that still waits."""
+
+    queue: str
+    state: State
+    count: int
+    oldest: datetime | None = None
+
+
+class JobFilter(Fact):
+    """Which jobs to look at; an empty field asks for all."""
+
+    states: tuple[State, ...] = ()
+    kind: str | None = None
+    queue: str | None = None
+    worker: str | None = None
+
+
+class Page(Fact):
+    """A bounded piece of a listing, newest first; `after` continues it."""
+
+    jobs: tuple[Job, ...]
+    after: UUID | None
+
+
+class Finding(Fact):
+    """Something that is not as it should be, and what to do about it."""
+
+    problem: str
+    remedy: str
+
+
+class Retention(Fact):
+    """How long finished jobs are kept; None keeps them until a person decides."""
+
+    finished: timedelta | None = timedelta(days=7)
+    dead: timedelta | None = None
+
+
+Json = dict[str, Any]
+"""The value of a record: a small JSON object."""
+
+
+def job_id(milliseconds: int, random_bits: int) -> UUID:
+    """Make a UUIDv7 from a Unix time and 74 random bits: unique anywhere, and sorted by age."""
+    high = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (random_bits >> 62 & 0xFFF) << 64
+    return UUID(int=high | 0b10 << 62 | random_bits & 0x3FFF_FFFF_FFFF_FFFF)

@@ -1,0 +1,76 @@
+"""Owns the decision what to claim: `plan(heads, policies, room)` turns lanes into asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from windlass.core.job import Ask, Claim, Head, Lane
+
+SLOTS = "slots"
+
+
+class Pool(StrEnum):
+    """Where a kind's handler runs, which bounds how many of it can start."""
+
+    LOOP = "loop"
+    THREADS = "threads"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies:
+    """Everything that can make an ask smaller.
+
+    `kinds` are those that this worker knows, and where each runs. `queues` restricts the queues
+    served; None serves all. One step of priority is worth `aging` of waiting, so that a job of low
+    priority overtakes fresh ones of higher priority in the end, and nothing starves.
+    """
+
+    kinds: Mapping[str, Pool]
+    queues: frozenset[str] | None = None
+    paused_queues: frozenset[str] = frozenset()
+    aging: timedelta = timedelta(minutes=1)
+
+    def serves(self, lane: Lane) -> bool:
+        """Say whether this lane may be asked at all."""
+        return (
+            lane.kind in self.kinds
+            and (self.queues is None or lane.queue in self.queues)
+            and lane.queue not in self.paused_queues
+        )
+
+    def urgency(self, head: Head) -> datetime:
+        """Return the time by which heads of lanes are compared: the earliest goes first."""
+        return head.position - head.lane.priority * self.aging
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What can start at once: so many jobs in all, and so many of them in threads."""
+
+    slots: int
+    threads: int
+
+
+def plan(heads: Iterable[Head], policies: Policies, room: Room, *, at_most: int) -> Claim:
+    """Return what to claim: lanes that may run, most urgent first, within the room there is.
+
+    A lane may hold less than is asked of it, so each is asked for all that its budgets allow; the
+    claim draws the budgets down in this order, and never takes more than they hold.
+    """
+    served = [head for head in heads if policies.serves(head.lane)]
+    served.sort(key=policies.urgency)
+    budgets = {SLOTS: min(room.slots, at_most), Pool.THREADS.value: room.threads}
+    asks = []
+    for head in served:
+        draws = _draws(policies.kinds[head.lane.kind])
+        count = min(budgets[name] for name in draws)
+        if count > 0:
+            asks.append(Ask(lane=head.lane, count=count, draws=draws))
+    return Claim(asks=tuple(asks), budgets=budgets)
+
+
+def _draws(pool: Pool) -> tuple[str, ...]:
+    return (SLOTS,) if pool is Pool.LOOP else (SLOTS, pool.value)

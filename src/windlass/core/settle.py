@@ -1,0 +1,164 @@
+"""Owns the decision what becomes of a job after an attempt: `settle(job, outcome, policy)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from windlass.core.durations import When, human
+from windlass.core.errors import PayloadError, Permanent, RetryAfter
+from windlass.core.job import Attempt, ErrorInfo, Fact, Job
+from windlass.core.outcomes import (
+    Cancelled,
+    Crashed,
+    Failed,
+    Outcome,
+    Released,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+)
+from windlass.core.retry import Retry
+from windlass.core.states import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What bounds the tries of one job."""
+
+    retry: Retry
+    max_retries: int = 3
+    max_crashes: int = 3
+
+
+class Transition(Fact):
+    """A move out of `running`, which the store carries out if (id, token) still matches."""
+
+    id: UUID
+    token: int
+    state: State
+    due: When | None = None
+    failures: int = 0
+    crashes: int = 0
+    result: bytes | None = None
+    error: ErrorInfo | None = None
+    reason: str | None = None
+    attempt: Attempt | None = None
+
+
+def settle(
+    job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float
+) -> Transition:
+    """Decide what becomes of a running job. `now` is the store's time, `jitter` is in [0, 1)."""
+    match outcome:
+        case Succeeded(result=result):
+            return _leave(job, State.COMPLETED, result=result)
+        case Snoozed(due=due):
+            attempt = _attempt(job, "snoozed", now)
+            return _leave(job, State.SCHEDULED, due=due, attempt=attempt, reason="snoozed")
+        case Cancelled(reason=reason):
+            attempt = _attempt(job, "cancelled", now)
+            return _leave(job, State.CANCELLED, attempt=attempt, reason=reason)
+        case Released(reason=reason):
+            attempt = _attempt(job, "released", now)
+            return _leave(job, State.PENDING, attempt=attempt, reason=reason)
+        case Crashed(reason=reason):
+            return _crash(job, reason, policy, now)
+        case Failed(exception=exception, error=error):
+            return _fail(job, "failed", exception, error, policy, now, jitter)
+        case TimedOut(after=after):
+            late = TimeoutError(f"no result within {human(after)}")
+            error = ErrorInfo(type="TimeoutError", message=str(late))
+            return _fail(job, "timed out", late, error, policy, now, jitter)
+
+
+def _fail(
+    job: Job,
+    what: str,
+    exception: BaseException,
+    error: ErrorInfo,
+    policy: Policy,
+    now: datetime,
+    jitter: float,
+) -> Transition:
+    attempt = _attempt(job, what, now, error)
+    failures = job.failures + 1
+    retry = policy.retry
+    if not retry.is_retryable(
+        exception, failures=failures, default=policy.max_retries, override=job.max_retries
+    ):
+        reason = _why_dead(exception, failures)
+        return _leave(job, State.DEAD, failures=1, error=error, attempt=attempt, reason=reason)
+    due: When
+    if isinstance(exception, RetryAfter):
+        due = exception.due
+    else:
+        due = retry.for_error(exception).backoff.delay(failures, jitter)
+    return _leave(
+        job, State.SCHEDULED, due=due, failures=1, error=error, attempt=attempt, reason=what
+    )
+
+
+def _why_dead(exception: BaseException, failures: int) -> str:
+    if isinstance(exception, PayloadError):
+        return str(exception)
+    if isinstance(exception, Permanent):
+        return "permanent error"
+    tries = "1 failure" if failures == 1 else f"{failures} failures"
+    return f"gave up after {tries}"
+
+
+def _crash(job: Job, reason: str, policy: Policy, now: datetime) -> Transition:
+    attempt = _attempt(job, "crashed", now, ErrorInfo(type="Crashed", message=reason))
+    crashes = job.crashes + 1
+    if crashes < policy.max_crashes:
+        return _leave(job, State.PENDING, crashes=1, attempt=attempt, reason=reason)
+    return _leave(
+        job,
+        State.DEAD,
+        crashes=1,
+        error=attempt.error,
+        attempt=attempt,
+        reason=f"lost with its worker {crashes} times",
+    )
+
+
+def _attempt(job: Job, outcome: str, now: datetime, error: ErrorInfo | None = None) -> Attempt:
+    started = job.started_at
+    return Attempt(
+        number=job.attempt,
+        worker=job.worker,
+        started_at=started,
+        duration=max(now - started, timedelta(0)) if started else timedelta(0),
+        outcome=outcome,
+        error=error,
+    )
+
+
+def _leave(
+    job: Job,
+    state: State,
+    *,
+    due: When | None = None,
+    failures: int = 0,
+    crashes: int = 0,
+    result: bytes | None = None,
+    error: ErrorInfo | None = None,
+    reason: str | None = None,
+    attempt: Attempt | None = None,
+) -> Transition:
+    if job.token is None:
+        raise ValueError(f"job {job.id} is {job.state}, so there is nothing to settle")
+    return Transition(
+        id=job.id,
+        token=job.token,
+        state=state,
+        due=due,
+        failures=failures,
+        crashes=crashes,
+        result=result,
+        error=error,
+        reason=reason,
+        attempt=attempt,
+    )

@@ -1,0 +1,35 @@
+"""Owns what happens to text from outside before it is stored or shown: made storable, inert, bounded."""
+
+from __future__ import annotations
+
+import re
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_LINE_CONTROL = re.compile(_CONTROL.pattern[:-1] + "\n\t]")
+
+
+def storable(text: str, limit: int) -> str:
+    """Escape what a store cannot hold (NUL, lone surrogates), and cut the middle out of long text."""
+    if len(text) > limit:
+        half = limit // 2
+        text = (
+            f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
+        )
+    return _UNSTORABLE.sub(_escape, text)
+
+
+def inert(text: str) -> str:
+    """Escape control characters, so that no text can move a cursor, colour a line or fake one."""
+    return _LINE_CONTROL.sub(_escape, text)
+
+
+def inert_lines(text: str) -> str:
+    """Escape control characters but for line breaks and tabs: for tracebacks and other blocks."""
+    return _CONTROL.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,0 +1,174 @@
+"""Owns the contract between Windlass and whatever keeps its jobs. `windlass.testing.conformance`
+holds the laws that every store obeys.
+
+All times are the store's own: callers pass durations, or instants that their users chose, and the
+store compares them with its clock. Methods are coroutines, except the two that must work where no
+event loop does: `enqueue_blocking` in a producer's thread, and `heartbeat` in the worker's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+from windlass.core.changes import Applied, Decide
+from windlass.core.job import (
+    Claim,
+    Enqueued,
+    Finding,
+    Job,
+    JobFilter,
+    Json,
+    NewJob,
+    Page,
+    Progress,
+    Pulse,
+    QueueCount,
+    Retention,
+    Sweep,
+    WorkerInfo,
+    WorkerRecord,
+)
+from windlass.core.settle import Transition
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """In what stores differ; everything else they have in common."""
+
+    shared: bool
+    """Other processes see its jobs."""
+    durable: bool
+    """Its jobs survive the process."""
+    bounded: bool
+    """An enqueue waits, or fails, when too many jobs wait already."""
+
+
+class Store(Protocol):
+    """Keeps jobs, leases and records, and is the only one who knows the time."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do that others may not."""
+
+    @property
+    def location(self) -> str:
+        """Where the jobs are, for people; without secrets."""
+
+    async def open(self) -> None:
+        """Make ready for use; idempotent. Every other method does this by itself when needed.
+
+        Raises:
+            StoreUnavailable: it cannot be reached.
+            SchemaMismatch: it was made by a release that this one does not understand.
+        """
+
+    async def close(self) -> None:
+        """Let go of connections and threads; idempotent. The store may be opened again."""
+
+    # -- the hot path --------------------------------------------------------------------------
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Add jobs, all or none, and say what became of each. Waits while a bounded store is full.
+
+        A job whose unique key is held is not added; the answer then names the holder. A job whose id
+        exists already is not added again, so that an enqueue of unknown fate can be repeated.
+
+        Raises:
+            QueueFull: there are more jobs than a bounded store could ever hold.
+            StoreUnavailable: nothing is known to have been added; repeating the call is safe.
+        """
+
+    def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
+        """Do the same from a thread without an event loop, and give up after a time.
+
+        Raises:
+            QueueFull: a bounded store stayed full.
+            StoreUnavailable: the store did not answer in time; repeating the call is safe.
+        """
+
+    async def sweep(self) -> Sweep:
+        """Look, without writing, at the head of every lane that has pending jobs."""
+
+    async def wait(self, mark: int, timeout: timedelta) -> None:
+        """Return once something may have changed after the sweep with this mark, or time is up."""
+
+    async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
+        """Start pending jobs under the lease of a worker: running, attempt + 1, holder, token.
+
+        Takes the asks in their order and the oldest jobs of each lane, never more than asked for or
+        than the budgets hold. A worker without a live lease gets nothing.
+        """
+
+    async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
+        """Move jobs out of running, each under its fence; say for each whether it was moved."""
+
+    async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
+        """Record how far a running job is, under its fence; say whether it was recorded."""
+
+    async def promote(self, limit: int) -> int:
+        """Make scheduled jobs that are due pending, earliest first; return how many."""
+
+    async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
+        """End the leases that ran out, then take over running jobs whose worker has no live lease.
+
+        The jobs are the rescuer's to settle, under the new token; each is as its lost holder left it
+        (attempt, worker, started_at). Only a worker that has itself renewed without a gap for one
+        whole lease may rescue; others get nothing, so that an outage of the store makes nobody rob
+        the living.
+        """
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        """Delete finished jobs, unique keys and ended workers that are past keeping; return how many."""
+
+    # -- leases --------------------------------------------------------------------------------
+
+    async def register(self, worker: WorkerInfo) -> None:
+        """Begin a worker's lease."""
+
+    def heartbeat(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
+        """Renew a worker's lease from a thread; False says that it was ended, and stays so.
+
+        Raises:
+            StoreUnavailable: the store did not answer in time.
+        """
+
+    async def retire(self, worker: str) -> None:
+        """End a worker's lease; what it still holds is free to be rescued."""
+
+    async def cancel_requests(self, worker: str) -> list[UUID]:
+        """Return the running jobs of this worker that somebody asked to cancel."""
+
+    # -- records and whole changes -------------------------------------------------------------
+
+    async def records(self, prefix: str) -> Mapping[str, Json]:
+        """Return the records whose names begin with a prefix."""
+
+    async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
+        """Let a pure reducer decide under the lock of the named records, and carry that out whole.
+
+        Raises:
+            Fenced: a settle among the changes lost its fence; nothing was changed.
+        """
+
+    # -- looking -------------------------------------------------------------------------------
+
+    async def get(self, job: UUID) -> Job | None:
+        """Return a job, in whatever state it is."""
+
+    async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
+        """Return the newest jobs that fit, or those that come after a page's last."""
+
+    async def counts(self) -> list[QueueCount]:
+        """Count the jobs of every queue by state."""
+
+    async def workers(self) -> list[WorkerRecord]:
+        """Return the workers that are known, newest first."""
+
+    async def findings(self) -> list[Finding]:
+        """Return what is wrong with the store itself, and how to mend it."""
