@@ -1,4 +1,4 @@
-"""Owns what can happen to jobs and records as a whole: `Changes`, decided under the records' lock."""
+"""Owns what happens to jobs and records as a whole: `Changes`, decided under the records' lock."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Generic, TypeVar
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from windlass.core.job import Job, Json, NewJob
 from windlass.core.settle import Transition
@@ -45,16 +47,52 @@ FROM = MappingProxyType(
 class Move:
     """A verb on a job.
 
-    *Cancel* ends a waiting job, and asks a running one to end. *Retry* makes a scheduled job due now.
-    *Redrive* gives a dead job a new life, with its failures and crashes forgotten and its history
-    kept. *Park* makes a waiting job wait for `waiting_for`, whatever its due time; *unpark* ends that.
-    *Purge* deletes a dead job.
+    *Cancel* ends a waiting job, and asks a running one to end. *Retry* makes a scheduled job due
+    now. *Redrive* gives a dead job a new life, with its failures and crashes forgotten and its
+    history kept. *Park* makes a waiting job wait for `waiting_for`, whatever its due time; *unpark*
+    ends that. *Purge* deletes a dead job.
     """
 
     verb: Verb
     id: UUID
     reason: str = ""
     waiting_for: str = ""
+
+
+def moved(job: Job, move: Move, now: datetime) -> Job | None:
+    """Return the job after a verb, or None where its state, or what it waits for, forbids it."""
+    if job.state not in FROM[move.verb]:
+        return None
+    match move.verb:
+        case Verb.CANCEL if job.state is State.RUNNING:
+            return replace(job, cancel_requested=True, reason=move.reason)
+        case Verb.CANCEL:
+            return replace(job, state=State.CANCELLED, finished_at=now, reason=move.reason)
+        case Verb.RETRY if job.waiting_for is None:
+            return replace(job, state=State.PENDING, due_at=now, reason=move.reason)
+        case Verb.REDRIVE:
+            return replace(
+                job,
+                state=State.PENDING,
+                due_at=now,
+                expires_at=None,
+                finished_at=None,
+                started_at=None,
+                worker=None,
+                failures=0,
+                crashes=0,
+                cancel_requested=False,
+                reason=move.reason,
+            )
+        case Verb.PARK:
+            return replace(job, state=State.SCHEDULED, waiting_for=move.waiting_for)
+        case Verb.UNPARK if job.waiting_for == move.waiting_for:
+            state = State.PENDING if job.due_at <= now else State.SCHEDULED
+            return replace(job, state=state, waiting_for=None)
+        case Verb.PURGE:
+            return job
+        case _:
+            return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Owns the error tree: every exception that Windlass raises, and those that handlers raise to steer it.
+"""Owns the error tree: what Windlass raises, and what handlers raise to steer it.
 
 WindlassError
 ├── ConfigError            a setting, URL or registration that cannot work
@@ -67,7 +67,7 @@ class PayloadTooLarge(PayloadError):
 
     def __str__(self) -> str:
         return (
-            f"the payload of {self.kind!r} has {self.size:,} bytes and the limit is {self.limit:,}: "
+            f"the payload of {self.kind!r} has {self.size:,} bytes, the limit is {self.limit:,}: "
             "store the object elsewhere and enqueue its id, or raise WINDLASS_MAX_PAYLOAD"
         )
 
@@ -197,11 +197,11 @@ class JobCancelled(ResultError):
 
 
 class Permanent(WindlassError):
-    """Raise this (or a subclass) in a handler when trying again cannot help: the job goes to dead."""
+    """Raise this (or a subclass) in a handler when trying again cannot help: the job dies."""
 
 
 class RetryAfter(WindlassError):
-    """Raise this in a handler to be tried again at a time of your choosing; it counts as a failure."""
+    """Raise this in a handler to be tried again when you say so; it counts as a failure."""
 
     def __init__(self, due: Duration | datetime, reason: str = "") -> None:
         super().__init__(due, reason)

@@ -1,4 +1,4 @@
-"""Owns how an exception becomes text: whole cause chain, bounded size, whatever its `__str__` does."""
+"""Owns how an exception becomes text: its whole cause chain, bounded, whatever `__str__` does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _message(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """Format the chain ourselves: the standard formatter calls `__str__` and follows long chains."""
+    """Format the chain by hand: the standard formatter trusts `__str__` and follows any chain."""
     sections: list[str] = []
     seen: set[int] = set()
     link: BaseException | None = error

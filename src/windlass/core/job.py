@@ -1,4 +1,4 @@
-"""Owns the facts about jobs, lanes and workers, as they travel between the store and everything else."""
+"""Owns the facts about jobs, lanes and workers, as they travel to the store and back."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-import msgspec
+from msgspec import Struct
 
 from windlass.core.durations import When
 from windlass.core.states import State
 
 DEFAULT_QUEUE = "default"
-
-
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """An immutable value; every fact of Windlass is one."""
+HISTORY_KEPT = 100
+"""How many attempts a job remembers, the latest: a job may be snoozed for ever."""
 
 
 class Lane(NamedTuple):
@@ -27,14 +25,14 @@ class Lane(NamedTuple):
     key: str = ""
 
 
-class Unique(Fact):
+class Unique(Struct, frozen=True, kw_only=True):
     """A key that at most one job may hold, and how long the job holds it."""
 
     key: str
     until: Literal["claimed", "settled"] | timedelta = "settled"
 
 
-class NewJob(Fact):
+class NewJob(Struct, frozen=True, kw_only=True):
     """A job as its producer made it. The store adds the times, by its own clock."""
 
     id: UUID
@@ -51,14 +49,14 @@ class NewJob(Fact):
     headers: dict[str, str] = {}
 
 
-class Enqueued(Fact):
-    """What became of an enqueue: the new job's id, or the id of the one that held the unique key."""
+class Enqueued(Struct, frozen=True, kw_only=True):
+    """What became of an enqueue: the new job's id, or that of the holder of its unique key."""
 
     id: UUID
     existing: bool = False
 
 
-class ErrorInfo(Fact):
+class ErrorInfo(Struct, frozen=True, kw_only=True):
     """What a handler raised, as text that is safe to store and of bounded size."""
 
     type: str
@@ -69,7 +67,7 @@ class ErrorInfo(Fact):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
-class Attempt(Fact):
+class Attempt(Struct, frozen=True, kw_only=True):
     """One run of a job that did not complete it."""
 
     number: int
@@ -80,14 +78,14 @@ class Attempt(Fact):
     error: ErrorInfo | None = None
 
 
-class Progress(Fact):
+class Progress(Struct, frozen=True, kw_only=True):
     """How far a running job says it is, from 0 to 1."""
 
     fraction: float
     message: str = ""
 
 
-class Job(Fact):
+class Job(Struct, frozen=True, kw_only=True):
     """A job as the store holds it."""
 
     id: UUID
@@ -125,14 +123,14 @@ class Job(Fact):
         return Lane(self.queue, self.kind, self.priority, self.key)
 
 
-class Head(Fact):
+class Head(Struct, frozen=True, kw_only=True):
     """The oldest pending job of a lane."""
 
     lane: Lane
     position: datetime
 
 
-class Sweep(Fact):
+class Sweep(Struct, frozen=True, kw_only=True):
     """What a store has to offer: the head of every lane that has pending jobs.
 
     `next_due` is when the earliest scheduled job is due; `mark` names the moment of this look, and
@@ -145,7 +143,7 @@ class Sweep(Fact):
     mark: int
 
 
-class Ask(Fact):
+class Ask(Struct, frozen=True, kw_only=True):
     """A request for at most `count` jobs of a lane, and for no more than its budgets still hold."""
 
     lane: Lane
@@ -153,14 +151,14 @@ class Ask(Fact):
     draws: tuple[str, ...] = ()
 
 
-class Claim(Fact):
+class Claim(Struct, frozen=True, kw_only=True):
     """Asks in the order in which they are met, and the budgets that they share."""
 
     asks: tuple[Ask, ...]
     budgets: dict[str, int] = {}
 
 
-class WorkerInfo(Fact):
+class WorkerInfo(Struct, frozen=True, kw_only=True):
     """What a worker tells the store about itself when it registers."""
 
     id: str
@@ -174,7 +172,7 @@ class WorkerInfo(Fact):
     kinds: tuple[str, ...] = ()
 
 
-class Pulse(Fact):
+class Pulse(Struct, frozen=True, kw_only=True):
     """What a worker tells the store with every heartbeat."""
 
     state: Literal["running", "draining"] = "running"
@@ -183,7 +181,7 @@ class Pulse(Fact):
     loop_lag: timedelta = timedelta(0)
 
 
-class WorkerRecord(Fact):
+class WorkerRecord(Struct, frozen=True, kw_only=True):
     """A worker as the store holds it; alive while its lease has neither run out nor been ended."""
 
     info: WorkerInfo
@@ -194,7 +192,7 @@ class WorkerRecord(Fact):
     alive: bool
 
 
-class QueueCount(Fact):
+class QueueCount(Struct, frozen=True, kw_only=True):
     """How many jobs of a queue are in a state, and the due time of the oldest that still waits."""
 
     queue: str
@@ -203,7 +201,7 @@ class QueueCount(Fact):
     oldest: datetime | None = None
 
 
-class JobFilter(Fact):
+class JobFilter(Struct, frozen=True, kw_only=True):
     """Which jobs to look at; an empty field asks for all."""
 
     states: tuple[State, ...] = ()
@@ -212,21 +210,21 @@ class JobFilter(Fact):
     worker: str | None = None
 
 
-class Page(Fact):
+class Page(Struct, frozen=True, kw_only=True):
     """A bounded piece of a listing, newest first; `after` continues it."""
 
     jobs: tuple[Job, ...]
     after: UUID | None
 
 
-class Finding(Fact):
+class Finding(Struct, frozen=True, kw_only=True):
     """Something that is not as it should be, and what to do about it."""
 
     problem: str
     remedy: str
 
 
-class Retention(Fact):
+class Retention(Struct, frozen=True, kw_only=True):
     """How long finished jobs are kept; None keeps them until a person decides."""
 
     finished: timedelta | None = timedelta(days=7)

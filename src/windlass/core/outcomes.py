@@ -1,52 +1,54 @@
-"""Owns the ways in which one attempt of a job can end, and the values by which a handler chooses one."""
+"""Owns the ways in which an attempt can end, and the values by which a handler chooses one."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from msgspec import Struct
+
 from windlass.core.durations import Duration, When, when
-from windlass.core.job import ErrorInfo, Fact
+from windlass.core.job import ErrorInfo
 
 
-class Succeeded(Fact):
+class Succeeded(Struct, frozen=True, kw_only=True):
     """The handler returned; its result is encoded."""
 
     result: bytes | None = None
 
 
-class Failed(Fact):
+class Failed(Struct, frozen=True, kw_only=True):
     """The handler raised, or its payload or result was no good."""
 
     exception: BaseException
     error: ErrorInfo
 
 
-class TimedOut(Fact):
+class TimedOut(Struct, frozen=True, kw_only=True):
     """The handler did not return within its timeout."""
 
     after: timedelta
 
 
-class Snoozed(Fact):
+class Snoozed(Struct, frozen=True, kw_only=True):
     """The handler asked to run again later; nothing is charged."""
 
     due: When
 
 
-class Cancelled(Fact):
+class Cancelled(Struct, frozen=True, kw_only=True):
     """The job is to run no more: its handler, an operator or its expiry said so."""
 
     reason: str
 
 
-class Released(Fact):
+class Released(Struct, frozen=True, kw_only=True):
     """The worker gave the job back before it could finish; nothing is charged."""
 
     reason: str
 
 
-class Crashed(Fact):
-    """The worker lost its lease while the job ran: its process died, or stood still for too long."""
+class Crashed(Struct, frozen=True, kw_only=True):
+    """The worker lost its lease while the job ran: its process died, or stood still too long."""
 
     reason: str
 

@@ -1,7 +1,7 @@
 """Owns the codec between a handler's arguments and the JSON payload, built from its type hints.
 
-What is enqueued is encoded, and then decoded once by the very decoder that the worker will use: what
-passes here passes there.
+What is enqueued is encoded, and then decoded once by the very decoder that the worker will use:
+what passes here passes there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PayloadCodec:
         return cls(kind, shape)
 
     def encode(self, value: Any, *, limit: int = MAX_PAYLOAD) -> bytes:
-        """Encode arguments (a dict of them, or the whole payload), and check that they decode again.
+        """Encode arguments (a dict, or the whole payload), and check that they decode again.
 
         Raises:
             PayloadInvalid: a field does not fit; the error names it.

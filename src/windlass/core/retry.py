@@ -16,7 +16,7 @@ Exceptions = type[BaseException]
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """How the wait grows: `base * factor ** (n - 1)` for the n-th failure, up to `cap`, less jitter."""
+    """How the wait grows: `base * factor ** (n - 1)` after the n-th failure, up to `cap`."""
 
     base: timedelta = timedelta(seconds=1)
     factor: float = 2.0
@@ -80,7 +80,7 @@ class Retry:
         return replace(self, backoff=Backoff(base=duration(base), factor=factor, cap=duration(cap)))
 
     def for_error(self, error: BaseException) -> Retry:
-        """Return the policy that governs this error: that of its nearest base class, else this one."""
+        """Return the policy that governs this error: its nearest base class's, else this one."""
         for base in type(error).__mro__:
             if (policy := self.on.get(base)) is not None:
                 return policy

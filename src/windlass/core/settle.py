@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from msgspec import Struct
+
 from windlass.core.durations import When, human
 from windlass.core.errors import PayloadError, Permanent, RetryAfter
-from windlass.core.job import Attempt, ErrorInfo, Fact, Job
+from windlass.core.job import Attempt, ErrorInfo, Job
 from windlass.core.outcomes import (
     Cancelled,
     Crashed,
@@ -32,7 +34,7 @@ class Policy:
     max_crashes: int = 3
 
 
-class Transition(Fact):
+class Transition(Struct, frozen=True, kw_only=True):
     """A move out of `running`, which the store carries out if (id, token) still matches."""
 
     id: UUID

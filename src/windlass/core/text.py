@@ -1,4 +1,4 @@
-"""Owns what happens to text from outside before it is stored or shown: made storable, inert, bounded."""
+"""Owns what is done to text from outside before it is stored or shown: storable, inert, bounded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINE_CONTROL = re.compile(_CONTROL.pattern[:-1] + "\n\t]")
 
 
 def storable(text: str, limit: int) -> str:
-    """Escape what a store cannot hold (NUL, lone surrogates), and cut the middle out of long text."""
+    """Escape what no store can hold (NUL, lone surrogates); cut the middle out of long text."""
     if len(text) > limit:
         half = limit // 2
         text = (

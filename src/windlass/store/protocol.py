@@ -35,6 +35,8 @@ from windlass.core.job import (
 from windlass.core.settle import Transition
 
 T = TypeVar("T")
+WORKERS_KEPT = timedelta(days=1)
+"""How long a worker is remembered after its lease was ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +78,8 @@ class Store(Protocol):
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Add jobs, all or none, and say what became of each. Waits while a bounded store is full.
 
-        A job whose unique key is held is not added; the answer then names the holder. A job whose id
-        exists already is not added again, so that an enqueue of unknown fate can be repeated.
+        A job whose unique key is held is not added; the answer then names the holder. A job whose
+        id exists already is not added again, so that an enqueue of unknown fate can be repeated.
 
         Raises:
             QueueFull: there are more jobs than a bounded store could ever hold.
@@ -115,16 +117,16 @@ class Store(Protocol):
         """Make scheduled jobs that are due pending, earliest first; return how many."""
 
     async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
-        """End the leases that ran out, then take over running jobs whose worker has no live lease.
+        """End leases that ran out, then take over running jobs whose worker has no live lease.
 
-        The jobs are the rescuer's to settle, under the new token; each is as its lost holder left it
-        (attempt, worker, started_at). Only a worker that has itself renewed without a gap for one
-        whole lease may rescue; others get nothing, so that an outage of the store makes nobody rob
-        the living.
+        The jobs are the rescuer's to settle, under the new token; each is as its lost holder left
+        it (attempt, worker, started_at). Only a worker that has itself renewed without a gap for
+        one whole lease may rescue; others get nothing, so that an outage of the store makes nobody
+        rob the living.
         """
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        """Delete finished jobs, unique keys and ended workers that are past keeping; return how many."""
+        """Delete finished jobs, spent unique keys and ended workers; return how many."""
 
     # -- leases --------------------------------------------------------------------------------
 

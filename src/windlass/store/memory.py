@@ -1,0 +1,568 @@
+"""Owns the in-process store: bounded, gone with the process, the readable reference for the others.
+
+Everything happens under one lock and on plain dictionaries. Heaps order what waits; an entry whose
+job has moved on is dropped when it comes up, so that nothing is ever searched for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from typing import TypeVar
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from windlass.core.changes import Applied, Changes, Decide, Move, Verb, moved
+from windlass.core.durations import resolve
+from windlass.core.errors import Fenced, QueueFull
+from windlass.core.job import (
+    HISTORY_KEPT,
+    Claim,
+    Enqueued,
+    Finding,
+    Head,
+    Job,
+    JobFilter,
+    Json,
+    Lane,
+    NewJob,
+    Page,
+    Progress,
+    Pulse,
+    QueueCount,
+    Retention,
+    Sweep,
+    WorkerInfo,
+    WorkerRecord,
+)
+from windlass.core.settle import Transition
+from windlass.core.states import FINISHED, WAITING, State
+from windlass.store.protocol import WORKERS_KEPT, Capabilities
+
+T = TypeVar("T")
+FINISHED_KEPT = 10_000
+"""How many finished jobs are remembered: their retention must not fill the process's memory."""
+
+
+@dataclass
+class _Lease:
+    """A worker, and since when it has renewed without a gap."""
+
+    info: WorkerInfo
+    pulse: Pulse
+    started_at: datetime
+    last_seen: datetime
+    since: datetime
+    until: datetime
+    ended: bool = False
+
+    def is_live(self, now: datetime) -> bool:
+        return not self.ended and self.until > now
+
+
+@dataclass
+class _Hold:
+    """Who holds a unique key; `until` is None while the job's state decides."""
+
+    job: UUID
+    frees_on_claim: bool
+    until: datetime | None
+
+
+@dataclass
+class _Producer:
+    """A producer that waits for room."""
+
+    jobs: Sequence[NewJob]
+    answer: Future[list[Enqueued]] = field(default_factory=Future)
+
+
+class MemoryStore:
+    """Keeps jobs in this process: for tests, for tools, and where losing them with it is fine."""
+
+    capabilities = Capabilities(shared=False, durable=False, bounded=True)
+    location = "memory://"
+
+    def __init__(
+        self, *, size: int = 1000, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._size = size
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._jobs: dict[UUID, Job] = {}
+        self._arrival: dict[UUID, int] = {}
+        self._arrivals = 0
+        self._states: Counter[State] = Counter()
+        self._lanes: defaultdict[Lane, list[tuple[datetime, int, UUID]]] = defaultdict(list)
+        self._due: list[tuple[datetime, int, UUID]] = []
+        self._finished: deque[UUID] = deque()
+        self._holds: dict[str, _Hold] = {}
+        self._leases: dict[str, _Lease] = {}
+        self._records: dict[str, Json] = {}
+        self._producers: deque[_Producer] = deque()
+        self._version = 0
+        self._sleepers: list[Future[None]] = []
+
+    async def open(self) -> None:
+        """Do nothing: there is nothing to open."""
+
+    async def close(self) -> None:
+        """Do nothing: the jobs live as long as the process does."""
+
+    # -- the hot path --------------------------------------------------------------------------
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return await asyncio.wrap_future(self._produce(jobs))
+
+    def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
+        answer = self._produce(jobs)
+        try:
+            return answer.result(timeout.total_seconds())
+        except TimeoutError:
+            if not answer.cancel():
+                return answer.result()
+            message = "a worker is too slow or absent; raise QUEUE_SIZE, or use a durable store"
+            raise QueueFull(self._size, message) from None
+
+    async def sweep(self) -> Sweep:
+        with self._lock:
+            heads = [
+                Head(lane=lane, position=self._jobs[first].due_at)
+                for lane in list(self._lanes)
+                if (first := self._first(lane)) is not None
+            ]
+            due = self._first_due()
+            return Sweep(
+                heads=tuple(heads),
+                next_due=None if due is None else self._jobs[due].due_at,
+                now=self._clock(),
+                mark=self._version,
+            )
+
+    async def wait(self, mark: int, timeout: timedelta) -> None:
+        with self._lock:
+            if self._version != mark:
+                return
+            bell: Future[None] = Future()
+            self._sleepers.append(bell)
+        try:
+            await asyncio.wait({asyncio.wrap_future(bell)}, timeout=timeout.total_seconds())
+        finally:
+            bell.cancel()
+
+    async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
+        with self._changing() as now:
+            lease = self._leases.get(worker)
+            if lease is None or not lease.is_live(now):
+                return []
+            budgets = dict(claim.budgets)
+            taken: list[Job] = []
+            for ask in claim.asks:
+                room = min((ask.count, *(budgets[name] for name in ask.draws)))
+                got = self._take(ask.lane, room, worker, token, now)
+                taken += got
+                for name in ask.draws:
+                    budgets[name] -= len(got)
+            return taken
+
+    async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
+        with self._changing() as now:
+            return [self._settle(transition, now) for transition in transitions]
+
+    async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
+        with self._lock:
+            held = self._held(job, token)
+            if held is not None:
+                self._jobs[job] = replace(held, progress=progress)
+            return held is not None
+
+    async def promote(self, limit: int) -> int:
+        with self._changing() as now:
+            count = 0
+            while count < limit and (first := self._first_due()) is not None:
+                job = self._jobs[first]
+                if job.due_at > now:
+                    break
+                self._put(replace(job, state=State.PENDING))
+                count += 1
+            return count
+
+    async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
+        with self._changing() as now:
+            rescuer = self._leases.get(worker)
+            if rescuer is None or not rescuer.is_live(now):
+                return []
+            if now - rescuer.since < rescuer.info.lease:
+                return []
+            for lease in self._leases.values():
+                lease.ended |= lease.until <= now
+            orphans = [job for job in self._jobs.values() if self._is_orphan(job)]
+            orphans.sort(key=lambda job: self._arrival[job.id])
+            for job in orphans[:limit]:
+                self._put(replace(job, worker=worker, token=token))
+            return [replace(job, token=token) for job in orphans[:limit]]
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        with self._changing() as now:
+            old = [job for job in self._jobs.values() if _is_past(job, retention, now)][:limit]
+            for job in old:
+                self._forget(job)
+            spent = [key for key, hold in self._holds.items() if hold.until and hold.until <= now]
+            for key in spent:
+                del self._holds[key]
+            gone = [
+                name
+                for name, lease in self._leases.items()
+                if lease.ended and now - lease.last_seen > WORKERS_KEPT
+            ]
+            for name in gone:
+                del self._leases[name]
+            return len(old) + len(spent) + len(gone)
+
+    # -- leases --------------------------------------------------------------------------------
+
+    async def register(self, worker: WorkerInfo) -> None:
+        with self._lock:
+            now = self._clock()
+            self._leases[worker.id] = _Lease(
+                info=worker,
+                pulse=Pulse(),
+                started_at=now,
+                last_seen=now,
+                since=now,
+                until=now + worker.lease,
+            )
+
+    def heartbeat(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
+        del timeout  # Nothing here takes any time.
+        with self._lock:
+            now = self._clock()
+            lease = self._leases.get(worker)
+            if lease is None or lease.ended:
+                return False
+            if now - lease.last_seen > lease.info.lease or now < lease.since:
+                lease.since = now
+            lease.pulse = pulse
+            lease.last_seen = now
+            lease.until = now + lease.info.lease
+            return True
+
+    async def retire(self, worker: str) -> None:
+        with self._lock:
+            if (lease := self._leases.get(worker)) is not None:
+                lease.ended = True
+
+    async def cancel_requests(self, worker: str) -> list[UUID]:
+        with self._lock:
+            return [
+                job.id
+                for job in self._jobs.values()
+                if job.state is State.RUNNING and job.worker == worker and job.cancel_requested
+            ]
+
+    # -- records and whole changes -------------------------------------------------------------
+
+    async def records(self, prefix: str) -> Mapping[str, Json]:
+        with self._lock:
+            return {
+                name: record for name, record in self._records.items() if name.startswith(prefix)
+            }
+
+    async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
+        with self._changing() as now:
+            known = {name: self._records[name] for name in names if name in self._records}
+            changes = decide(known, now)
+            self._check_fences(changes)
+            for name, record in changes.records.items():
+                if record is None:
+                    self._records.pop(name, None)
+                else:
+                    self._records[name] = record
+            for transition in changes.settle:
+                self._settle(transition, now)
+            self._add_all(changes.enqueue, now)
+            moved = tuple(self._move(move, now) for move in changes.moves)
+            return Applied(answer=changes.answer, moved=moved)
+
+    # -- looking -------------------------------------------------------------------------------
+
+    async def get(self, job: UUID) -> Job | None:
+        return self._jobs.get(job)
+
+    async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
+        with self._lock:
+            fitting = [
+                job
+                for job in self._jobs.values()
+                if _fits(job, which) and (after is None or job.id < after)
+            ]
+        fitting.sort(key=lambda job: job.id, reverse=True)
+        page = fitting[:limit]
+        return Page(jobs=tuple(page), after=page[-1].id if len(fitting) > limit else None)
+
+    async def counts(self) -> list[QueueCount]:
+        with self._lock:
+            jobs = list(self._jobs.values())
+        counted = Counter((job.queue, job.state) for job in jobs)
+        oldest: dict[tuple[str, State], datetime] = {}
+        for job in jobs:
+            if job.state in WAITING:
+                place = (job.queue, job.state)
+                oldest[place] = min(job.due_at, oldest.get(place, job.due_at))
+        return [
+            QueueCount(queue=queue, state=state, count=count, oldest=oldest.get((queue, state)))
+            for (queue, state), count in sorted(counted.items())
+        ]
+
+    async def workers(self) -> list[WorkerRecord]:
+        with self._lock:
+            now = self._clock()
+            known = [
+                WorkerRecord(
+                    info=lease.info,
+                    pulse=lease.pulse,
+                    started_at=lease.started_at,
+                    last_seen=lease.last_seen,
+                    lease_until=lease.until,
+                    alive=lease.is_live(now),
+                )
+                for lease in self._leases.values()
+            ]
+        return sorted(known, key=lambda worker: worker.started_at, reverse=True)
+
+    async def findings(self) -> list[Finding]:
+        return []
+
+    # -- within the lock -----------------------------------------------------------------------
+
+    @contextmanager
+    def _changing(self) -> Iterator[datetime]:
+        """Hold the lock, give the time, and tell those who wait for room or for work."""
+        with self._lock:
+            yield self._clock()
+            self._admit()
+            self._ring()
+
+    def _ring(self) -> None:
+        self._version += 1
+        sleepers, self._sleepers = self._sleepers, []
+        for bell in sleepers:
+            if bell.set_running_or_notify_cancel():
+                bell.set_result(None)
+
+    def _produce(self, jobs: Sequence[NewJob]) -> Future[list[Enqueued]]:
+        if len(jobs) > self._size:
+            raise QueueFull(self._size, f"{len(jobs):,} jobs at once will never fit; split them")
+        producer = _Producer(jobs)
+        with self._changing():
+            self._producers.append(producer)
+        return producer.answer
+
+    def _admit(self) -> None:
+        """Let producers in, first come first served, as long as there is room."""
+        while self._producers:
+            jobs, answer = self._producers[0].jobs, self._producers[0].answer
+            waiting = sum(self._states[state] for state in WAITING)
+            if waiting + len(jobs) > self._size and not answer.cancelled():
+                return
+            self._producers.popleft()
+            if answer.set_running_or_notify_cancel():
+                answer.set_result(self._add_all(jobs, self._clock()))
+
+    def _add_all(self, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+        return [self._add(job, now) for job in jobs]
+
+    def _add(self, new: NewJob, now: datetime) -> Enqueued:
+        if new.id in self._jobs:
+            return Enqueued(id=new.id)
+        if new.unique is not None:
+            hold = self._holds.get(new.unique.key)
+            if hold is not None and (hold.until is None or hold.until > now):
+                return Enqueued(id=hold.job, existing=True)
+            until = new.unique.until
+            self._holds[new.unique.key] = _Hold(
+                job=new.id,
+                frees_on_claim=until == "claimed",
+                until=now + until if isinstance(until, timedelta) else None,
+            )
+        due_at = now if new.due is None else max(resolve(new.due, now), now)
+        self._arrivals += 1
+        self._arrival[new.id] = self._arrivals
+        self._put(
+            Job(
+                id=new.id,
+                kind=new.kind,
+                queue=new.queue,
+                priority=new.priority,
+                key=new.key,
+                state=State.SCHEDULED if due_at > now else State.PENDING,
+                payload=new.payload,
+                due_at=due_at,
+                created_at=now,
+                expires_at=None if new.expires is None else resolve(new.expires, now),
+                max_retries=new.max_retries,
+                timeout=new.timeout,
+                unique_key=None if new.unique is None else new.unique.key,
+                headers=new.headers,
+            )
+        )
+        return Enqueued(id=new.id)
+
+    def _put(self, job: Job) -> None:
+        """Store a job, and its place among those that wait."""
+        before = self._jobs.get(job.id)
+        if before is not None:
+            self._states[before.state] -= 1
+        self._states[job.state] += 1
+        self._jobs[job.id] = job
+        place = (job.due_at, self._arrival[job.id], job.id)
+        if job.state is State.PENDING:
+            heappush(self._lanes[job.lane], place)
+        elif job.state is State.SCHEDULED and job.waiting_for is None:
+            heappush(self._due, place)
+        elif job.state in FINISHED:
+            self._free_key(job)
+            self._remember(job)
+
+    def _remember(self, job: Job) -> None:
+        if job.state is State.DEAD:
+            return
+        self._finished.append(job.id)
+        if len(self._finished) > FINISHED_KEPT:
+            oldest = self._jobs.get(self._finished.popleft())
+            if oldest is not None:
+                self._forget(oldest)
+
+    def _forget(self, job: Job) -> None:
+        self._states[job.state] -= 1
+        del self._jobs[job.id], self._arrival[job.id]
+
+    def _free_key(self, job: Job) -> None:
+        hold = self._holds.get(job.unique_key or "")
+        if hold is not None and hold.job == job.id and hold.until is None:
+            del self._holds[job.unique_key or ""]
+
+    def _first(self, lane: Lane) -> UUID | None:
+        """Return the first pending job of a lane, dropping what has moved on."""
+        heap = self._lanes[lane]
+        while heap:
+            due_at, _, job_id = heap[0]
+            job = self._jobs.get(job_id)
+            if job is not None and job.state is State.PENDING and job.due_at == due_at:
+                return job_id
+            heappop(heap)
+        del self._lanes[lane]
+        return None
+
+    def _first_due(self) -> UUID | None:
+        while self._due:
+            due_at, _, job_id = self._due[0]
+            job = self._jobs.get(job_id)
+            if (
+                job is not None
+                and job.state is State.SCHEDULED
+                and job.waiting_for is None
+                and job.due_at == due_at
+            ):
+                return job_id
+            heappop(self._due)
+        return None
+
+    def _take(self, lane: Lane, room: int, worker: str, token: int, now: datetime) -> list[Job]:
+        taken: list[Job] = []
+        while len(taken) < room and (first := self._first(lane)) is not None:
+            job = replace(
+                self._jobs[first],
+                state=State.RUNNING,
+                attempt=self._jobs[first].attempt + 1,
+                worker=worker,
+                token=token,
+                started_at=now,
+                progress=None,
+            )
+            self._put(job)
+            hold = self._holds.get(job.unique_key or "")
+            if hold is not None and hold.frees_on_claim:
+                self._free_key(job)
+            taken.append(job)
+        return taken
+
+    def _held(self, job_id: UUID, token: int) -> Job | None:
+        job = self._jobs.get(job_id)
+        return job if job is not None and job.token == token else None
+
+    def _is_orphan(self, job: Job) -> bool:
+        if job.state is not State.RUNNING:
+            return False
+        lease = self._leases.get(job.worker or "")
+        return lease is None or lease.ended
+
+    def _check_fences(self, changes: Changes[T]) -> None:
+        for transition in changes.settle:
+            if self._held(transition.id, transition.token) is None:
+                raise Fenced(transition.id)
+
+    def _settle(self, move: Transition, now: datetime) -> bool:
+        job = self._held(move.id, move.token)
+        if job is None:
+            return False
+        state, reason = move.state, move.reason
+        if state in WAITING and job.cancel_requested:
+            state, reason = State.CANCELLED, job.reason
+        history = job.history if move.attempt is None else (*job.history, move.attempt)
+        waits = state in WAITING
+        self._put(
+            replace(
+                job,
+                state=state,
+                due_at=job.due_at if move.due is None else max(resolve(move.due, now), now),
+                failures=job.failures + move.failures,
+                crashes=job.crashes + move.crashes,
+                worker=None if waits else job.worker,
+                token=None,
+                started_at=None if waits else job.started_at,
+                finished_at=None if waits else now,
+                result=move.result,
+                error=None if state is State.COMPLETED else move.error or job.error,
+                reason=reason,
+                history=history[-HISTORY_KEPT:],
+            )
+        )
+        return True
+
+    def _move(self, move: Move, now: datetime) -> Job | None:
+        job = self._jobs.get(move.id)
+        if job is None:
+            return None
+        after = moved(job, move, now)
+        if after is None:
+            return None
+        if move.verb is Verb.PURGE:
+            self._forget(job)
+        else:
+            self._put(after)
+        return after
+
+
+def _is_past(job: Job, retention: Retention, now: datetime) -> bool:
+    if job.state not in FINISHED or job.finished_at is None:
+        return False
+    kept = retention.dead if job.state is State.DEAD else retention.finished
+    return kept is not None and now - job.finished_at > kept
+
+
+def _fits(job: Job, which: JobFilter) -> bool:
+    return (
+        (not which.states or job.state in which.states)
+        and which.kind in (None, job.kind)
+        and which.queue in (None, job.queue)
+        and which.worker in (None, job.worker)
+    )

@@ -1,0 +1,36 @@
+"""Owns how SQL gets from its files into Python: named statements, and numbered migrations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from types import MappingProxyType
+from typing import NamedTuple
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+class Migration(NamedTuple):
+    """A step of a schema, applied once and in the order of its number."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def load_statements(package: str, file: str = "statements.sql") -> Mapping[str, str]:
+    """Return the statements of a .sql file, each under the name in the comment above it."""
+    parts = _NAME.split(files(package).joinpath(file).read_text("utf-8"))
+    return MappingProxyType(dict(zip(parts[1::2], map(str.strip, parts[2::2]), strict=True)))
+
+
+def load_migrations(package: str) -> list[Migration]:
+    """Return the migrations of a package's `migrations` directory, in order."""
+    directory = files(package).joinpath("migrations")
+    return sorted(
+        Migration(int(match[1]), match[2], entry.read_text("utf-8"))
+        for entry in directory.iterdir()
+        if (match := _MIGRATION.fullmatch(entry.name)) is not None
+    )

@@ -1,0 +1,248 @@
+-- Every statement of the SQLite store, each under its name. Values are always bound.
+
+-- name: insert_job
+-- Add a job, unless its id is there already.
+INSERT INTO jobs (id, kind, queue, priority, key, state, payload, due_at, created_at, expires_at,
+                  max_retries, timeout, unique_key, headers)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING
+
+-- name: job_exists
+-- Say whether an id is taken.
+SELECT 1 FROM jobs WHERE id = ?
+
+-- name: unique_holder
+-- Find the job that holds a unique key now.
+SELECT job FROM unique_keys WHERE key = ? AND (until IS NULL OR until > ?)
+
+-- name: hold_unique_key
+-- Give a free unique key to a job.
+INSERT INTO unique_keys (key, job, frees_on_claim, until) VALUES (?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET
+    job = excluded.job, frees_on_claim = excluded.frees_on_claim, until = excluded.until
+
+-- name: any_unique_key
+-- Say whether any job holds a key for as long as its state says.
+SELECT 1 FROM unique_keys WHERE until IS NULL LIMIT 1
+
+-- name: free_unique_keys
+-- Free the keys of those among some jobs that are finished, unless they are held for a time.
+DELETE FROM unique_keys WHERE until IS NULL AND job IN (
+    SELECT id FROM jobs
+    WHERE id IN (SELECT value FROM json_each(?)) AND state IN ('completed', 'dead', 'cancelled')
+)
+
+-- name: free_unique_key_on_claim
+-- Free the key of a claimed job, if it was held only while the job waited.
+DELETE FROM unique_keys WHERE key = ? AND job = ? AND frees_on_claim AND until IS NULL
+
+-- name: first_head
+-- Find the head of the first lane that has pending jobs.
+SELECT queue, kind, priority, key, due_at FROM jobs WHERE state = 'pending'
+ORDER BY queue, kind, priority, key, due_at LIMIT 1
+
+-- name: next_head
+-- Find the head of the lane after a given one by at most four index steps. A row-value comparison
+-- would say the same in one line, and walk every job of the given lane.
+SELECT * FROM (
+    SELECT queue, kind, priority, key, due_at FROM jobs
+    WHERE state = 'pending' AND queue = ?1 AND kind = ?2 AND priority = ?3 AND key > ?4
+    ORDER BY key, due_at LIMIT 1)
+UNION ALL SELECT * FROM (
+    SELECT queue, kind, priority, key, due_at FROM jobs
+    WHERE state = 'pending' AND queue = ?1 AND kind = ?2 AND priority > ?3
+    ORDER BY priority, key, due_at LIMIT 1)
+UNION ALL SELECT * FROM (
+    SELECT queue, kind, priority, key, due_at FROM jobs
+    WHERE state = 'pending' AND queue = ?1 AND kind > ?2
+    ORDER BY kind, priority, key, due_at LIMIT 1)
+UNION ALL SELECT * FROM (
+    SELECT queue, kind, priority, key, due_at FROM jobs
+    WHERE state = 'pending' AND queue > ?1
+    ORDER BY queue, kind, priority, key, due_at LIMIT 1)
+LIMIT 1
+
+-- name: next_due
+-- Say when the earliest scheduled job is due.
+SELECT due_at FROM jobs WHERE state = 'scheduled' AND waiting_for IS NULL ORDER BY due_at LIMIT 1
+
+-- name: claim_lane
+-- Start the oldest jobs of a lane under a worker's lease.
+UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, token = :token,
+                started_at = :now, progress = NULL
+WHERE seq IN (
+    SELECT seq FROM jobs
+    WHERE state = 'pending'
+      AND queue = :queue AND kind = :kind AND priority = :priority AND key = :key
+    ORDER BY due_at, seq LIMIT :count
+)
+RETURNING *
+
+-- name: complete_job
+-- Record a success under the fence.
+UPDATE jobs SET state = 'completed', token = NULL, finished_at = ?, result = ?, error = NULL,
+                reason = NULL
+WHERE id = ? AND token = ?
+
+-- name: settle_job
+-- Move a job out of running under the fence; one that was asked to cancel never waits again.
+UPDATE jobs SET
+    state       = CASE WHEN :waits AND cancel_requested THEN 'cancelled' ELSE :state END,
+    due_at      = coalesce(:due_at, due_at),
+    failures    = failures + :failures,
+    crashes     = crashes + :crashes,
+    worker      = CASE WHEN :waits AND NOT cancel_requested THEN NULL ELSE worker END,
+    started_at  = CASE WHEN :waits AND NOT cancel_requested THEN NULL ELSE started_at END,
+    finished_at = CASE WHEN :waits AND NOT cancel_requested THEN NULL ELSE :now END,
+    token       = NULL,
+    result      = :result,
+    error       = coalesce(:error, error),
+    reason      = CASE WHEN :waits AND cancel_requested THEN reason ELSE :reason END,
+    history     = CASE
+        WHEN :attempt IS NULL THEN history
+        WHEN json_array_length(history) < :history_kept THEN json_insert(history, '$[#]', json(:attempt))
+        ELSE json_insert(json_remove(history, '$[0]'), '$[#]', json(:attempt)) END
+WHERE id = :id AND token = :token
+
+-- name: record_progress
+-- Note how far a running job is, under the fence.
+UPDATE jobs SET progress = ? WHERE id = ? AND token = ?
+
+-- name: promote_jobs
+-- Make scheduled jobs that are due pending, earliest first.
+UPDATE jobs SET state = 'pending'
+WHERE seq IN (
+    SELECT seq FROM jobs
+    WHERE state = 'scheduled' AND waiting_for IS NULL AND due_at <= ?
+    ORDER BY due_at, seq LIMIT ?
+)
+
+-- name: register_worker
+-- Begin a worker's lease.
+INSERT INTO workers (id, info, pulse, lease, started_at, last_seen, since, lease_until)
+VALUES (:id, :info, :pulse, :lease, :now, :now, :now, :now + :lease)
+ON CONFLICT (id) DO UPDATE SET
+    info = excluded.info, pulse = excluded.pulse, lease = excluded.lease,
+    started_at = excluded.started_at, last_seen = excluded.last_seen, since = excluded.since,
+    lease_until = excluded.lease_until, ended = 0
+
+-- name: renew_lease
+-- Renew a lease that nobody has ended; a gap longer than the lease begins a new stretch.
+UPDATE workers SET
+    since       = CASE WHEN :now - last_seen > lease OR :now < since THEN :now ELSE since END,
+    pulse       = :pulse,
+    last_seen   = :now,
+    lease_until = :now + lease
+WHERE id = :id AND NOT ended
+
+-- name: worker_is_live
+-- Say whether a worker's lease is alive.
+SELECT 1 FROM workers WHERE id = ? AND NOT ended AND lease_until > ?
+
+-- name: worker_may_rescue
+-- Say whether a worker's lease is alive, and has been for a whole lease without a gap.
+SELECT 1 FROM workers
+WHERE id = :id AND NOT ended AND lease_until > :now AND :now - since >= lease
+
+-- name: end_lease
+-- End a worker's lease for good.
+UPDATE workers SET ended = 1 WHERE id = ?
+
+-- name: rescue_is_due
+-- Say, without writing, whether there is a lease to end or a job to rescue.
+SELECT EXISTS (SELECT 1 FROM workers WHERE NOT ended AND lease_until <= :now)
+    OR EXISTS (SELECT 1 FROM jobs WHERE state = 'running'
+               AND worker NOT IN (SELECT id FROM workers WHERE NOT ended))
+
+-- name: end_expired_leases
+-- End, before anything is rescued, every lease that ran out, so that a late renewal finds nothing.
+UPDATE workers SET ended = 1 WHERE NOT ended AND lease_until <= ?
+
+-- name: orphaned_jobs
+-- List running jobs whose worker has no live lease, or was never known.
+SELECT * FROM jobs
+WHERE state = 'running' AND worker NOT IN (SELECT id FROM workers WHERE NOT ended)
+ORDER BY seq LIMIT ?
+
+-- name: take_over_job
+-- Put a job under a rescuer's lease and a new fence.
+UPDATE jobs SET worker = ?, token = ? WHERE seq = ?
+
+-- name: cancel_requests
+-- List the running jobs of a worker that somebody asked to cancel.
+SELECT id FROM jobs WHERE state = 'running' AND worker = ? AND cancel_requested = 1
+
+-- name: prune_is_due
+-- Say, without writing, whether anything is past keeping.
+SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'completed' AND finished_at < :finished)
+    OR EXISTS (SELECT 1 FROM jobs WHERE state = 'cancelled' AND finished_at < :finished)
+    OR EXISTS (SELECT 1 FROM jobs WHERE state = 'dead' AND finished_at < :dead)
+    OR EXISTS (SELECT 1 FROM unique_keys WHERE until <= :now)
+    OR EXISTS (SELECT 1 FROM workers WHERE ended AND last_seen < :workers)
+
+-- name: prune_jobs
+-- Delete the oldest jobs of a state that are past their retention.
+DELETE FROM jobs WHERE seq IN (
+    SELECT seq FROM jobs WHERE state = ? AND finished_at < ? ORDER BY finished_at LIMIT ?
+)
+
+-- name: prune_unique_keys
+-- Forget keys whose time is over.
+DELETE FROM unique_keys WHERE until <= ?
+
+-- name: prune_workers
+-- Forget workers that ended long ago.
+DELETE FROM workers WHERE ended AND last_seen < ?
+
+-- name: read_records
+-- Return the records whose names lie in a range.
+SELECT name, value FROM records WHERE name >= ? AND name < ?
+
+-- name: read_record
+-- Return one record.
+SELECT value FROM records WHERE name = ?
+
+-- name: write_record
+-- Set a record.
+INSERT INTO records (name, value) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: delete_record
+-- Remove a record.
+DELETE FROM records WHERE name = ?
+
+-- name: get_job
+-- Return one job.
+SELECT * FROM jobs WHERE id = ?
+
+-- name: write_move
+-- Store a job after a verb that changed it.
+UPDATE jobs SET
+    state = :state, due_at = :due_at, expires_at = :expires_at, started_at = :started_at,
+    finished_at = :finished_at, failures = :failures, crashes = :crashes, worker = :worker,
+    waiting_for = :waiting_for, cancel_requested = :cancel_requested, reason = :reason
+WHERE id = :id
+
+-- name: delete_job
+-- Remove a job.
+DELETE FROM jobs WHERE id = ?
+
+-- name: find_jobs
+-- List jobs, newest first.
+SELECT * FROM jobs
+WHERE (:after IS NULL OR id < :after)
+  AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+  AND (:kind IS NULL OR kind = :kind)
+  AND (:queue IS NULL OR queue = :queue)
+  AND (:worker IS NULL OR worker = :worker)
+ORDER BY id DESC LIMIT :limit
+
+-- name: count_jobs
+-- Count the jobs of every queue by state, with the due time of the oldest that waits.
+SELECT queue, state, count(*), min(CASE WHEN state IN ('scheduled', 'pending') THEN due_at END)
+FROM jobs GROUP BY queue, state ORDER BY queue, state
+
+-- name: list_workers
+-- Return the workers that are known, newest first.
+SELECT info, pulse, started_at, last_seen, lease_until, NOT ended AND lease_until > ?
+FROM workers ORDER BY started_at DESC, id

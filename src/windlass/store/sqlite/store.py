@@ -1,0 +1,492 @@
+"""Owns the SQLite store: the contract's methods, each a piece of work for a writer or reader."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.core.changes import Applied, Decide, Move, Verb, moved
+from windlass.core.errors import Fenced
+from windlass.core.job import (
+    Claim,
+    Enqueued,
+    Finding,
+    Head,
+    Job,
+    JobFilter,
+    Json,
+    Lane,
+    NewJob,
+    Page,
+    Progress,
+    Pulse,
+    QueueCount,
+    Retention,
+    Sweep,
+    WorkerInfo,
+    WorkerRecord,
+)
+from windlass.core.settle import Transition
+from windlass.core.states import State
+from windlass.store.protocol import WORKERS_KEPT, Capabilities
+from windlass.store.sql import Migration, load_statements
+from windlass.store.sqlite.file import Turn, connect, prepare
+from windlass.store.sqlite.rows import (
+    as_json,
+    instant,
+    job_of,
+    micros,
+    move_values,
+    new_row,
+    settle_values,
+    worker_of,
+    worker_values,
+)
+from windlass.store.sqlite.threads import Reader, Work, Writer, wait_for
+
+T = TypeVar("T")
+_sql = load_statements("windlass.store.sqlite")
+_WAL_LARGE = 256 * 1024 * 1024
+_WATCH_SHORTEST = 0.001
+_WATCH_LONGEST = 0.02
+_WATCH_SHARE = 20
+"""How often the file is watched: after a twentieth of the time that nothing has happened."""
+
+
+@dataclass
+class _Threads:
+    """What belongs to one process and is of no use in another: threads and connections."""
+
+    turn: Turn
+    writer: Writer
+    sweeper: Reader
+    looker: Reader
+    watch: sqlite3.Connection
+
+
+class SqliteStore:
+    """Keeps jobs in one file on one machine, for any number of its processes."""
+
+    capabilities = Capabilities(shared=True, durable=True, bounded=False)
+
+    def __init__(
+        self, path: Path, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._path = path.absolute()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._threads: _Threads | None = None
+        self._inherited: list[_Threads] = []
+        ref = weakref.WeakMethod(self._after_fork)
+        os.register_at_fork(after_in_child=lambda: (forked := ref()) and forked())
+
+    @property
+    def location(self) -> str:
+        """The absolute path of the file."""
+        return str(self._path)
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._ready)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def migrate(self) -> list[Migration]:
+        """Make the file and bring its schema up to date; return what that took."""
+        turn = Turn(self._turn_path)
+        try:
+            with turn.taken():
+                return prepare(self._path)
+        finally:
+            turn.close()
+
+    # -- the hot path --------------------------------------------------------------------------
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return await self._write(lambda db: self._insert(db, jobs))
+
+    def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
+        answer = self._ready().writer.submit(lambda db: self._insert(db, jobs))
+        return wait_for(answer, timeout.total_seconds(), "enqueue")
+
+    async def sweep(self) -> Sweep:
+        threads = await self._opened()
+        mark = _version(threads.watch)
+        return await asyncio.wrap_future(threads.sweeper.submit(lambda db: self._sweep(db, mark)))
+
+    async def wait(self, mark: int, timeout: timedelta) -> None:
+        watch = (await self._opened()).watch
+        began = time.monotonic()
+        until = began + timeout.total_seconds()
+        # A few microseconds of shared memory, so the loop may do it; it sees every commit, and who
+        # wakes up only sweeps: heartbeats of others make nobody write.
+        while _version(watch) == mark and (now := time.monotonic()) < until:
+            pause = min(max((now - began) / _WATCH_SHARE, _WATCH_SHORTEST), _WATCH_LONGEST)
+            await asyncio.sleep(min(pause, until - now))
+
+    async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
+        return await self._write(lambda db: self._claim(db, claim, worker, token), durable=False)
+
+    async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
+        return await self._write(lambda db: _settle_all(db, transitions, self._clock()))
+
+    async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
+        values = (as_json(progress), str(job), token)
+        return await self._write(
+            lambda db: db.execute(_sql["record_progress"], values).rowcount > 0, durable=False
+        )
+
+    async def promote(self, limit: int) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            return db.execute(_sql["promote_jobs"], (micros(self._clock()), limit)).rowcount
+
+        return await self._write(work, durable=False)
+
+    async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
+        due = await self._look(lambda db: _yes(db, "rescue_is_due", {"now": micros(self._clock())}))
+        if not due:
+            return []
+        return await self._write(lambda db: self._rescue(db, worker, token, limit), durable=False)
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        if not await self._look(
+            lambda db: _yes(db, "prune_is_due", _horizons(retention, self._clock()))
+        ):
+            return 0
+        return await self._write(
+            lambda db: _prune(db, _horizons(retention, self._clock()), limit), durable=False
+        )
+
+    # -- leases --------------------------------------------------------------------------------
+
+    async def register(self, worker: WorkerInfo) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(_sql["register_worker"], worker_values(worker, self._clock()))
+
+        await self._write(work, durable=False)
+
+    def heartbeat(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            values = {"id": worker, "pulse": as_json(pulse), "now": micros(self._clock())}
+            return db.execute(_sql["renew_lease"], values).rowcount > 0
+
+        answer = self._ready().writer.submit(work, durable=False)
+        return wait_for(answer, timeout.total_seconds(), "the heartbeat")
+
+    async def retire(self, worker: str) -> None:
+        await self._write(lambda db: db.execute(_sql["end_lease"], (worker,)), durable=False)
+
+    async def cancel_requests(self, worker: str) -> list[UUID]:
+        def work(db: sqlite3.Connection) -> list[UUID]:
+            return [UUID(row[0]) for row in db.execute(_sql["cancel_requests"], (worker,))]
+
+        return await self._look(work)
+
+    # -- records and whole changes -------------------------------------------------------------
+
+    async def records(self, prefix: str) -> Mapping[str, Json]:
+        def work(db: sqlite3.Connection) -> dict[str, Json]:
+            rows = db.execute(_sql["read_records"], (prefix, prefix + "\U0010ffff"))
+            return {name: msgspec.json.decode(value) for name, value in rows}
+
+        return await self._look(work)
+
+    async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
+        return await self._write(lambda db: self._apply(db, names, decide))
+
+    # -- looking -------------------------------------------------------------------------------
+
+    async def get(self, job: UUID) -> Job | None:
+        return await self._look(lambda db: _get(db, job))
+
+    async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
+        values = {
+            "after": None if after is None else str(after),
+            "states": as_json(which.states) if which.states else None,
+            "kind": which.kind,
+            "queue": which.queue,
+            "worker": which.worker,
+            "limit": limit + 1,
+        }
+
+        def work(db: sqlite3.Connection) -> Page:
+            jobs = [job_of(row) for row in db.execute(_sql["find_jobs"], values)]
+            more = len(jobs) > limit
+            return Page(jobs=tuple(jobs[:limit]), after=jobs[limit - 1].id if more else None)
+
+        return await self._look(work)
+
+    async def counts(self) -> list[QueueCount]:
+        def work(db: sqlite3.Connection) -> list[QueueCount]:
+            return [
+                QueueCount(
+                    queue=queue,
+                    state=State(state),
+                    count=count,
+                    oldest=None if oldest is None else instant(oldest),
+                )
+                for queue, state, count, oldest in db.execute(_sql["count_jobs"])
+            ]
+
+        return await self._look(work)
+
+    async def workers(self) -> list[WorkerRecord]:
+        def work(db: sqlite3.Connection) -> list[WorkerRecord]:
+            return [
+                worker_of(row) for row in db.execute(_sql["list_workers"], (micros(self._clock()),))
+            ]
+
+        return await self._look(work)
+
+    async def findings(self) -> list[Finding]:
+        return await asyncio.to_thread(self._inspect)
+
+    # -- threads and connections ---------------------------------------------------------------
+
+    @property
+    def _turn_path(self) -> Path:
+        return self._path.with_name(self._path.name + "-turn")
+
+    def _ready(self) -> _Threads:
+        """Return the threads of this process, started on first use."""
+        with self._lock:
+            if self._threads is None:
+                turn = Turn(self._turn_path)
+                with turn.taken():
+                    prepare(self._path)
+                    watch = connect(self._path)
+                self._threads = _Threads(
+                    turn=turn,
+                    writer=Writer(self._path, turn, "windlass-write"),
+                    sweeper=Reader(self._path, turn, "windlass-sweep"),
+                    looker=Reader(self._path, turn, "windlass-look"),
+                    watch=watch,
+                )
+            return self._threads
+
+    def _close(self) -> None:
+        with self._lock:
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            for thread in (threads.sweeper, threads.looker, threads.writer):
+                thread.close()
+            with threads.turn.taken():
+                threads.watch.close()
+            threads.turn.close()
+
+    def _after_fork(self) -> None:
+        """Begin anew in a child process.
+
+        SQLite forbids to use, and even to close, a connection on the other side of a fork, so the
+        parent's are kept, unused. The parent's turn is closed: if it was taken at that moment, a
+        child that outlives its parent would hold it for ever.
+        """
+        self._lock = threading.Lock()
+        if self._threads is not None:
+            self._inherited.append(self._threads)
+            self._threads.turn.close()
+            self._threads = None
+
+    async def _opened(self) -> _Threads:
+        if (threads := self._threads) is not None:
+            return threads
+        return await asyncio.to_thread(self._ready)
+
+    async def _write(self, work: Work[T], *, durable: bool = True) -> T:
+        threads = await self._opened()
+        return await asyncio.wrap_future(threads.writer.submit(work, durable=durable))
+
+    async def _look(self, work: Work[T]) -> T:
+        threads = await self._opened()
+        return await asyncio.wrap_future(threads.looker.submit(work))
+
+    # -- work for the threads ------------------------------------------------------------------
+
+    def _insert(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        now = self._clock()
+        plain = [job for job in jobs if job.unique is None]
+        if len(plain) == len(jobs):
+            db.executemany(_sql["insert_job"], [new_row(job, now) for job in jobs])
+            return [Enqueued(id=job.id) for job in jobs]
+        return [_insert_one(db, job, now) for job in jobs]
+
+    def _sweep(self, db: sqlite3.Connection, mark: int) -> Sweep:
+        heads = []
+        row = db.execute(_sql["first_head"]).fetchone()
+        while row is not None:
+            lane = Lane(*row[:4])
+            heads.append(Head(lane=lane, position=instant(row[4])))
+            row = db.execute(_sql["next_head"], lane).fetchone()
+        due = db.execute(_sql["next_due"]).fetchone()
+        next_due = None if due is None else instant(due[0])
+        return Sweep(heads=tuple(heads), next_due=next_due, now=self._clock(), mark=mark)
+
+    def _claim(self, db: sqlite3.Connection, claim: Claim, worker: str, token: int) -> list[Job]:
+        now = micros(self._clock())
+        if db.execute(_sql["worker_is_live"], (worker, now)).fetchone() is None:
+            return []
+        values: dict[str, Any] = {"worker": worker, "token": token, "now": now}
+        budgets = dict(claim.budgets)
+        taken: list[Job] = []
+        for ask in claim.asks:
+            room = min((ask.count, *(budgets[name] for name in ask.draws)))
+            if room <= 0:
+                continue
+            rows = db.execute(_sql["claim_lane"], {**values, **ask.lane._asdict(), "count": room})
+            # RETURNING promises no order; the lane's order is (due_at, seq).
+            got = [job_of(row) for row in sorted(rows, key=lambda row: (row[8], row[0]))]
+            for name in ask.draws:
+                budgets[name] -= len(got)
+            taken += got
+        for job in taken:
+            if job.unique_key is not None:
+                db.execute(_sql["free_unique_key_on_claim"], (job.unique_key, str(job.id)))
+        return taken
+
+    def _rescue(self, db: sqlite3.Connection, worker: str, token: int, limit: int) -> list[Job]:
+        now = micros(self._clock())
+        if not _yes(db, "worker_may_rescue", {"id": worker, "now": now}):
+            return []
+        db.execute(_sql["end_expired_leases"], (now,))
+        rows = db.execute(_sql["orphaned_jobs"], (limit,)).fetchall()
+        db.executemany(_sql["take_over_job"], [(worker, token, row[0]) for row in rows])
+        return [replace(job_of(row), token=token) for row in rows]
+
+    def _apply(self, db: sqlite3.Connection, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
+        now = self._clock()
+        known = {}
+        for name in names:
+            if (row := db.execute(_sql["read_record"], (name,)).fetchone()) is not None:
+                known[name] = msgspec.json.decode(row[0])
+        changes = decide(known, now)
+        settled = _settle_all(db, changes.settle, now)
+        if not all(settled):
+            raise Fenced(changes.settle[settled.index(False)].id)
+        for name, record in changes.records.items():
+            if record is None:
+                db.execute(_sql["delete_record"], (name,))
+            else:
+                db.execute(_sql["write_record"], (name, as_json(record)))
+        self._insert(db, changes.enqueue)
+        done = tuple(_move(db, move, now) for move in changes.moves)
+        return Applied(answer=changes.answer, moved=done)
+
+    def _inspect(self) -> list[Finding]:
+        self._ready()
+        found = []
+        if self._path.stat().st_mode & 0o077:
+            found.append(
+                Finding(
+                    problem=f"{self._path} can be read by other users of this machine",
+                    remedy=f"chmod 600 {self._path}",
+                )
+            )
+        wal = self._path.with_name(self._path.name + "-wal")
+        size = wal.stat().st_size if wal.exists() else 0
+        if size > _WAL_LARGE:
+            found.append(
+                Finding(
+                    problem=f"the write-ahead log {wal} has grown to {size / 1e6:,.0f} MB",
+                    remedy="find the program that holds a read transaction open, and end it",
+                )
+            )
+        return found
+
+
+def _version(watch: sqlite3.Connection) -> int:
+    """Return a number that changes with every commit of any other connection."""
+    version: int = watch.execute("PRAGMA data_version").fetchone()[0]
+    return version
+
+
+def _yes(db: sqlite3.Connection, name: str, values: Mapping[str, Any]) -> bool:
+    row = db.execute(_sql[name], values).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _insert_one(db: sqlite3.Connection, new: NewJob, now: datetime) -> Enqueued:
+    if new.unique is not None and not db.execute(_sql["job_exists"], (str(new.id),)).fetchone():
+        key, until = new.unique.key, new.unique.until
+        holder = db.execute(_sql["unique_holder"], (key, micros(now))).fetchone()
+        if holder is not None:
+            return Enqueued(id=UUID(holder[0]), existing=True)
+        ends = micros(now + until) if isinstance(until, timedelta) else None
+        db.execute(_sql["hold_unique_key"], (key, str(new.id), until == "claimed", ends))
+    db.execute(_sql["insert_job"], new_row(new, now))
+    return Enqueued(id=new.id)
+
+
+def _settle_all(
+    db: sqlite3.Connection, transitions: Sequence[Transition], now: datetime
+) -> list[bool]:
+    settled = [_settle(db, transition, now) for transition in transitions]
+    _free_keys(db, [transition.id for transition in transitions])
+    return settled
+
+
+def _settle(db: sqlite3.Connection, move: Transition, now: datetime) -> bool:
+    if move.state is State.COMPLETED and move.attempt is None:
+        result = None if move.result is None else move.result.decode()
+        values = (micros(now), result, str(move.id), move.token)
+        return db.execute(_sql["complete_job"], values).rowcount > 0
+    return db.execute(_sql["settle_job"], settle_values(move, now)).rowcount > 0
+
+
+def _free_keys(db: sqlite3.Connection, jobs: Sequence[UUID]) -> None:
+    """Free the unique keys of those jobs that are finished; most have none."""
+    if db.execute(_sql["any_unique_key"]).fetchone() is not None:
+        db.execute(_sql["free_unique_keys"], (as_json(jobs),))
+
+
+def _get(db: sqlite3.Connection, job: UUID) -> Job | None:
+    row = db.execute(_sql["get_job"], (str(job),)).fetchone()
+    return None if row is None else job_of(row)
+
+
+def _move(db: sqlite3.Connection, move: Move, now: datetime) -> Job | None:
+    job = _get(db, move.id)
+    after = None if job is None else moved(job, move, now)
+    if after is None:
+        return None
+    if move.verb is Verb.PURGE:
+        db.execute(_sql["delete_job"], (str(move.id),))
+        return after
+    db.execute(_sql["write_move"], move_values(after))
+    _free_keys(db, [move.id])
+    return after
+
+
+def _horizons(retention: Retention, now: datetime) -> dict[str, int | None]:
+    """Return the times before which things are past keeping; None is before everything."""
+    return {
+        "finished": None if retention.finished is None else micros(now - retention.finished),
+        "dead": None if retention.dead is None else micros(now - retention.dead),
+        "workers": micros(now - WORKERS_KEPT),
+        "now": micros(now),
+    }
+
+
+def _prune(db: sqlite3.Connection, horizons: Mapping[str, int | None], limit: int) -> int:
+    pruned = 0
+    for state, horizon in (
+        (State.COMPLETED, "finished"),
+        (State.CANCELLED, "finished"),
+        (State.DEAD, "dead"),
+    ):
+        values = (state.value, horizons[horizon], limit - pruned)
+        pruned += db.execute(_sql["prune_jobs"], values).rowcount
+    pruned += db.execute(_sql["prune_unique_keys"], (horizons["now"],)).rowcount
+    return pruned + db.execute(_sql["prune_workers"], (horizons["workers"],)).rowcount

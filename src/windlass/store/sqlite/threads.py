@@ -1,0 +1,197 @@
+"""Owns the threads of the SQLite store: one that writes, and some that read.
+
+The writer takes everything that waits for it into one transaction, so that a hundred
+acknowledgements and the next claim cost one flush to disk; each piece of work still succeeds or
+fails by itself.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from windlass.core.errors import StoreUnavailable
+from windlass.store.sqlite.file import Turn, connect, prepare, unreachable
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+_GROUP = 256
+"""How many pieces of work share a transaction at most, so that the first does not wait for ever."""
+
+
+@dataclass(frozen=True)
+class _Command(Generic[T]):
+    work: Work[T]
+    durable: bool
+    answer: Future[T]
+
+
+class _SqlThread:
+    """A thread that owns one connection and runs what it is given, in order."""
+
+    def __init__(self, path: Path, turn: Turn, name: str) -> None:
+        self._path = path
+        self._turn = turn
+        self._commands: SimpleQueue[_Command[Any] | None] = SimpleQueue()
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        # A daemon: a turn that never comes must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Work[T], *, durable: bool = True) -> Future[T]:
+        """Run work on the connection, and answer when what it wrote is committed.
+
+        Work that is not `durable` may be forgotten if the machine loses power right after.
+        """
+        command = _Command(work, durable, Future[T]())
+        self._commands.put(command)
+        return command.answer
+
+    def close(self, timeout: float = 10) -> None:
+        """Finish what was submitted, then let go of the connection."""
+        self._commands.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (commands := self._next()) is not None:
+            ready = [c for c in commands if c.answer.set_running_or_notify_cancel()]
+            if not ready:
+                continue
+            try:
+                self._perform(ready)
+            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of any error.
+                self._fail(ready, error)
+        self._disconnect()
+
+    def _next(self) -> list[_Command[Any]] | None:
+        command = self._commands.get()
+        return None if command is None else [command]
+
+    def _perform(self, commands: list[_Command[Any]]) -> None:
+        connection = self._connected()
+        for command in commands:
+            command.answer.set_result(command.work(connection))
+
+    def _connected(self) -> sqlite3.Connection:
+        """Return the connection, made anew if the file was replaced under it."""
+        try:
+            inode = self._path.stat().st_ino
+        except OSError:
+            inode = 0
+        if self._connection is None or inode != self._inode:
+            self._disconnect()
+            with self._turn.taken():
+                prepare(self._path)
+                self._connection = connect(self._path)
+            self._inode = self._path.stat().st_ino
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with self._turn.taken():
+                connection.close()
+
+    def _fail(self, commands: list[_Command[Any]], error: BaseException) -> None:
+        told: BaseException = error
+        if isinstance(error, sqlite3.Error):
+            told = unreachable(self._path, error)
+        elif not isinstance(error, Exception):
+            told = StoreUnavailable(f"{self._path}: interrupted by {error!r}")
+        for command in commands:
+            if not command.answer.done():
+                command.answer.set_exception(told)
+        if isinstance(error, sqlite3.OperationalError):
+            # The connection may be part of the trouble; the next command begins with a new one.
+            self._disconnect()
+
+
+class Reader(_SqlThread):
+    """Runs what only looks."""
+
+
+class Writer(_SqlThread):
+    """Runs what changes anything: the one writer of its process, in turn with other processes'."""
+
+    _durable: bool | None = None
+
+    def _next(self) -> list[_Command[Any]] | None:
+        first = self._commands.get()
+        if first is None:
+            return None
+        group = [first]
+        while len(group) < _GROUP and not self._commands.empty():
+            command = self._commands.get()
+            if command is None:
+                self._commands.put(None)
+                break
+            group.append(command)
+        return group
+
+    def _perform(self, commands: list[_Command[Any]]) -> None:
+        connection = self._connected()
+        with self._turn.taken():
+            self._set_durable(connection, any(command.durable for command in commands))
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                answers = [self._try(connection, command) for command in commands]
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, _Failure):
+                command.answer.set_exception(answer.error)
+            else:
+                command.answer.set_result(answer)
+
+    def _try(self, connection: sqlite3.Connection, command: _Command[Any]) -> Any:
+        """Do one piece of work so that its failure undoes it, and nothing else of the group."""
+        connection.execute("SAVEPOINT piece")
+        try:
+            answer = command.work(connection)
+        except sqlite3.OperationalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is the caller's, who waits for it.
+            connection.execute("ROLLBACK TO piece")
+            told = unreachable(self._path, error) if isinstance(error, sqlite3.Error) else error
+            answer = _Failure(told)
+        connection.execute("RELEASE piece")
+        return answer
+
+    def _set_durable(self, connection: sqlite3.Connection, durable: bool) -> None:
+        if self._durable is not durable:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
+
+    def _disconnect(self) -> None:
+        self._durable = None
+        super()._disconnect()
+
+
+@dataclass(frozen=True)
+class _Failure:
+    error: Exception
+
+
+def wait_for(answer: Future[T], timeout: float, what: str) -> T:
+    """Wait for an answer in this thread, but not for ever.
+
+    Raises:
+        StoreUnavailable: it took too long; repeating the call is safe.
+    """
+    try:
+        return answer.result(timeout)
+    except TimeoutError:
+        fate = "nothing was written" if answer.cancel() else "it may still be written"
+        raise StoreUnavailable(
+            f"{what} took longer than {timeout:g} s ({fate}): another process holds the file"
+        ) from None
