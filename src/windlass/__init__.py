@@ -1,3 +1,70 @@
-"""Windlass: background jobs on the database you already have."""
+"""Windlass: background jobs on the database you already have, leased, fenced, never lost."""
 
-__version__ = "0.1.0.dev0"
+from windlass.app import Draft, Handle, Handler, Kind, Windlass
+from windlass.context import Context, current_context
+from windlass.core.errors import (
+    CalledFromEventLoop,
+    ConfigError,
+    IllegalMove,
+    JobCancelled,
+    JobDead,
+    PayloadError,
+    PayloadInvalid,
+    PayloadTooLarge,
+    Permanent,
+    QueueFull,
+    ResultError,
+    ResultTimeout,
+    RetryAfter,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    UnknownJob,
+    UnknownKind,
+    WindlassError,
+)
+from windlass.core.job import Job
+from windlass.core.outcomes import Cancel, Snooze
+from windlass.core.retry import Backoff, Retry
+from windlass.core.states import State
+from windlass.middleware import Callbacks, CallNext, Middleware
+from windlass.release import __version__
+
+__all__ = [
+    "Backoff",
+    "CallNext",
+    "Callbacks",
+    "CalledFromEventLoop",
+    "Cancel",
+    "ConfigError",
+    "Context",
+    "Draft",
+    "Handle",
+    "Handler",
+    "IllegalMove",
+    "Job",
+    "JobCancelled",
+    "JobDead",
+    "Kind",
+    "Middleware",
+    "PayloadError",
+    "PayloadInvalid",
+    "PayloadTooLarge",
+    "Permanent",
+    "QueueFull",
+    "ResultError",
+    "ResultTimeout",
+    "Retry",
+    "RetryAfter",
+    "SchemaMismatch",
+    "Snooze",
+    "State",
+    "StoreError",
+    "StoreUnavailable",
+    "UnknownJob",
+    "UnknownKind",
+    "Windlass",
+    "WindlassError",
+    "__version__",
+    "current_context",
+]

@@ -1,0 +1,9 @@
+"""The composition root: registers handlers, makes jobs of calls, and wires up workers."""
+
+from windlass.app.app import Windlass
+from windlass.app.control import Control
+from windlass.app.handle import Handle
+from windlass.app.kind import Kind
+from windlass.app.producer import Draft, Handler, Producer
+
+__all__ = ["Control", "Draft", "Handle", "Handler", "Kind", "Producer", "Windlass"]

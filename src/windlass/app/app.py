@@ -1,0 +1,232 @@
+"""Owns `Windlass`, the app: settings, registry, store, hooks; it enqueues, and it makes workers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from windlass.app.control import Control
+from windlass.app.decorator import JobDecorator
+from windlass.app.handle import Handle
+from windlass.app.ids import Ids
+from windlass.app.kind import Kind
+from windlass.app.portal import Portal, refuse_in_event_loop
+from windlass.app.producer import Draft, Producer
+from windlass.context import Context
+from windlass.core.errors import ConfigError
+from windlass.core.job import Retention
+from windlass.core.payload import PayloadCodec
+from windlass.middleware import Callbacks, log_runs
+from windlass.registry import Middleware, Registry
+from windlass.release import __version__
+from windlass.runtime import Hooks, Worker, WorkerOptions
+from windlass.settings import Resolved, Settings, load_settings
+from windlass.store import Store, store_at
+
+R = TypeVar("R")
+T = TypeVar("T")
+OnWorker = TypeVar("OnWorker", bound=Callable[[], Awaitable[None] | None])
+OnStart = TypeVar("OnStart", bound=Callable[[Context], Awaitable[None] | None])
+OnComplete = TypeVar("OnComplete", bound=Callable[[Context, Any], Awaitable[None] | None])
+OnError = TypeVar("OnError", bound=Callable[[Context, BaseException], Awaitable[None] | None])
+
+
+class Windlass:
+    """An app: its handlers, its store, and how to work on them.
+
+    The URL is the argument, else WINDLASS_URL, else `sqlite:///windlass.db`. `imports` names
+    modules that a worker loads first, so that their handlers are registered. `middleware` is put
+    around every handler, first one outermost; log lines about runs come by themselves.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        imports: Sequence[str] = (),
+        middleware: Sequence[Middleware] = (),
+        **settings: Any,
+    ) -> None:
+        given = {"url": url, "imports": tuple(imports), **settings}
+        self._given = {name: value for name, value in given.items() if value not in (None, ())}
+        self._resolved = self._resolve({})
+        self._middleware = (log_runs, *middleware)
+        self._callbacks = Callbacks()
+        self._on_start: list[Callable[[], Awaitable[None] | None]] = []
+        self._on_shutdown: list[Callable[[], Awaitable[None] | None]] = []
+        self.registry = Registry()
+        self.ids = Ids()
+        self.portal = Portal()
+        self.control = Control(lambda: self.store)
+        self.job = JobDecorator(self)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._resolved.settings
+
+    @property
+    def resolved(self) -> Resolved:
+        """The settings in force, and where each came from."""
+        return self._resolved
+
+    def configure(self, **flags: object) -> None:
+        """Let flags win over everything else. Only before the store is used.
+
+        Raises:
+            ConfigError: a flag is wrong, or the store is in use.
+        """
+        if "store" in self.__dict__ and flags.get("url") is not None:
+            raise ConfigError("the store is in use already, so its URL cannot be changed")
+        self._resolved = self._resolve(flags)
+
+    @cached_property
+    def store(self) -> Store:
+        """The store that the URL names."""
+        return store_at(self.settings.url, queue_size=self.settings.queue_size)
+
+    # -- enqueue -------------------------------------------------------------------------------
+
+    def of(self, kind: Kind[T]) -> Producer[[T], Any]:
+        """Return a producer for a kind whose handler need not be imported here."""
+        return Producer(
+            self,
+            kind.name,
+            codec=PayloadCodec(kind.name, kind.payload, whole=True),
+            payload=lambda args, kwargs: (*args, *kwargs.values())[0],
+        )
+
+    def enqueue_many(self, drafts: Iterable[Draft[R]]) -> list[Handle[R]]:
+        """Enqueue any mix of jobs, all or none, from blocking code.
+
+        Raises:
+            StoreError: the store did not take them within `enqueue_timeout`.
+            CalledFromEventLoop: this would block an event loop.
+        """
+        refuse_in_event_loop("app.enqueue_many(...)", "await app.aenqueue_many(...)")
+        listed = list(drafts)
+        jobs = [draft.job for draft in listed]
+        answers = self.store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
+        return [
+            Handle(self, answer.id, draft.hint, existing=answer.existing)
+            for draft, answer in zip(listed, answers, strict=True)
+        ]
+
+    async def aenqueue_many(self, drafts: Iterable[Draft[R]]) -> list[Handle[R]]:
+        """Enqueue any mix of jobs, all or none, from a coroutine.
+
+        Raises:
+            StoreError: the store did not take them.
+        """
+        listed = list(drafts)
+        answers = await self.store.enqueue([draft.job for draft in listed])
+        return [
+            Handle(self, answer.id, draft.hint, existing=answer.existing)
+            for draft, answer in zip(listed, answers, strict=True)
+        ]
+
+    def job_by_id(self, job_id: UUID | str) -> Handle[Any]:
+        """Return a handle on a job whose id is known.
+
+        Raises:
+            ValueError: this is not an id.
+        """
+        return Handle(self, job_id if isinstance(job_id, UUID) else UUID(job_id))
+
+    # -- hooks ---------------------------------------------------------------------------------
+
+    def on_start(self, hook: OnWorker) -> OnWorker:
+        """Call this before a worker starts; if it raises, the worker does not start."""
+        self._on_start.append(hook)
+        return hook
+
+    def on_shutdown(self, hook: OnWorker) -> OnWorker:
+        """Call this after a worker has drained."""
+        self._on_shutdown.append(hook)
+        return hook
+
+    def on_job_start(self, callback: OnStart) -> OnStart:
+        """Call this before every run: `callback(ctx)`."""
+        self._callbacks.started.append(callback)
+        return callback
+
+    def on_job_complete(self, callback: OnComplete) -> OnComplete:
+        """Call this after every run that succeeded: `callback(ctx, result)`."""
+        self._callbacks.completed.append(callback)
+        return callback
+
+    def on_job_error(self, callback: OnError) -> OnError:
+        """Call this after every run that raised: `callback(ctx, error)`."""
+        self._callbacks.failed.append(callback)
+        return callback
+
+    # -- work ----------------------------------------------------------------------------------
+
+    async def run_worker(self, *, name: str = "", **flags: object) -> None:
+        """Serve as a worker inside this program until cancelled; then drain, and return.
+
+        Takes the settings as flags (`slots=10`, `queues=["mail"]`). The program's signals are left
+        alone. An embedded worker renews its lease from a thread, so that C code which holds the
+        interpreter's lock for longer than the lease costs it its jobs.
+        """
+        await self.worker(name=name, **flags).run()
+
+    def worker(self, *, name: str = "", **flags: object) -> Worker:
+        """Return a worker that is not running yet: `run()` serves until `stop()`."""
+        settings = self._resolve(flags).settings
+        self.load_imports(settings.imports)
+        callbacks = (self._callbacks,) if self._callbacks.wanted else ()
+        return Worker(
+            store=self.store,
+            registry=self.registry,
+            options=_worker_options(settings, name),
+            middleware=(*self._middleware, *callbacks),
+            hooks=Hooks(on_start=self._on_start, on_shutdown=self._on_shutdown),
+        )
+
+    def load_imports(self, modules: Sequence[str]) -> None:
+        """Import modules for the handlers that they register.
+
+        Raises:
+            ConfigError: one cannot be imported.
+        """
+        for module in modules:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise ConfigError(f"the import {module!r} failed: {error}") from error
+
+    async def aclose(self) -> None:
+        """Let go of the store's connections and threads."""
+        await self.store.close()
+
+    def close(self) -> None:
+        """Do what `aclose` does, from a thread without an event loop."""
+        refuse_in_event_loop("app.close()", "await app.aclose()")
+        self.portal.call(self.aclose())
+        self.portal.close()
+
+    def _resolve(self, flags: dict[str, object]) -> Resolved:
+        chosen = {name: value for name, value in flags.items() if value not in (None, (), [])}
+        return load_settings({**self._given, **chosen}, environ=os.environ, directory=Path.cwd())
+
+
+def _worker_options(settings: Settings, name: str) -> WorkerOptions:
+    return WorkerOptions(
+        name=name,
+        release=__version__,
+        queues=frozenset(settings.queues) if settings.queues else None,
+        slots=settings.slots,
+        threads=settings.threads,
+        batch_size=settings.batch_size,
+        poll_interval=settings.poll_interval,
+        lease=settings.lease,
+        shutdown_timeout=settings.shutdown_timeout,
+        retention=Retention(finished=settings.retention, dead=settings.dead_retention),
+        max_retries=settings.max_retries,
+    )

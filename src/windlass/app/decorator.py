@@ -1,0 +1,216 @@
+"""Owns `@app.job`: with options or without, on functions and classes, typed by their signatures."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from windlass.app.kind import Kind
+from windlass.app.producer import Handler, Options, Producer
+from windlass.context import Context
+from windlass.core.durations import Duration, duration
+from windlass.core.errors import ConfigError
+from windlass.core.job import DEFAULT_QUEUE
+from windlass.core.names import check_name
+from windlass.core.retry import Retry
+from windlass.registry import (
+    Middleware,
+    Registration,
+    Target,
+    class_target,
+    function_target,
+    payload_target,
+)
+
+if TYPE_CHECKING:
+    from windlass.app.app import Windlass
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+DEFAULT: Any = object()
+"""Stands for a timeout that was not given, since None is one: no timeout at all."""
+
+
+class ExecutesAsync(Protocol[R_co]):
+    """A job as a class with `async def execute(self, ctx)`."""
+
+    def execute(self, ctx: Context, /) -> Awaitable[R_co]:
+        """Do the job."""
+
+
+class Executes(Protocol[R_co]):
+    """A job as a class with `def execute(self, ctx)`."""
+
+    def execute(self, ctx: Context, /) -> R_co:
+        """Do the job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What `@app.job(...)` was given."""
+
+    name: str | None = None
+    aliases: tuple[str, ...] = ()
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    retry: Retry | None = None
+    max_retries: int | None = None
+    timeout: Duration | None = DEFAULT
+    middleware: tuple[Middleware, ...] = ()
+
+
+class JobDecorator:
+    """`@app.job`, or `@app.job(queue=..., ...)`."""
+
+    def __init__(self, app: Windlass, options: JobOptions | None = None) -> None:
+        self._app = app
+        self._options = options or JobOptions()
+
+    @overload
+    def __call__(
+        self, target: Callable[P, ExecutesAsync[R]], /
+    ) -> Handler[P, R, P, ExecutesAsync[R]]: ...
+    @overload
+    def __call__(self, target: Callable[P, Executes[R]], /) -> Handler[P, R, P, Executes[R]]: ...
+    @overload
+    def __call__(
+        self, target: Callable[Concatenate[Context, P], Awaitable[R]], /
+    ) -> Handler[P, R, Concatenate[Context, P], Awaitable[R]]: ...
+    @overload
+    def __call__(
+        self, target: Callable[Concatenate[Context, P], R], /
+    ) -> Handler[P, R, Concatenate[Context, P], R]: ...
+    @overload
+    def __call__(self, target: Callable[P, Awaitable[R]], /) -> Handler[P, R, P, Awaitable[R]]: ...
+    @overload
+    def __call__(self, target: Callable[P, R], /) -> Handler[P, R, P, R]: ...
+    @overload
+    def __call__(
+        self,
+        kind: Kind[T],
+        /,
+        *,
+        aliases: Sequence[str] = (),
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        retry: Retry | None = None,
+        max_retries: int | None = None,
+        timeout: Duration | None = DEFAULT,
+        middleware: Sequence[Middleware] = (),
+    ) -> KindDecorator[T]: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        name: str | None = None,
+        aliases: Sequence[str] = (),
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        retry: Retry | None = None,
+        max_retries: int | None = None,
+        timeout: Duration | None = DEFAULT,
+        middleware: Sequence[Middleware] = (),
+    ) -> JobDecorator: ...
+
+    def __call__(self, *targets: Any, **options: Any) -> Any:
+        """Register a handler, or take options and return a decorator that does.
+
+        `name` is the kind: give one, and moving or renaming the function orphans no job; `aliases`
+        are names that the kind had before. `timeout=None` must be written out. `max_retries` is a
+        shorthand for `retry=Retry(max_retries=...)`.
+        """
+        target = targets[0] if targets else None
+        if isinstance(target, Kind):
+            return KindDecorator(self._app, target, _options(options))
+        if target is None:
+            return JobDecorator(self._app, _options(options))
+        if options:
+            raise ConfigError("write @app.job(...) with options, or @app.job without, not both")
+        return self._register(target)
+
+    def _register(self, function: Any) -> Handler[Any, Any, Any, Any]:
+        kind = self._options.name or function.__name__
+        if inspect.isclass(function):
+            options = _class_options(self._options, function)
+            return _register(self._app, kind, function, class_target(kind, function), options)
+        target = function_target(kind, function)
+        return _register(self._app, kind, function, target, self._options)
+
+
+class KindDecorator(Generic[T]):
+    """`@app.job(KIND)`: registers a function that takes the kind's payload."""
+
+    def __init__(self, app: Windlass, kind: Kind[T], options: JobOptions) -> None:
+        self._app = app
+        self._kind = kind
+        self._options = options
+
+    @overload
+    def __call__(
+        self, function: Callable[[Context, T], Awaitable[R]], /
+    ) -> Handler[[T], R, [Context, T], Awaitable[R]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[Context, T], R], /
+    ) -> Handler[[T], R, [Context, T], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[T], Awaitable[R]], /
+    ) -> Handler[[T], R, [T], Awaitable[R]]: ...
+    @overload
+    def __call__(self, function: Callable[[T], R], /) -> Handler[[T], R, [T], R]: ...
+
+    def __call__(self, function: Any, /) -> Any:
+        """Register the handler of the kind."""
+        kind = self._kind.name
+        target = payload_target(kind, function, self._kind.payload)
+        return _register(self._app, kind, function, target, self._options)
+
+
+def _options(given: dict[str, Any]) -> JobOptions:
+    for name in ("aliases", "middleware"):
+        given[name] = tuple(given.get(name, ()))
+    return JobOptions(**given)
+
+
+def _class_options(options: JobOptions, cls: type[Any]) -> JobOptions:
+    """Let a class carry its own `max_retries`, as a field of the class."""
+    own = cls.__dict__.get("max_retries")
+    if options.max_retries is None and isinstance(own, int):
+        return JobOptions(**{**vars(options), "max_retries": own})
+    return options
+
+
+def _register(
+    app: Windlass, kind: str, function: Any, target: Target, options: JobOptions
+) -> Handler[Any, Any, Any, Any]:
+    if options.retry is not None and options.max_retries is not None:
+        raise ConfigError(
+            f"kind {kind!r}: give retry=Retry(max_retries=...) or max_retries, not both"
+        )
+    timeout = app.settings.timeout if options.timeout is DEFAULT else options.timeout
+    app.registry.add(
+        Registration(
+            kind=check_name("kind", kind),
+            aliases=tuple(check_name("kind", alias) for alias in options.aliases),
+            target=target,
+            queue=check_name("queue", options.queue),
+            priority=options.priority,
+            retry=options.retry or Retry(max_retries=options.max_retries),
+            timeout=None if timeout is None else duration(timeout),
+            middleware=options.middleware,
+        )
+    )
+    producer: Producer[Any, Any] = Producer(
+        app,
+        kind,
+        codec=target.codec,
+        payload=target.payload,
+        hint=target.result,
+        options=Options(queue=options.queue, priority=options.priority),
+    )
+    return Handler(function, producer)

@@ -1,0 +1,28 @@
+"""Owns `Kind`: a kind declared by itself, for producers that do not import its handler."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from windlass.core.names import check_name
+
+PayloadT = TypeVar("PayloadT")
+
+
+class Kind(Generic[PayloadT]):
+    """A stable name and the type of the payload that goes with it.
+
+    Example:
+        `SEND_EMAIL = Kind("send_email", Email)`, then `app.of(SEND_EMAIL).enqueue(Email(...))` in
+        the producer, and `@app.job(SEND_EMAIL)` on the handler.
+    """
+
+    __slots__ = ("name", "payload")
+
+    def __init__(self, name: str, payload: type[PayloadT]) -> None:
+        self.name = check_name("kind", name)
+        self.payload = payload
+
+    def __repr__(self) -> str:
+        """Show the kind as it was declared."""
+        return f"Kind({self.name!r}, {self.payload.__qualname__})"

@@ -1,0 +1,59 @@
+"""Owns the bridge from blocking code to coroutines: a thread with an event loop, one a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from windlass.core.errors import CalledFromEventLoop
+
+T = TypeVar("T")
+
+
+class Portal:
+    """Runs coroutines for threads that have no event loop. A forked child gets its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        os.register_at_fork(after_in_child=self._forget)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine, and wait for what it returns."""
+        return asyncio.run_coroutine_threadsafe(work, self._running()).result()
+
+    def close(self) -> None:
+        """End the loop's thread."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=self._loop.run_forever, name="windlass-portal", daemon=True
+                ).start()
+            return self._loop
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._loop = None
+
+
+def refuse_in_event_loop(called: str, instead: str) -> None:
+    """Keep a blocking call from stopping an event loop.
+
+    Raises:
+        CalledFromEventLoop: one is running in this thread.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise CalledFromEventLoop(called, instead)

@@ -1,0 +1,195 @@
+"""Owns the way of a call into a job: options, drafts, and the typed `enqueue` of a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from windlass.app.handle import Handle
+from windlass.app.portal import refuse_in_event_loop
+from windlass.core.durations import Duration, When, duration, when
+from windlass.core.job import DEFAULT_QUEUE, NewJob, Unique
+from windlass.core.names import check_name
+from windlass.core.payload import PayloadCodec, encode_json
+
+if TYPE_CHECKING:
+    from windlass.app.app import Windlass
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+C = TypeVar("C")
+_PRIORITIES = range(-1000, 1001)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a job is enqueued, apart from its arguments."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    due: When | None = None
+    expires: When | None = None
+    unique: str | None = None
+    max_retries: int | None = None
+    timeout: timedelta | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name("queue", self.queue)
+        if self.priority not in _PRIORITIES:
+            raise ValueError(f"a priority is between -1000 and 1000, and {self.priority!r} is not")
+        if self.max_retries is not None and self.max_retries < 0:
+            raise ValueError(f"max_retries cannot be negative: {self.max_retries}")
+        if self.unique is not None:
+            check_name("unique key", self.unique)
+        encode_json("headers", dict(self.headers))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft(Generic[R]):
+    """A job that is valid and not enqueued yet: `app.enqueue_many([...])` takes any mix of them.
+
+    A draft has its job's id already; to enqueue it twice is to enqueue it once.
+    """
+
+    job: NewJob
+    hint: Any = Any
+
+
+class Producer(Generic[P, R]):
+    """Makes jobs of one kind. `enqueue` is typed by the handler's own signature."""
+
+    def __init__(
+        self,
+        app: Windlass,
+        kind: str,
+        *,
+        codec: PayloadCodec,
+        payload: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
+        hint: Any = Any,
+        options: Options | None = None,
+    ) -> None:
+        self._app = app
+        self._codec = codec
+        self._payload = payload
+        self._hint = hint
+        self._options = options or Options()
+        self.kind = kind
+
+    def using(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        expires: Duration | datetime | None = None,
+        unique: str | None = None,
+        max_retries: int | None = None,
+        timeout: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Producer[P, R]:
+        """Return a producer of the same kind with other options; they never mix with arguments.
+
+        `delay` and `at` say when the job is due, `expires` after when it is not run any more. While
+        a job with the same `unique` key waits or runs, `enqueue` adds nothing and returns that
+        job's handle. `timeout` and `max_retries` replace the handler's own for this job.
+        """
+        if delay is not None and at is not None:
+            raise ValueError("a job has either a delay or a time (at), not both")
+        due = delay if at is None else at
+        chosen = {
+            "queue": queue,
+            "priority": priority,
+            "due": None if due is None else when(due),
+            "expires": None if expires is None else when(expires),
+            "unique": unique,
+            "max_retries": max_retries,
+            "timeout": None if timeout is None else duration(timeout),
+            "headers": headers,
+        }
+        given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+        return Producer(
+            self._app,
+            self.kind,
+            codec=self._codec,
+            payload=self._payload,
+            hint=self._hint,
+            options=replace(self._options, **given),
+        )
+
+    def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R]:
+        """Check the arguments, and make a job of them that is not enqueued yet.
+
+        Raises:
+            PayloadInvalid: an argument does not fit; the error names it.
+            PayloadTooLarge: the arguments take more bytes than the limit allows.
+        """
+        options = self._options
+        value = self._payload(args, kwargs)
+        unique = None
+        if options.unique is not None:
+            unique = Unique(key=f"{self.kind}:{options.unique}")
+        job = NewJob(
+            id=self._app.ids.next(),
+            kind=self.kind,
+            payload=self._codec.encode(value, limit=self._app.settings.max_payload),
+            queue=options.queue,
+            priority=options.priority,
+            due=options.due,
+            expires=options.expires,
+            max_retries=options.max_retries,
+            timeout=options.timeout,
+            unique=unique,
+            headers=dict(options.headers),
+        )
+        return Draft(job=job, hint=self._hint)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Enqueue a job from blocking code. In a coroutine, `await aenqueue(...)` instead.
+
+        Raises:
+            PayloadError: the arguments cannot become a payload.
+            StoreError: the store did not take the job within `enqueue_timeout`.
+            CalledFromEventLoop: this would block an event loop.
+        """
+        refuse_in_event_loop(f"{self.kind}.enqueue(...)", f"await {self.kind}.aenqueue(...)")
+        return self._app.enqueue_many([self.draft(*args, **kwargs)])[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Enqueue a job from a coroutine.
+
+        Raises:
+            PayloadError: the arguments cannot become a payload.
+            StoreError: the store did not take the job.
+        """
+        return (await self._app.aenqueue_many([self.draft(*args, **kwargs)]))[0]
+
+
+class Handler(Producer[P, R], Generic[P, R, Q, C]):
+    """A registered function or class. It stays callable as it was, and can be enqueued."""
+
+    def __init__(self, function: Callable[Q, C], producer: Producer[P, R]) -> None:
+        super().__init__(
+            producer._app,
+            producer.kind,
+            codec=producer._codec,
+            payload=producer._payload,
+            hint=producer._hint,
+            options=producer._options,
+        )
+        self._function = function
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(self, name, getattr(function, name, None))
+        self.__wrapped__ = function
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> C:
+        """Call the function itself, here and now, without any queue."""
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """Show the kind."""
+        return f"Handler({self.kind!r})"

@@ -1,0 +1,122 @@
+"""Owns what a handler can know and say about its own run: `Context`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+from uuid import UUID
+
+from windlass.core.job import Job, Progress
+from windlass.core.text import storable
+from windlass.observe.logs import Logger, get_logger, job_fields
+
+_log = get_logger("windlass.job")
+_current: ContextVar[Context] = ContextVar("windlass_context")
+
+
+class Context:
+    """One run of one job, as its handler and middleware see it."""
+
+    __slots__ = ("_cancelled", "_report", "arguments", "job", "log", "worker_id")
+
+    log: Logger
+    """A logger whose lines carry the job's id, kind, queue and attempt, and the worker's id."""
+
+    def __init__(
+        self,
+        *,
+        job: Job,
+        worker_id: str,
+        arguments: Mapping[str, Any],
+        report: Callable[[Job, Progress], None],
+    ) -> None:
+        self.job = job
+        self.worker_id = worker_id
+        self.arguments = arguments
+        self.log = _log
+        self._report = report
+        self._cancelled = False
+
+    @property
+    def job_id(self) -> UUID:
+        """The job's id."""
+        return self.job.id
+
+    @property
+    def kind(self) -> str:
+        """The job's kind."""
+        return self.job.kind
+
+    @property
+    def queue(self) -> str:
+        """The queue that the job came from."""
+        return self.job.queue
+
+    @property
+    def attempt(self) -> int:
+        """Which run of the job this is, from 1 on."""
+        return self.job.attempt
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the producer sent along beside the payload."""
+        return self.job.headers
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key that is the same in every run of this job; hand it to services that take one."""
+        return f"windlass-{self.job.id}"
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this run shall end: time is up, an operator cancelled it, or the lease is lost.
+
+        An `async def` handler is also told by `asyncio.CancelledError`; one in a thread looks here.
+        """
+        return self._cancelled
+
+    def raise_if_cancelled(self) -> None:
+        """End a handler that runs in a thread, if its run shall end.
+
+        Raises:
+            asyncio.CancelledError: this run shall end.
+        """
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Say how far the job is, from 0 to 1. Returns at once; only the latest word is stored."""
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"progress goes from 0 to 1, and {fraction!r} does not")
+        self._report(self.job, Progress(fraction=fraction, message=storable(message, 500)))
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+
+
+def current_context() -> Context:
+    """Return the context of the job that is running here.
+
+    Raises:
+        LookupError: no job is running here.
+    """
+    try:
+        return _current.get()
+    except LookupError:
+        raise LookupError("no job is running here, so there is no context") from None
+
+
+def enter(context: Context) -> None:
+    """Make a context the current one, for the task that runs its job and what that task starts."""
+    _current.set(context)
+    job_fields.set(
+        {
+            "job_id": context.job.id,
+            "kind": context.job.kind,
+            "queue": context.job.queue,
+            "attempt": context.job.attempt,
+            "worker_id": context.worker_id,
+        }
+    )

@@ -1,0 +1,23 @@
+"""Owns how middleware is put around a handler, first one outermost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from windlass.context import Context
+from windlass.registry import Middleware
+
+Run = Callable[[Context], Awaitable[Any]]
+
+
+def chain(middleware: Sequence[Middleware], run: Run) -> Run:
+    """Return a run that goes through all middleware, in order, before it comes to the handler."""
+    for layer in reversed(middleware):
+        run = partial(_through, layer, run)
+    return run
+
+
+def _through(layer: Middleware, run: Run, context: Context) -> Awaitable[Any]:
+    return layer(context, partial(run, context))

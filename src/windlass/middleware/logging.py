@@ -1,0 +1,30 @@
+"""Owns the log lines about a run: its start, and its end with the time it took."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from windlass.context import Context
+from windlass.registry import CallNext
+
+
+async def log_runs(context: Context, call_next: CallNext) -> Any:
+    """Log the start and the end of a run. What becomes of the job is logged when it is settled."""
+    began = time.perf_counter()
+    context.log.info("job.started")
+    try:
+        value = await call_next()
+    except asyncio.CancelledError:
+        context.log.warning("job.interrupted", duration=_since(began))
+        raise
+    except BaseException as error:
+        context.log.warning("job.raised", duration=_since(began), error=type(error).__qualname__)
+        raise
+    context.log.info("job.finished", duration=_since(began))
+    return value
+
+
+def _since(began: float) -> float:
+    return round(time.perf_counter() - began, 6)

@@ -1,0 +1,1 @@
+"""What lets people see what Windlass does: its log lines."""

@@ -1,0 +1,265 @@
+"""Owns log lines: how Windlass writes them, what a job adds to them, and what they look like.
+
+Windlass logs through the standard library's loggers named `windlass...`, and never calls
+`structlog.configure`: where it is embedded, that program's logging decides what becomes of a line.
+Only the command line calls `configure_logging`, which puts one handler on the root logger.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePath
+from typing import Any, TextIO
+from uuid import UUID
+
+from structlog import BoundLoggerBase
+from structlog.dev import ConsoleRenderer, plain_traceback
+from structlog.processors import format_exc_info
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from windlass.core.text import inert, inert_lines
+from windlass.settings import LogFormat, LogLevel
+
+job_fields: ContextVar[Mapping[str, object] | None] = ContextVar(
+    "windlass_job_fields", default=None
+)
+"""What every line inside a job carries: job_id, worker_id, kind, queue and attempt."""
+
+
+class Logger(BoundLoggerBase):
+    """A logger of named events with fields; `bind` makes one whose lines all carry some fields."""
+
+    def debug(self, event: str, /, **fields: object) -> None:
+        """Log what only somebody who looks for a fault wants to know."""
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._emit(logging.DEBUG, event, fields)
+
+    def info(self, event: str, /, **fields: object) -> None:
+        """Log what happened in the ordinary course of things."""
+        if self._logger.isEnabledFor(logging.INFO):
+            self._emit(logging.INFO, event, fields)
+
+    def warning(self, event: str, /, **fields: object) -> None:
+        """Log what went wrong and was dealt with."""
+        if self._logger.isEnabledFor(logging.WARNING):
+            self._emit(logging.WARNING, event, fields)
+
+    def error(self, event: str, /, **fields: object) -> None:
+        """Log what somebody has to look at."""
+        if self._logger.isEnabledFor(logging.ERROR):
+            self._emit(logging.ERROR, event, fields)
+
+    def exception(self, event: str, /, **fields: object) -> None:
+        """Log an error with the traceback of the exception that is being handled."""
+        if self._logger.isEnabledFor(logging.ERROR):
+            self._emit(logging.ERROR, event, {"exc_info": True, **fields})
+
+    def critical(self, event: str, /, **fields: object) -> None:
+        """Log what stops the worker."""
+        if self._logger.isEnabledFor(logging.CRITICAL):
+            self._emit(logging.CRITICAL, event, fields)
+
+    def _emit(self, level: int, event: str, fields: dict[str, Any]) -> None:
+        args, options = self._process_event(logging.getLevelName(level).lower(), event, fields)
+        self._logger.log(level, *args, stacklevel=3, **options)
+
+
+def get_logger(name: str) -> Logger:
+    """Make a logger; `name` is the module's, so that it stands below `windlass`."""
+    return Logger(logging.getLogger(name), _EMITTING, {})
+
+
+def configure_logging(
+    level: LogLevel,
+    format: LogFormat,  # noqa: A002  (It is what the setting is called.)
+    stream: TextIO | None = None,
+) -> logging.Handler:
+    """Send every log line of this process to one stream; called again, it replaces what it did."""
+    stream = sys.stderr if stream is None else stream
+    pretty = stream.isatty() if format == "auto" else format == "console"
+    colors = pretty and stream.isatty() and not os.environ.get("NO_COLOR")
+    handler = _Lines(stream)
+    handler.setFormatter(_Formatter(_console(colors=colors) if pretty else [_json]))
+    root = logging.getLogger()
+    for old in [each for each in root.handlers if isinstance(each, _Lines)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    return handler
+
+
+class _Event(dict[str, object]):
+    """A line of ours as a record's message: fields for structlog, one readable line for others."""
+
+    def __str__(self) -> str:
+        fields = [f"{key}={_shown(value)}" for key, value in self.items() if key not in _UNTOLD]
+        return " ".join([inert(str(self["event"])), *fields])
+
+
+class _Lines(logging.StreamHandler[TextIO]):
+    """The handler that `configure_logging` installs, which writes each line by one call."""
+
+
+class _Formatter(ProcessorFormatter):
+    """Turns any record into one line, whatever is in it."""
+
+    def __init__(self, rendering: list[Processor]) -> None:
+        super().__init__(
+            foreign_pre_chain=[_add_extra, _impose_job_fields],
+            processors=[_fill_in_job_fields, _stamp, format_exc_info, *rendering],
+        )
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record; one that cannot be written is told about as far as it can be."""
+        try:
+            return super().format(record)
+        except Exception as error:  # noqa: BLE001  A log line never costs the job that writes it.
+            return super().format(_unformattable(record, error))
+
+
+def _fill_in_job_fields(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Add what the running job adds, unless the line says otherwise, being about another job."""
+    fields = job_fields.get()
+    return event if fields is None else {**fields, **event}
+
+
+def _impose_job_fields(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Add what the running job adds; what the user's own `extra` says instead is not believed."""
+    event.update(job_fields.get() or {})
+    return event
+
+
+def _resolve_exception(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Make `exc_info` what logging and structlog both take: the exception itself, or absent."""
+    error = event.pop("exc_info", None)
+    if error is True:
+        error = sys.exc_info()[1]
+    if isinstance(error, BaseException):
+        event["exc_info"] = (type(error), error, error.__traceback__)
+    return event
+
+
+def _hand_over(logger: WrappedLogger, name: str, event: EventDict) -> Any:
+    """Make the record's arguments: what structlog's formatter takes, and any other can read."""
+    extra = {"_logger": logger, "_name": name}
+    return (_Event(event),), {"exc_info": event.get("exc_info"), "extra": extra}
+
+
+_EMITTING: tuple[Processor, ...] = (_fill_in_job_fields, _resolve_exception, _hand_over)
+_UNTOLD = ("event", "exc_info")
+
+
+def _add_extra(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Add what the user's program gave as `extra`, which may not replace what the line is."""
+    extra = event["_record"].__dict__
+    return {**{key: extra[key] for key in extra if key not in _STANDARD}, **event}
+
+
+_STANDARD = {*logging.makeLogRecord({}).__dict__, "message", "asctime"}
+
+
+def _stamp(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Put first what every line has, from the record itself; nothing else can claim these names."""
+    record: logging.LogRecord = event.pop("_record")
+    del event["_from_structlog"]
+    created = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
+    first = {
+        "timestamp": created.replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "event": str(event["event"]),
+        "logger": record.name,
+    }
+    return {**first, **event, **first}
+
+
+def _json(_logger: WrappedLogger, _name: str, event: EventDict) -> str:
+    """Write one JSON object in ASCII, in which no character can do harm."""
+    try:
+        return _ENCODER.encode(event)
+    except Exception:  # noqa: BLE001  Circular, odd keys, NaN: such values are written by repr.
+        return _ENCODER.encode({_repr(key): _encoded(value) for key, value in event.items()})
+
+
+def _encoded(value: object) -> object:
+    try:
+        return json.loads(_ENCODER.encode(value))
+    except Exception:  # noqa: BLE001  See _json.
+        return _repr(value)
+
+
+def _encodable(value: object) -> object:
+    plain = _plain(value)
+    return _repr(value) if plain is value else plain
+
+
+_ENCODER = json.JSONEncoder(default=_encodable, allow_nan=False)
+
+
+def _console(*, colors: bool) -> list[Processor]:
+    render = ConsoleRenderer(colors=colors, sort_keys=False, exception_formatter=plain_traceback)
+    return [_make_inert, render]
+
+
+def _make_inert(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Escape whatever could fake a line, in names and values; tracebacks are indented as well."""
+    return {inert(str(key)): _inert_field(key, value) for key, value in event.items()}
+
+
+def _inert_field(key: str, value: object) -> object:
+    if key in ("timestamp", "level", "event", "logger"):
+        return inert(str(value))
+    if key in ("exception", "stack"):
+        return "    " + inert_lines(str(value)).replace("\n", "\n    ")
+    return _Shown(_shown(value))
+
+
+class _Shown(str):
+    """Text that ConsoleRenderer takes as it stands."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _shown(value: object) -> str:
+    """Write a value in one word, or in quotes, so that it cannot pass for more fields."""
+    plain = _plain(value)
+    text = inert(plain if isinstance(plain, str) else _repr(plain))
+    if text and not set(text) & set(" ='\""):
+        return text
+    return '"' + text.replace('"', '\\"') + '"'
+
+
+def _plain(value: object) -> object:
+    """Turn the types that log fields often have into what JSON has."""
+    match value:
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case UUID() | PurePath():
+            return str(value)
+        case _:
+            return value
+
+
+def _repr(value: object) -> str:
+    try:
+        return value if isinstance(value, str) else repr(value)
+    except Exception:  # noqa: BLE001  Anything may stand in a user's __repr__.
+        return f"<unprintable {type(value).__name__}>"
+
+
+def _unformattable(record: logging.LogRecord, error: Exception) -> logging.LogRecord:
+    """Make a record that tells what can be told about one that cannot be formatted."""
+    told = f"{_repr(record.msg)} {_repr(record.args)} cannot be logged: {_repr(error)}"
+    spare = {"name": record.name, "created": record.created, "levelname": record.levelname}
+    return logging.makeLogRecord({**spare, "levelno": record.levelno, "msg": told})

@@ -1,0 +1,212 @@
+"""Owns the registered handlers: what each kind needs to be enqueued, claimed and run."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import types
+import typing
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from windlass.context import Context
+from windlass.core.errors import ConfigError, UnknownKind
+from windlass.core.outcomes import Cancel, Snooze
+from windlass.core.payload import PayloadCodec
+from windlass.core.plan import Pool
+from windlass.core.retry import Retry
+
+CallNext = Callable[[], Awaitable[Any]]
+Middleware = Callable[[Context, CallNext], Awaitable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The code behind a kind: how to call it, where it runs, and what it takes and gives."""
+
+    call: Callable[[Context, Any], Any]
+    pool: Pool
+    codec: PayloadCodec
+    payload: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
+    result: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """A kind with its handler, and the defaults of its jobs."""
+
+    kind: str
+    aliases: tuple[str, ...]
+    target: Target
+    queue: str
+    priority: int
+    retry: Retry
+    timeout: timedelta | None
+    middleware: tuple[Middleware, ...]
+
+
+class Registry:
+    """The handlers of an app by kind. A handler is found here only, never by a name in a row."""
+
+    def __init__(self) -> None:
+        self._registrations: dict[str, Registration] = {}
+
+    def add(self, registration: Registration) -> None:
+        """Register a handler under its kind and its aliases.
+
+        Raises:
+            ConfigError: one of them is taken.
+        """
+        for name in (registration.kind, *registration.aliases):
+            if name in self._registrations:
+                raise ConfigError(
+                    f"two handlers are registered for kind {name!r}; give one another name="
+                )
+        for name in (registration.kind, *registration.aliases):
+            self._registrations[name] = registration
+
+    def __getitem__(self, kind: str) -> Registration:
+        """Return a kind's registration.
+
+        Raises:
+            UnknownKind: there is none; the error lists those that come near.
+        """
+        try:
+            return self._registrations[kind]
+        except KeyError:
+            near = difflib.get_close_matches(kind, self._registrations, n=5, cutoff=0.3)
+            raise UnknownKind(kind, tuple(near)) from None
+
+    def __contains__(self, kind: str) -> bool:
+        """Say whether a kind, or an alias, is registered."""
+        return kind in self._registrations
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over all kinds and aliases."""
+        return iter(self._registrations)
+
+    def pools(self) -> dict[str, Pool]:
+        """Return where the handler of each kind runs."""
+        return {kind: each.target.pool for kind, each in self._registrations.items()}
+
+
+def function_target(kind: str, function: Callable[..., Any]) -> Target:
+    """Describe a function whose parameters are the fields of the payload."""
+    parameters, context = _parameters(kind, function, _hints(function))
+    codec = PayloadCodec.for_parameters(kind, parameters)
+    return Target(
+        call=_caller(function, context),
+        pool=_pool(function),
+        codec=codec,
+        payload=partial(_named, kind, tuple(parameters)),
+        result=_result(_hints(function).get("return", Any)),
+    )
+
+
+def payload_target(kind: str, function: Callable[..., Any], payload: Any) -> Target:
+    """Describe a function that takes the whole payload as its one argument."""
+    parameters, context = _parameters(kind, function, _hints(function))
+    if len(parameters) != 1:
+        raise ConfigError(f"the handler of Kind {kind!r} takes one argument: its payload")
+    (name,) = parameters
+    call = _caller(function, context)
+    return Target(
+        call=lambda ctx, value: call(ctx, {name: value}),
+        pool=_pool(function),
+        codec=PayloadCodec(kind, payload, whole=True),
+        payload=lambda args, kwargs: _named(kind, (name,), args, kwargs)[name],
+        result=_result(_hints(function).get("return", Any)),
+    )
+
+
+def class_target(kind: str, cls: type[Any]) -> Target:
+    """Describe a class whose fields are the payload and whose `execute` does the work."""
+    hints = _hints(cls) if is_dataclass(cls) or issubclass(cls, msgspec.Struct) else None
+    parameters, _ = _parameters(kind, cls, hints or _hints(cls.__init__))
+    execute = cls.execute
+    _, context = _parameters(kind, execute, _hints(execute), skip=1)
+    run = _caller(execute, context)
+    return Target(
+        call=lambda ctx, arguments: run(ctx, {"self": cls(**arguments)}),
+        pool=_pool(execute),
+        codec=PayloadCodec.for_parameters(kind, parameters),
+        payload=partial(_named, kind, tuple(parameters)),
+        result=_result(_hints(execute).get("return", Any)),
+    )
+
+
+def _named(
+    kind: str, parameters: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Give positional arguments their names, as a call would."""
+    if len(args) > len(parameters):
+        raise TypeError(f"{kind} takes {len(parameters)} arguments, and {len(args)} were given")
+    named = dict(zip(parameters, args, strict=False))
+    if twice := named.keys() & kwargs.keys():
+        raise TypeError(f"{kind} got several values for {', '.join(sorted(twice))}")
+    return named | dict(kwargs)
+
+
+def _caller(function: Callable[..., Any], context: str | None) -> Callable[[Context, Any], Any]:
+    if context is None:
+        return lambda _, arguments: function(**arguments)
+    return lambda ctx, arguments: function(**{context: ctx}, **arguments)
+
+
+def _parameters(
+    kind: str, function: Callable[..., Any], hints: Mapping[str, Any], *, skip: int = 0
+) -> tuple[dict[str, inspect.Parameter], str | None]:
+    """Return the parameters that come from the payload, and the name of the one for the context."""
+    found: dict[str, inspect.Parameter] = {}
+    context: str | None = None
+    for name, parameter in list(inspect.signature(function).parameters.items())[skip:]:
+        if parameter.kind in _UNNAMED:
+            raise ConfigError(
+                f"the handler of {kind!r} takes {parameter}: a payload has named fields, "
+                "so give every parameter a name"
+            )
+        hint = hints.get(name, parameter.empty)
+        if hint is Context:
+            context = name
+        else:
+            found[name] = parameter.replace(annotation=hint)
+    return found, context
+
+
+_UNNAMED = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.VAR_POSITIONAL,
+    inspect.Parameter.VAR_KEYWORD,
+)
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        name = getattr(function, "__qualname__", repr(function))
+        raise ConfigError(
+            f"the annotations of {name} cannot be read at run time ({error}): payloads are checked "
+            "against them, so import the names outside of TYPE_CHECKING, at module level"
+        ) from error
+
+
+def _pool(function: Callable[..., Any]) -> Pool:
+    return Pool.LOOP if inspect.iscoroutinefunction(function) else Pool.THREADS
+
+
+def _result(hint: Any) -> Any:
+    """Return the type of a stored result: the annotation less the values that are not results."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        rest = [part for part in typing.get_args(hint) if part not in (Snooze, Cancel)]
+        hint = typing.Union[tuple(rest)] if rest else Any  # noqa: UP007 - built from parts.
+    try:
+        msgspec.json.Decoder(hint)
+    except TypeError:
+        return Any
+    return hint

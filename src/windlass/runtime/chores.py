@@ -1,0 +1,172 @@
+"""Owns the rounds that every worker makes beside its jobs: rescue, orders, progress, pruning."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from windlass.core.job import Job, Progress, Retention
+from windlass.core.outcomes import Crashed
+from windlass.core.settle import Policy, Transition, settle
+from windlass.observe.logs import get_logger
+from windlass.runtime.service import Service
+from windlass.store import Store
+
+log = get_logger("windlass.chores")
+_RESCUED_AT_ONCE = 100
+_PRUNED_AT_ONCE = 1_000
+_ORDERS = 0.5
+_PRUNING = 60.0
+PAUSED_QUEUE = "pause:queue:"
+"""How the names of the records begin that pause a queue."""
+
+
+class Rescuer(Service):
+    """Takes over the jobs of workers that lost their lease, and settles them as crashed."""
+
+    name = "rescuer"
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        interval: timedelta,
+        worker_id: Callable[[], str],
+        policy: Callable[[Job], Policy],
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._interval = interval.total_seconds()
+        self._worker_id = worker_id
+        self._policy = policy
+
+    async def tick(self) -> float:
+        token = secrets.randbits(63)
+        jobs = await self._store.rescue(
+            worker=self._worker_id(), token=token, limit=_RESCUED_AT_ONCE
+        )
+        if not jobs:
+            return self._interval
+        moves = [self._crashed(job) for job in jobs]
+        settled = await self._store.settle(moves)
+        for job, move, is_settled in zip(jobs, moves, settled, strict=True):
+            if is_settled:
+                log.warning(
+                    "job.rescued",
+                    job_id=job.id,
+                    kind=job.kind,
+                    lost_by=job.worker,
+                    attempt=job.attempt,
+                    state=move.state.value,
+                )
+        return 0
+
+    def _crashed(self, job: Job) -> Transition:
+        outcome = Crashed(reason=f"the lease of worker {job.worker} ran out")
+        # When the run ended nobody knows, so it is recorded without a duration.
+        now = job.started_at or datetime.now(UTC)
+        return settle(job, outcome, self._policy(job), now=now, jitter=random.random())  # noqa: S311
+
+
+class Orders(Service):
+    """Learns what people asked for: jobs to cancel, queues to pause."""
+
+    name = "orders"
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        worker_id: Callable[[], str],
+        running: Callable[[], Collection[UUID]],
+        cancel: Callable[[UUID], None],
+        pause: Callable[[frozenset[str]], None],
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._worker_id = worker_id
+        self._running = running
+        self._cancel = cancel
+        self._pause = pause
+
+    async def tick(self) -> float:
+        paused = await self._store.records(PAUSED_QUEUE)
+        self._pause(frozenset(name.removeprefix(PAUSED_QUEUE) for name in paused))
+        if self._running():
+            for job_id in await self._store.cancel_requests(self._worker_id()):
+                self._cancel(job_id)
+        return _ORDERS
+
+
+class Reporter(Service):
+    """Writes how far jobs are: the latest word of each, twice a second at most."""
+
+    name = "reporter"
+
+    def __init__(self, store: Store, *, fenced: Callable[[UUID], None]) -> None:
+        super().__init__()
+        self._store = store
+        self._fenced = fenced
+        self._latest: dict[UUID, tuple[Job, Progress]] = {}
+
+    def report(self, job: Job, progress: Progress) -> None:
+        """Take a word from a handler, in whatever thread that runs."""
+        self._latest[job.id] = (job, progress)
+
+    async def tick(self) -> float:
+        while self._latest:
+            job_id, (job, progress) = self._latest.popitem()
+            if job.token is not None and not await self._store.progress(
+                job_id, job.token, progress
+            ):
+                self._fenced(job_id)
+        return _ORDERS
+
+
+class Pruner(Service):
+    """Deletes what is past its retention, and says what is wrong with the store."""
+
+    name = "pruner"
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        super().__init__()
+        self._store = store
+        self._retention = retention
+
+    async def tick(self) -> float:
+        pruned = await self._store.prune(self._retention, _PRUNED_AT_ONCE)
+        if pruned >= _PRUNED_AT_ONCE:
+            return 0
+        for finding in await self._store.findings():
+            log.warning("store.finding", problem=finding.problem, remedy=finding.remedy)
+        return _PRUNING
+
+
+class Census(Service):
+    """Warns of pending kinds that no live worker knows: nobody will ever run them."""
+
+    name = "census"
+
+    def __init__(self, store: Store, *, known: Mapping[str, object]) -> None:
+        super().__init__()
+        self._store = store
+        self._known = known
+        self._warned: set[str] = set()
+
+    async def tick(self) -> float:
+        sweep = await self._store.sweep()
+        unknown = {head.lane.kind for head in sweep.heads} - self._known.keys() - self._warned
+        if unknown:
+            workers = await self._store.workers()
+            unknown -= {kind for worker in workers if worker.alive for kind in worker.info.kinds}
+        for kind in sorted(unknown):
+            log.warning(
+                "kind.unserved",
+                kind=kind,
+                remedy="no live worker has a handler for it; is its module imported?",
+            )
+        self._warned |= unknown
+        return _PRUNING

@@ -1,0 +1,212 @@
+"""Owns the run of one job, from its start to its outcome; what becomes of it is settled elsewhere.
+
+A run is one task and at most two timers. It ends once: with what the handler did, or, if a handler
+does not heed its cancellation, with the reason for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from windlass.context import Context, enter
+from windlass.core.errors import PayloadInvalid
+from windlass.core.failure import describe
+from windlass.core.job import Job, Progress
+from windlass.core.outcomes import (
+    Cancel,
+    Cancelled,
+    Failed,
+    Outcome,
+    Released,
+    Snooze,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+)
+from windlass.core.payload import encode_json
+from windlass.core.plan import Pool
+from windlass.middleware.chain import Run as Handle
+from windlass.middleware.chain import chain
+from windlass.observe.logs import get_logger
+from windlass.registry import Middleware, Registration, Registry
+from windlass.runtime.threads import Threads
+
+log = get_logger("windlass.executor")
+HEED = timedelta(seconds=2)
+"""How long a cancelled handler may take to clean up before its run ends without it."""
+
+
+class Run:
+    """One attempt of one job."""
+
+    __slots__ = ("began", "context", "ended", "job", "stopped", "task", "timer")
+
+    def __init__(self, job: Job, began: float) -> None:
+        self.job = job
+        self.began = began
+        self.context: Context | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.stopped: Outcome | None = None
+        self.ended = False
+
+
+class Executor:
+    """Runs jobs, and says how each ended: `finish(run, outcome)`, once for every job."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        middleware: Sequence[Middleware],
+        threads: Threads,
+        worker_id: Callable[[], str],
+        finish: Callable[[Run, Outcome], None],
+        report: Callable[[Job, Progress], None],
+    ) -> None:
+        self._registry = registry
+        self._threads = threads
+        self._worker_id = worker_id
+        self._finish = finish
+        self._report = report
+        self._middleware = tuple(middleware)
+        self._handlers: dict[str, Handle] = {}
+        self._runs: dict[UUID, Run] = {}
+        self._loop = asyncio.get_running_loop()
+        self.abandoned = 0
+        """How many runs ended without their handler's consent."""
+
+    @property
+    def runs(self) -> Mapping[UUID, Run]:
+        """The runs that have not ended."""
+        return self._runs
+
+    def start(self, job: Job) -> None:
+        """Begin to run a job."""
+        run = Run(job, self._loop.time())
+        self._runs[job.id] = run
+        run.task = self._loop.create_task(self._perform(run))
+        run.task.add_done_callback(lambda _: self._settle_unstarted(run))
+
+    def stop(self, job_id: UUID, outcome: Outcome) -> None:
+        """Ask a run to end for a reason; after a while it ends without its handler's consent."""
+        run = self._runs.get(job_id)
+        if run is None or run.stopped is not None or run.task is None:
+            return
+        run.stopped = outcome
+        if run.context is not None:
+            run.context._cancel()
+        run.task.cancel()
+        if run.timer is not None:
+            run.timer.cancel()
+        run.timer = self._loop.call_later(HEED.total_seconds(), self._abandon, run)
+
+    def abandon(self) -> None:
+        """End every run that is left, heeded or not."""
+        for run in list(self._runs.values()):
+            self._abandon(run)
+
+    # -- one run, in order ---------------------------------------------------------------------
+
+    async def _perform(self, run: Run) -> None:
+        try:
+            outcome = await self._attempt(run)
+        except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
+            outcome = run.stopped or Failed(exception=error, error=describe(error))
+        self._end(run, outcome)
+
+    async def _attempt(self, run: Run) -> Outcome:
+        job = run.job
+        if (refusal := _refusal(job)) is not None:
+            return refusal
+        registration = self._registry[job.kind]
+        self._set_timer(run, registration)
+        arguments = registration.target.codec.decode(job.payload)
+        context = run.context = Context(
+            job=job, worker_id=self._worker_id(), arguments=arguments, report=self._report
+        )
+        enter(context)
+        value = await self._handler(registration)(context)
+        return _outcome_of(job, value)
+
+    def _handler(self, registration: Registration) -> Handle:
+        """Return the handler with all middleware around it, put together once for each kind."""
+        handler = self._handlers.get(registration.kind)
+        if handler is None:
+            layers = (*self._middleware, *registration.middleware)
+            handler = chain(layers, self._innermost(registration))
+            self._handlers[registration.kind] = handler
+        return handler
+
+    def _innermost(self, registration: Registration) -> Handle:
+        call = registration.target.call
+        if registration.target.pool is Pool.LOOP:
+            return lambda context: call(context, context.arguments)
+        return lambda context: self._threads.run(lambda: call(context, context.arguments))
+
+    def _set_timer(self, run: Run, registration: Registration) -> None:
+        timeout = registration.timeout if run.job.timeout is None else run.job.timeout
+        if timeout is not None:
+            reason = TimedOut(after=timeout)
+            run.timer = self._loop.call_later(
+                timeout.total_seconds(), self.stop, run.job.id, reason
+            )
+
+    # -- its end -------------------------------------------------------------------------------
+
+    def _end(self, run: Run, outcome: Outcome) -> None:
+        if run.ended:
+            return
+        run.ended = True
+        if run.timer is not None:
+            run.timer.cancel()
+        del self._runs[run.job.id]
+        self._finish(run, outcome)
+
+    def _abandon(self, run: Run) -> None:
+        """End a run whose handler does not; what that still does changes nothing of the job."""
+        if not run.ended:
+            self.abandoned += 1
+            log.warning("job.abandoned", job_id=run.job.id, kind=run.job.kind)
+            self._end(run, run.stopped or Released(reason="abandoned"))
+
+    def _settle_unstarted(self, run: Run) -> None:
+        """End a run that was cancelled before its task took a first step."""
+        self._end(run, run.stopped or Released(reason="its run never started"))
+
+
+def _refusal(job: Job) -> Outcome | None:
+    """Return why a claimed job is not to run at all, if it is not."""
+    if job.cancel_requested:
+        return Cancelled(reason=job.reason or "cancelled")
+    if (
+        job.expires_at is not None
+        and job.started_at is not None
+        and job.started_at >= job.expires_at
+    ):
+        return Cancelled(reason=f"expired at {job.expires_at.isoformat()}, before it could start")
+    return None
+
+
+def _outcome_of(job: Job, value: Any) -> Outcome:
+    """Turn what a handler returned into an outcome."""
+    match value:
+        case None:
+            return Succeeded()
+        case Snooze(due=due):
+            return Snoozed(due=due)
+        case Cancel(reason=reason):
+            return Cancelled(reason=reason)
+        case _:
+            return _result_of(job, value)
+
+
+def _result_of(job: Job, value: Any) -> Outcome:
+    try:
+        return Succeeded(result=encode_json(f"result of {job.kind}", value))
+    except PayloadInvalid as error:
+        return Failed(exception=error, error=describe(error))

@@ -1,0 +1,127 @@
+"""Owns the threads in which `def` handlers run, and what is done about one that does not return."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from windlass.observe.logs import get_logger
+
+log = get_logger("windlass.threads")
+_Call = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", "_Work"]
+
+
+class Threads:
+    """A fixed number of threads, made at start.
+
+    A thread cannot be stopped from outside. When nobody waits any more for what runs in one, it
+    counts as lost, another takes its place, and it ends by itself if it ever comes back.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._busy = 0
+        self._serial = 0
+        self.lost = 0
+
+    @property
+    def free(self) -> int:
+        """How many calls could start at once."""
+        return self._count - self._busy
+
+    def start(self) -> None:
+        """Make the threads."""
+        for _ in range(self._count):
+            self._add()
+
+    def stop(self) -> None:
+        """Let the threads end when they have nothing to do; nobody waits for the lost ones."""
+        for _ in range(self._count):
+            self._calls.put(None)
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        """Run a call in a thread, in a copy of this task's context, and return what it returns."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        work = _Work(contextvars.copy_context(), call)
+        self._busy += 1
+        self._calls.put((loop, answer, work))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.cancelled() and not work.done:
+                self._lose(work)
+            raise
+        finally:
+            self._busy -= 1
+
+    def _add(self) -> None:
+        self._serial += 1
+        # A daemon: a handler that never returns must not keep the process from ending.
+        name = f"windlass-handler-{self._serial}"
+        threading.Thread(target=self._serve, name=name, daemon=True).start()
+
+    def _lose(self, work: _Work) -> None:
+        work.lost = True
+        self.lost += 1
+        self._add()
+        log.warning("thread.lost", lost=self.lost, stack=work.stack())
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            loop, answer, work = call
+            value, error = None, None
+            try:
+                value = work()
+            except BaseException as raised:  # noqa: BLE001 - it is the job's, which waits for it.
+                error = raised
+            try:
+                loop.call_soon_threadsafe(_deliver, answer, value, error)
+            except RuntimeError:
+                return  # The loop is closed, so nobody waits and nothing more will come.
+            if work.lost:
+                return
+
+
+class _Work:
+    """A call in its context, and what is known about it from outside."""
+
+    __slots__ = ("_call", "_context", "_thread", "done", "lost")
+
+    def __init__(self, context: contextvars.Context, call: Callable[[], Any]) -> None:
+        self._context = context
+        self._call = call
+        self._thread: int | None = None
+        self.done = False
+        self.lost = False
+
+    def __call__(self) -> Any:
+        self._thread = threading.get_ident()
+        try:
+            return self._context.run(self._call)
+        finally:
+            self.done = True
+
+    def stack(self) -> str:
+        """Return where the call is now."""
+        frame = sys._current_frames().get(self._thread or 0)
+        return "".join(traceback.format_stack(frame)) if frame else ""
+
+
+def _deliver(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(value)
+    elif isinstance(error, StopIteration):
+        # A future refuses it, since it would end the generator that awaits it.
+        answer.set_exception(RuntimeError(f"the handler raised {error!r}"))
+    else:
+        answer.set_exception(error)

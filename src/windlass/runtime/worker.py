@@ -1,0 +1,374 @@
+"""Owns a worker's life: register, serve, drain, retire. The parts that do the work are near it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from windlass.core.durations import human
+from windlass.core.job import Job, Pulse, Retention, WorkerInfo
+from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
+from windlass.core.plan import Policies, Room
+from windlass.core.retry import Retry
+from windlass.core.settle import Policy, Transition, settle
+from windlass.core.states import State
+from windlass.observe.logs import get_logger
+from windlass.registry import Middleware, Registry
+from windlass.runtime.chores import Census, Orders, Pruner, Reporter, Rescuer
+from windlass.runtime.claimer import Claimer
+from windlass.runtime.completer import Completer
+from windlass.runtime.executor import HEED, Executor, Run
+from windlass.runtime.heart import Heart
+from windlass.runtime.service import Service
+from windlass.runtime.threads import Threads
+from windlass.store import Store
+
+log = get_logger("windlass.worker")
+_FLUSH = 2.0
+Hook = Callable[[], Awaitable[None] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How a worker works."""
+
+    name: str = ""
+    release: str = ""
+    queues: frozenset[str] | None = None
+    slots: int = 100
+    threads: int = 1
+    batch_size: int = 100
+    poll_interval: timedelta = timedelta(seconds=1)
+    lease: timedelta = timedelta(seconds=30)
+    shutdown_timeout: timedelta = timedelta(seconds=30)
+    retention: Retention = field(default_factory=Retention)
+    max_retries: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """What the app wants to do around a worker's life."""
+
+    on_start: Sequence[Hook] = ()
+    on_shutdown: Sequence[Hook] = ()
+
+
+class Worker:
+    """One worker: `await worker.run()` serves until `worker.stop()`, and then drains.
+
+    The first `stop()` lets running jobs finish within the shutdown timeout; a second one gives them
+    back at once. Signals are the caller's affair.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: Registry,
+        options: WorkerOptions,
+        middleware: Sequence[Middleware] = (),
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._options = options
+        self._middleware = middleware
+        self._hooks = hooks or Hooks()
+        self._policies = Policies(kinds=registry.pools(), queues=options.queues)
+        self._id = ""
+        self._processed = 0
+        self._draining = False
+        self._stop = asyncio.Event()
+        self._stop_now = asyncio.Event()
+        self._idle = asyncio.Event()
+
+    @property
+    def id(self) -> str:
+        """The id under which this worker holds its lease; a lost lease brings a new one."""
+        return self._id
+
+    @property
+    def processed(self) -> int:
+        """How many runs have ended."""
+        return self._processed
+
+    @property
+    def left_behind(self) -> int:
+        """How many handlers still run, for all that is known, although nobody waits for them."""
+        return self._threads.lost + self._executor.abandoned
+
+    def stop(self) -> None:
+        """Ask for a graceful end; the second time, for an immediate one."""
+        if self._stop.is_set():
+            self._stop_now.set()
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until stopped. Being cancelled counts as being stopped: the worker still drains."""
+        self._assemble()
+        await self._call(self._hooks.on_start)
+        await self._store.open()
+        await self._register()
+        self._start()
+        try:
+            await self._stop.wait()
+        finally:
+            # Shielded: the cancellation that got us here would abort the drain that answers it.
+            await asyncio.shield(asyncio.ensure_future(self._shut_down()))
+
+    # -- the parts -----------------------------------------------------------------------------
+
+    def _assemble(self) -> None:
+        options, store = self._options, self._store
+        self._threads = Threads(options.threads)
+        self._reporter = Reporter(store, fenced=self._cancel_lost)
+        self._completer = Completer(store, fenced=self._log_fenced)
+        self._executor = Executor(
+            registry=self._registry,
+            middleware=self._middleware,
+            threads=self._threads,
+            worker_id=lambda: self._id,
+            finish=self._finish,
+            report=self._reporter.report,
+        )
+        self._claimer = Claimer(
+            store,
+            worker_id=lambda: self._id,
+            policies=lambda: self._policies,
+            room=self._room,
+            start=self._start_job,
+            batch_size=options.batch_size,
+            poll_interval=options.poll_interval,
+        )
+        self._heart = Heart(
+            store,
+            lease=options.lease,
+            patience=self._patience(),
+            worker_id=lambda: self._id,
+            pulse=self._pulse,
+            lost=self._lose_lease,
+        )
+        self._chores: list[Service] = [
+            Rescuer(
+                store,
+                interval=options.lease / 3,
+                worker_id=lambda: self._id,
+                policy=self._policy,
+            ),
+            Orders(
+                store,
+                worker_id=lambda: self._id,
+                running=lambda: self._executor.runs.keys(),
+                cancel=self._cancel,
+                pause=self._pause,
+            ),
+            Pruner(store, options.retention),
+            Census(store, known=self._policies.kinds),
+        ]
+
+    def _patience(self) -> timedelta | None:
+        """Return how long a loop may stand still: no handler may take longer than this."""
+        timeouts = [self._registry[kind].timeout for kind in self._registry]
+        limits = [timeout for timeout in timeouts if timeout is not None]
+        if len(limits) < len(timeouts):
+            return None
+        return max(limits, default=timedelta(0)) + HEED + self._options.lease
+
+    async def _register(self) -> None:
+        options = self._options
+        host = socket.gethostname()
+        name = options.name or f"{host}:{os.getpid()}"
+        self._id = f"{name}:{secrets.token_hex(4)}"
+        await self._store.register(
+            WorkerInfo(
+                id=self._id,
+                name=name,
+                host=host,
+                pid=os.getpid(),
+                release=options.release,
+                lease=options.lease,
+                slots=options.slots,
+                queues=tuple(sorted(options.queues or ())),
+                kinds=tuple(sorted(self._policies.kinds)),
+            )
+        )
+
+    def _start(self) -> None:
+        self._threads.start()
+        self._heart.start()
+        for service in (self._completer, self._reporter, *self._chores, self._claimer):
+            service.start()
+        log.info(
+            "worker.started",
+            worker_id=self._id,
+            store=self._store.location,
+            queues=sorted(self._options.queues or ()) or "all",
+            kinds=sorted(self._policies.kinds),
+            slots=self._options.slots,
+            threads=self._options.threads,
+        )
+
+    # -- one job's way through -----------------------------------------------------------------
+
+    def _room(self) -> Room:
+        taken = len(self._executor.runs)
+        return Room(slots=self._options.slots - taken, threads=self._threads.free)
+
+    def _start_job(self, job: Job) -> None:
+        if self._draining:
+            self._completer.add(self._settle(job, Released(reason="shutdown"), timedelta(0)))
+        else:
+            self._idle.clear()
+            self._executor.start(job)
+
+    def _finish(self, run: Run, outcome: Outcome) -> None:
+        elapsed = timedelta(seconds=asyncio.get_running_loop().time() - run.began)
+        transition = self._settle(run.job, outcome, elapsed)
+        self._completer.add(transition)
+        self._processed += 1
+        self._claimer.freed()
+        if not self._executor.runs:
+            self._idle.set()
+        if not isinstance(outcome, Succeeded):
+            self._log_settled(run.job, transition)
+
+    def _settle(self, job: Job, outcome: Outcome, elapsed: timedelta) -> Transition:
+        # The claim's time is the store's; what has passed since is ours to add.
+        now = (job.started_at or job.due_at) + elapsed
+        jitter = random.random()  # noqa: S311 - spreads retries, hides nothing.
+        try:
+            return settle(job, outcome, self._policy(job), now=now, jitter=jitter)
+        except Exception:
+            log.exception("retry_policy.failed", job_id=job.id, kind=job.kind)
+            plain = replace(self._policy(job), retry=Retry())
+            return settle(job, outcome, plain, now=now, jitter=jitter)
+
+    def _policy(self, job: Job) -> Policy:
+        known = job.kind in self._registry
+        retry = self._registry[job.kind].retry if known else Retry()
+        return Policy(retry=retry, max_retries=self._options.max_retries)
+
+    def _log_settled(self, job: Job, move: Transition) -> None:
+        event = {State.SCHEDULED: "job.retried" if move.failures else "job.snoozed"}.get(
+            move.state, f"job.{'released' if move.state is State.PENDING else move.state.value}"
+        )
+        say = log.info if move.state in (State.CANCELLED, State.PENDING) else log.warning
+        fields: dict[str, Any] = {}
+        if move.due is not None:
+            fields["next"] = human(move.due) if isinstance(move.due, timedelta) else str(move.due)
+        if move.error is not None:
+            fields["error"] = str(move.error)
+        say(
+            event,
+            job_id=job.id,
+            worker_id=self._id,
+            kind=job.kind,
+            queue=job.queue,
+            attempt=job.attempt,
+            failures=job.failures + move.failures,
+            reason=move.reason,
+            **fields,
+        )
+
+    # -- what others make happen ---------------------------------------------------------------
+
+    def _pulse(self) -> Pulse:
+        return Pulse(
+            state="draining" if self._draining else "running",
+            processed=self._processed,
+            running=len(self._executor.runs),
+        )
+
+    def _pause(self, queues: frozenset[str]) -> None:
+        if queues != self._policies.paused_queues:
+            log.info("queues.paused", queues=sorted(queues))
+            self._policies = replace(self._policies, paused_queues=queues)
+            self._claimer.freed()
+
+    def _cancel(self, job_id: UUID) -> None:
+        self._executor.stop(job_id, Cancelled(reason="cancelled while it ran"))
+
+    def _cancel_lost(self, job_id: UUID) -> None:
+        self._executor.stop(job_id, Released(reason="lease lost"))
+
+    def _log_fenced(self, transition: Transition) -> None:
+        log.warning(
+            "job.fenced",
+            job_id=transition.id,
+            worker_id=self._id,
+            outcome=transition.state.value,
+            why="another worker has the job, or it was settled before; nothing was changed",
+        )
+
+    def _lose_lease(self) -> None:
+        """Give up every run, since others have the jobs by now, and begin anew under a new id."""
+        for job_id in list(self._executor.runs):
+            self._cancel_lost(job_id)
+        self._id = ""
+        self._rebirth = asyncio.ensure_future(self._register_again())
+
+    async def _register_again(self) -> None:
+        while not self._stop.is_set():
+            try:
+                await self._register()
+            except Exception:
+                log.exception("register.failed")
+                await asyncio.sleep(1)
+            else:
+                log.info("worker.registered_again", worker_id=self._id)
+                return
+
+    # -- the end -------------------------------------------------------------------------------
+
+    async def _shut_down(self) -> None:
+        self._draining = True
+        log.info("worker.draining", worker_id=self._id, running=len(self._executor.runs))
+        await self._claimer.stop()
+        await self._drain()
+        await self._within(_FLUSH, self._completer.stop())
+        for service in (self._reporter, *self._chores):
+            await self._within(_FLUSH, service.stop())
+        await self._within(_FLUSH, self._heart.stop())
+        await self._within(_FLUSH, self._store.retire(self._id))
+        self._threads.stop()
+        await self._call(self._hooks.on_shutdown)
+        log.info("worker.stopped", worker_id=self._id, processed=self._processed)
+
+    async def _drain(self) -> None:
+        """Let runs end by themselves, then make them, then do without them."""
+        patience = self._options.shutdown_timeout.total_seconds()
+        if self._executor.runs:
+            await self._first(patience, self._idle.wait(), self._stop_now.wait())
+        for job_id in list(self._executor.runs):
+            self._executor.stop(job_id, Released(reason="shutdown"))
+        if self._executor.runs:
+            await self._first(HEED.total_seconds(), self._idle.wait())
+        self._executor.abandon()
+
+    async def _first(self, patience: float, *events: Awaitable[Any]) -> None:
+        tasks = [asyncio.ensure_future(event) for event in events]
+        await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+
+    async def _within(self, patience: float, step: Awaitable[Any]) -> None:
+        """Take a step of the shutdown, but never let it keep the process from ending."""
+        try:
+            async with asyncio.timeout(patience):
+                await step
+        except Exception as error:  # noqa: BLE001 - what is left to do is more important.
+            log.warning("shutdown.incomplete", error=f"{type(error).__qualname__}: {error}")
+
+    async def _call(self, hooks: Sequence[Hook]) -> None:
+        for hook in hooks:
+            answer = hook()
+            if answer is not None:
+                await answer

@@ -1,0 +1,406 @@
+"""Owns the settings: what can be set, by which names and within which bounds, and which value wins.
+
+Flags win over the environment, that over `.env`, that over `windlass.toml`, that over the defaults.
+Within one of these, `WINDLASS_...` wins over the other names. Only values that win are read.
+Nothing is kept between calls; `${NAME}` inside `.env` is python-dotenv's to expand.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import reprlib
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+from dotenv import dotenv_values
+
+from windlass.core.durations import duration, human
+from windlass.core.errors import ConfigError
+
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+LogFormat = Literal["auto", "console", "json"]
+
+
+def _cpus() -> int:
+    """Count the CPUs that this process may use, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What can be set. `load_settings` checks the bounds; this constructor trusts its caller."""
+
+    url: str = field(default="sqlite:///windlass.db", repr=False)
+    threads: int = field(default_factory=_cpus)
+    slots: int = 100
+    batch_size: int = 100
+    poll_interval: timedelta = timedelta(seconds=1)
+    queue_size: int = 1000
+    max_retries: int = 3
+    timeout: timedelta = timedelta(seconds=300)
+    lease: timedelta = timedelta(seconds=30)
+    shutdown_timeout: timedelta = timedelta(seconds=30)
+    retention: timedelta | None = timedelta(days=7)
+    dead_retention: timedelta | None = None
+    max_payload: int = 262_144
+    enqueue_timeout: timedelta = timedelta(seconds=10)
+    log_level: LogLevel = "info"
+    log_format: LogFormat = "auto"
+    queues: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A value that won, where it came from, and how to show it without giving a password away."""
+
+    value: object = field(repr=False)
+    source: str
+    shown: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """The settings, where each came from, and what is set but means nothing to this release."""
+
+    settings: Settings
+    sources: Mapping[str, Setting]
+    warnings: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingHelp:
+    """What a person wants to know about a setting."""
+
+    field: str
+    variable: str
+    other_names: tuple[str, ...]
+    default: str
+    accepts: str
+    doc: str
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None, *, environ: Mapping[str, str], directory: Path
+) -> Resolved:
+    """Find the value of every setting; a flag that is None or an empty list was not given.
+
+    Raises:
+        ConfigError: a value is wrong, a file cannot be read, or two names contradict each other.
+    """
+    dotenv = _read_dotenv(directory / ".env")
+    file, toml = _read_toml(
+        directory, environ.get("WINDLASS_CONFIG", dotenv.get("WINDLASS_CONFIG"))
+    )
+    given = {name: raw for name, raw in (flags or {}).items() if raw not in (None, [], ())}
+    _refuse_unknown(given, "a flag")
+    _refuse_unknown(toml, f"a key of {file}")
+    layers = (
+        _Layer(given, lambda name: "--" + name.replace("_", "-"), by_field=True),
+        _Layer(environ, lambda name: name),
+        _Layer(dotenv, lambda name: f".env: {name}"),
+        _Layer(toml, lambda name: f"{file}: {name}", by_field=True),
+    )
+    sources = {name: _resolve(name, rule, layers) for name, rule in _RULES.items()}
+    values = cast("dict[str, Any]", {name: found.value for name, found in sources.items()})
+    variables = [(layer.label(name), name) for layer in layers[1:3] for name in layer.values]
+    return Resolved(
+        settings=Settings(**values),
+        sources=sources,
+        warnings=tuple(_unknown_variables(variables)),
+        unused=tuple(label for label, name in variables if name in _UNUSED),
+    )
+
+
+def describe_settings() -> Iterator[SettingHelp]:
+    """Tell about every setting, for the docs and `--help`."""
+    for name, rule in _RULES.items():
+        yield SettingHelp(
+            field=name,
+            variable=_variable(name),
+            other_names=rule.names,
+            default=rule.default or rule.show(getattr(Settings(), name)),
+            accepts=rule.accepts("seconds"),
+            doc=rule.doc,
+        )
+
+
+def redact_url(url: str) -> str:
+    """Hide the passwords in a URL: `user:***@host`, and query parameters like `sslpassword`.
+
+    A password with an unescaped `/`, `?` or `@` in it is hidden too, at worst with the host.
+    """
+    query = _QUERY.search(url)
+    cut = query.start() if query and "@" in url[: query.start()] else len(url)
+    return _SECRET.sub(r"\1***", _USERINFO.sub(r"\1:***@", url[:cut]) + url[cut:])
+
+
+_QUERY = re.compile(r"\?[\w.-]+=")
+_USERINFO = re.compile(r"(?<=://)([^:@/]*):.*@", re.DOTALL)
+_SECRET = re.compile(r"(\w*(?:password|passwd|pwd|secret|token)=)[^&]*", re.IGNORECASE)
+
+_Unit = Literal["seconds", "milliseconds"]
+_UNUSED = ("REDIS_URL", "METRICS_PORT")
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 80
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """One place where values are given: by field names, or by the names of variables."""
+
+    values: Mapping[str, object]
+    label: Callable[[str], str]
+    by_field: bool = False
+
+    def names(self, name: str, rule: _Rule) -> list[str]:
+        """Tell by which names the setting is given here."""
+        own = name if self.by_field else _variable(name)
+        others = () if self.by_field else rule.names
+        return [own] if own in self.values else [each for each in others if each in self.values]
+
+    def read(self, name: str, rule: _Rule) -> object:
+        """Read the value that is given here by a name."""
+        unit: _Unit = rule.unit if name in rule.names else "seconds"
+        try:
+            return rule.read(self.values[name], unit)
+        except (TypeError, ValueError):
+            # Without its cause, which would show the value, and that may hold a password.
+            told = f"{self.label(name)} (not shown)" if rule.secret else self.tell(name)
+            raise ConfigError(f"{told} is wrong: write {rule.accepts(unit)}") from None
+
+    def tell(self, name: str) -> str:
+        return f"{self.label(name)} = {_REPR.repr(self.values[name])}"
+
+
+def _resolve(name: str, rule: _Rule, layers: tuple[_Layer, ...]) -> Setting:
+    for layer in layers:
+        names = layer.names(name, rule)
+        values = [layer.read(given, rule) for given in names]
+        if any(value != values[0] for value in values):
+            told = " and ".join(layer.tell(given) for given in names)
+            remedy = f"keep one of them, or set {_variable(name)}, which wins"
+            raise ConfigError(f"{told} give {name} different values: {remedy}")
+        if values:
+            source = layer.label(names[0])
+            return Setting(value=values[0], source=source, shown=rule.show(values[0]))
+    default = getattr(Settings(), name)
+    return Setting(value=default, source="default", shown=rule.show(default))
+
+
+def _refuse_unknown(values: Mapping[str, object], what: str) -> None:
+    for name in values:
+        if name not in _RULES:
+            near = _nearest(name)
+            hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(_RULES)}"
+            raise ConfigError(f"{_REPR.repr(name)} is not {what}; {hint}")
+
+
+def _unknown_variables(variables: list[tuple[str, str]]) -> Iterator[str]:
+    known = {"WINDLASS_CONFIG", *map(_variable, _RULES)}
+    for label, name in variables:
+        if name.startswith("WINDLASS_") and name not in known:
+            near = _nearest(name.removeprefix("WINDLASS_"))
+            hint = f"; did you mean {_variable(near)}?" if near else ""
+            yield f"{label} is set, and there is no such setting{hint}"
+
+
+def _nearest(name: str) -> str | None:
+    """Find the field that somebody may have meant, by its own name or another."""
+    meant = {other.lower(): known for known, rule in _RULES.items() for other in rule.names}
+    meant |= {known: known for known in _RULES}
+    near = get_close_matches(name.lower().replace("-", "_"), meant, n=1)
+    return meant[near[0]] if near else None
+
+
+def _variable(name: str) -> str:
+    return f"WINDLASS_{name.upper()}"
+
+
+def _read_dotenv(path: Path) -> dict[str, str]:
+    try:
+        return {name: raw for name, raw in dotenv_values(path).items() if raw is not None}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def _read_toml(directory: Path, chosen: str | None) -> tuple[str, dict[str, object]]:
+    name = "windlass.toml" if chosen is None else chosen
+    try:
+        return name, tomllib.loads((directory / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        if chosen is None and isinstance(error, FileNotFoundError):
+            return name, {}
+        told = name if chosen is None else f"WINDLASS_CONFIG = {chosen!r}"
+        raise ConfigError(f"{told} cannot be read: {error}") from error
+
+
+def _whole(raw: object, _unit: _Unit) -> int:
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        return raw
+    if isinstance(raw, str) and re.fullmatch(r"\s*[+-]?\d+\s*", raw, re.ASCII):
+        return int(raw)
+    raise ValueError("not a whole number")
+
+
+def _span(raw: object, unit: _Unit) -> timedelta:
+    if isinstance(raw, str) and re.fullmatch(r"\s*\d+(\.\d+)?\s*", raw, re.ASCII):
+        raw = float(raw)
+    if isinstance(raw, int | float) and not isinstance(raw, bool):
+        return duration(raw if unit == "seconds" else raw / 1000)
+    if isinstance(raw, str | timedelta):
+        return duration(raw)
+    raise ValueError("not a time")
+
+
+def _span_or_never(raw: object, unit: _Unit) -> timedelta | None:
+    if isinstance(raw, str) and raw.strip().lower() == "never":
+        return None
+    return _span(raw, unit)
+
+
+def _url(raw: object, _unit: _Unit) -> str:
+    if isinstance(raw, str) and re.match(r"\s*[a-z][a-z0-9+.-]*://", raw):
+        return raw.strip()  # A secret that was read from a file often ends in a line break.
+    raise ValueError("not a URL")
+
+
+def _names(raw: object, _unit: _Unit) -> tuple[str, ...]:
+    """Read a list, with commas or of TOML, in its order and without repetitions."""
+    parts = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("not a list of names")
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _one_of(*choices: str, **aliases: str) -> _Reader:
+    def read(raw: object, _unit: _Unit) -> str:
+        text = raw.strip().lower() if isinstance(raw, str) else ""
+        text = aliases.get(text, text)
+        if text not in choices:
+            raise ValueError("not one of the choices")
+        return text
+
+    return _Reader(f"one of {', '.join(choices)}", read)
+
+
+class _Reader(NamedTuple):
+    """A way to read what people write, and the word for it."""
+
+    noun: str
+    read: Callable[[object, _Unit], object]
+
+
+_URL = _Reader("a URL like 'sqlite:///windlass.db'", _url)
+_NUMBER = _Reader("a whole number", _whole)
+_TIME = _Reader("a time like '30s', a bare number being in {unit}", _span)
+_AGE = _Reader("a time like '7d', a bare number being in {unit}, or 'never'", _span_or_never)
+_LIST = _Reader("names with commas between them", _names)
+_LEVEL = _one_of("debug", "info", "warning", "error", "critical", warn="warning", fatal="critical")
+_FORMAT = _one_of("auto", "console", "json")
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What makes a setting's value right, how it is shown, and what it is for."""
+
+    reader: _Reader
+    doc: str
+    bounds: tuple[Any, Any] = (None, None)
+    names: tuple[str, ...] = ()
+    unit: _Unit = "seconds"  # of a bare number under one of those names
+    default: str = ""
+    empty: str = "never"
+    secret: bool = False
+
+    def read(self, raw: object, unit: _Unit) -> object:
+        """Read a value and check its bounds."""
+        value: Any = self.reader.read(raw, unit)
+        low, high = self.bounds
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ValueError("out of bounds")
+        return value
+
+    def accepts(self, unit: _Unit) -> str:
+        """Say what would be right."""
+        limits = zip(("at least", "at most"), self.bounds, strict=True)
+        told = [f"{word} {self.show(limit)}" for word, limit in limits if limit is not None]
+        return ", ".join([self.reader.noun.format(unit=unit), *told])
+
+    def show(self, value: object) -> str:
+        """Write a value as people do."""
+        if value is None or value == ():
+            return self.empty
+        if isinstance(value, timedelta):
+            return human(value)
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return redact_url(str(value)) if self.secret else str(value)
+
+
+_SECOND = timedelta(seconds=1)
+
+_RULES: dict[str, _Rule] = {
+    "url": _Rule(_URL, "Where the jobs are kept.", secret=True),
+    "threads": _Rule(
+        _NUMBER,
+        "Threads of a worker process, for handlers that are not async.",
+        (1, 10_000),
+        ("WORKER_COUNT",),
+        default="the number of CPUs",
+    ),
+    "slots": _Rule(
+        _NUMBER, "Jobs that a worker process runs at once.", (1, 100_000), ("WORKER_CONCURRENCY",)
+    ),
+    "batch_size": _Rule(
+        _NUMBER, "Jobs that a worker claims at once, at most.", (1, 10_000), ("JOB_BATCH_SIZE",)
+    ),
+    "poll_interval": _Rule(
+        _TIME,
+        "How often an idle worker looks for jobs that nothing woke it for.",
+        (_SECOND / 100, 300 * _SECOND),
+        ("JOB_POLL_INTERVAL",),
+        unit="milliseconds",
+    ),
+    "queue_size": _Rule(
+        _NUMBER, "Jobs that may wait in the memory store.", (1, 10**9), ("QUEUE_SIZE",)
+    ),
+    "max_retries": _Rule(
+        _NUMBER,
+        "How often a job is tried again before it is dead, unless its kind says otherwise.",
+        (0, 10**6),
+        ("MAX_RETRIES", "JOB_MAX_RETRIES"),
+    ),
+    "timeout": _Rule(
+        _TIME, "How long a job may run, unless its kind says otherwise.", (_SECOND / 1000, None)
+    ),
+    "lease": _Rule(
+        _TIME,
+        "How long after a worker's last heartbeat its jobs are given to others.",
+        (_SECOND, 3600 * _SECOND),
+    ),
+    "shutdown_timeout": _Rule(
+        _TIME,
+        "How long a worker that was told to stop waits for the jobs it runs.",
+        names=("SHUTDOWN_TIMEOUT",),
+    ),
+    "retention": _Rule(_AGE, "How long completed and cancelled jobs are kept."),
+    "dead_retention": _Rule(_AGE, "How long dead jobs are kept."),
+    "max_payload": _Rule(_NUMBER, "Bytes that a payload may have.", (1, 2**29)),
+    "enqueue_timeout": _Rule(
+        _TIME, "How long a blocking enqueue may take.", (_SECOND / 1000, None)
+    ),
+    "log_level": _Rule(_LEVEL, "The least level that is logged.", names=("LOG_LEVEL",)),
+    "log_format": _Rule(_FORMAT, "How log lines look; auto: for people on a terminal, else JSON."),
+    "queues": _Rule(_LIST, "The queues that a worker serves.", empty="all"),
+    "imports": _Rule(_LIST, "Modules with handlers, which a worker loads.", empty="none"),
+}

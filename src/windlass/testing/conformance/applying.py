@@ -1,0 +1,207 @@
+"""Owns the laws of records and `apply`: a reducer's changes happen as a whole."""
+
+from __future__ import annotations
+
+# ruff: noqa: S101 - laws are asserts.
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from windlass.core.changes import Applied, Changes, Move, Verb
+from windlass.core.errors import Fenced
+from windlass.core.job import Json, Unique
+from windlass.core.states import State
+from windlass.testing.conformance.bench import DAY, MINUTE, Bench, leaving, raised
+from windlass.testing.conformance.law import law
+
+
+async def _apply(bench: Bench, *names: str, **parts: Any) -> Applied[None]:
+    return await bench.store.apply(names, lambda _records, _now: Changes(answer=None, **parts))
+
+
+async def _set(bench: Bench, records: dict[str, Json | None]) -> None:
+    await _apply(bench, *records, records=records)
+
+
+@law
+async def a_reducer_sees_its_records_and_the_stores_time(bench: Bench) -> None:
+    """It is handed the named records that exist, and no others; its answer comes back."""
+    await _set(bench, {"limit:a": {"n": 1}, "limit:b": {"n": 2}})
+    await bench.advance(MINUTE)
+
+    def decide(records: Mapping[str, Json], now: datetime) -> Changes[Any]:
+        return Changes(answer=({name: dict(record) for name, record in records.items()}, now))
+
+    applied = await bench.store.apply(["limit:a", "limit:none"], decide)
+    assert applied.answer == ({"limit:a": {"n": 1}}, bench.now())
+    assert applied.moved == ()
+
+
+@law
+async def records_are_kept_as_they_were_given(bench: Bench) -> None:
+    """Whatever JSON holds comes back as it was."""
+    record: Json = {"text": 'it\'s "ünï" 🙂', "n": [1, 2.5, -3, None, True], "deep": {"": {}}}
+    await _set(bench, {"breaker:smtp": record})
+    assert await bench.store.records("breaker:smtp") == {"breaker:smtp": record}
+
+
+@law
+async def a_record_is_replaced_and_deleted_as_a_whole(bench: Bench) -> None:
+    """Setting replaces all of a record, None deletes it, and the rest stays as it is."""
+    await _set(bench, {"a": {"x": 1, "y": 2}, "b": {"x": 1}})
+    await _set(bench, {"a": {"z": 3}, "none": None})
+    assert await bench.store.records("") == {"a": {"z": 3}, "b": {"x": 1}}
+    await _set(bench, {"a": None})
+    assert await bench.store.records("") == {"b": {"x": 1}}
+
+
+@law
+async def records_are_found_by_prefix(bench: Bench) -> None:
+    """A prefix is text and no pattern: case counts, and nothing in it is a wild card."""
+    names = ("limit:a", "limit:b", "Limit:c", "limit_d", "limit%e", "breaker:a", "limit:ü")
+    await _set(bench, {name: {"name": name} for name in names})
+    for prefix in ("limit:", "limit_", "limit%", "Limit", "li", "limit:a", "limit:ü", "*", ""):
+        expected = {name for name in names if name.startswith(prefix)}
+        found = await bench.store.records(prefix)
+        assert set(found) == expected, f"prefix {prefix!r}"
+
+
+@law
+async def a_record_that_was_handed_out_is_a_copy(bench: Bench) -> None:
+    """What a reader does to it changes nothing in the store."""
+    await _set(bench, {"a": {"n": [1]}})
+    records = await bench.store.records("a")
+    records["a"]["n"].append(2)
+    assert await bench.store.records("a") == {"a": {"n": [1]}}
+
+
+@law
+async def a_whole_change_happens(bench: Bench) -> None:
+    """Records, new jobs, settles and moves of one change are all carried out."""
+    job, waiting, new = await bench.start(), await bench.job_in(State.PENDING), bench.new()
+    applied = await _apply(
+        bench,
+        "flow:1",
+        records={"flow:1": {"left": 2}},
+        enqueue=[new],
+        settle=[leaving(job, result=b"1")],
+        moves=[Move(verb=Verb.CANCEL, id=waiting.id, reason="moot")],
+    )
+    assert applied.answer is None
+    assert applied.moved == (await bench.job(waiting.id),)
+    assert await bench.store.records("flow:") == {"flow:1": {"left": 2}}
+    assert (await bench.job(job.id)).result == b"1"
+    assert await bench.state(new.id) is State.PENDING
+    assert await bench.state(waiting.id) is State.CANCELLED
+
+
+@law
+async def a_lost_fence_undoes_the_whole_change(bench: Bench) -> None:
+    """When one settle is fenced, nothing of the change happens, and the error names the job."""
+    kept, lost, waiting = await bench.start(), await bench.start(), await bench.enqueue()
+    new = bench.new(unique=Unique(key="k"))
+    await _set(bench, {"flow:1": {"left": 2}, "flow:2": {"left": 5}})
+    change = _apply(
+        bench,
+        "flow:1",
+        "flow:2",
+        "flow:3",
+        records={"flow:1": {"left": 1}, "flow:2": None, "flow:3": {}},
+        enqueue=[new],
+        settle=[leaving(kept), leaving(lost, token=bench.number())],
+        moves=[Move(verb=Verb.CANCEL, id=waiting)],
+    )
+    assert (await raised(Fenced, change)).job_id == lost.id
+    assert await bench.store.records("flow:") == {"flow:1": {"left": 2}, "flow:2": {"left": 5}}
+    assert await bench.job(kept.id) == kept
+    assert await bench.store.get(new.id) is None
+    assert await bench.state(waiting) is State.PENDING
+    assert not (await bench.add(unique=Unique(key="k"))).existing, "the key was not taken"
+
+
+@law
+async def a_job_is_settled_once_in_a_change(bench: Bench) -> None:
+    """A change that settles one job twice has lost its fence at the second."""
+    job = await bench.start()
+    await raised(Fenced, _apply(bench, settle=[leaving(job, State.DEAD), leaving(job)]))
+    assert await bench.job(job.id) == job
+
+
+@law
+async def a_reducer_that_raises_changes_nothing(bench: Bench) -> None:
+    """Its error reaches the caller, and the store goes on."""
+
+    def decide(_records: Mapping[str, Json], _now: datetime) -> Changes[None]:
+        raise LookupError("no decision")
+
+    await _set(bench, {"a": {"n": 1}})
+    await raised(LookupError, bench.store.apply(["a"], decide))
+    await _set(bench, {"b": {"n": 2}})
+    assert await bench.store.records("") == {"a": {"n": 1}, "b": {"n": 2}}
+
+
+@law
+async def a_refused_move_is_reported_and_undoes_nothing(bench: Bench) -> None:
+    """Moves are answered in order, None for each that was refused."""
+    jobs = [await bench.job_in(state) for state in (State.PENDING, State.DEAD, State.PENDING)]
+    applied = await _apply(
+        bench,
+        "a",
+        records={"a": {}},
+        moves=[Move(verb=Verb.CANCEL, id=job.id) for job in jobs],
+    )
+    assert [job and job.id for job in applied.moved] == [jobs[0].id, None, jobs[2].id]
+    assert await bench.store.records("a") == {"a": {}}
+
+
+@law
+async def moves_of_one_job_follow_each_other(bench: Bench) -> None:
+    """A later move of a change sees what an earlier one made of the job."""
+    job = await bench.enqueue()
+    applied = await _apply(
+        bench,
+        moves=[
+            Move(verb=Verb.PARK, id=job, waiting_for="event"),
+            Move(verb=Verb.UNPARK, id=job, waiting_for="event"),
+            Move(verb=Verb.CANCEL, id=job),
+            Move(verb=Verb.CANCEL, id=job),
+        ],
+    )
+    states = [moved and moved.state for moved in applied.moved]
+    assert states == [State.SCHEDULED, State.PENDING, State.CANCELLED, None]
+
+
+@law
+async def a_change_enqueues_as_an_enqueue_does(bench: Bench) -> None:
+    """Ids, unique keys and due times mean the same inside a change."""
+    held = Unique(key="held")
+    holder, again = bench.new(unique=held), bench.new(unique=held)
+    past, later = bench.new(due=bench.now() - DAY), bench.new(due=MINUTE)
+    await bench.store.enqueue([holder])
+    await _apply(bench, enqueue=[holder, again, past, later])
+    assert await bench.store.get(again.id) is None
+    assert (await bench.job(past.id)).due_at == bench.now()
+    assert await bench.state(later.id) is State.SCHEDULED
+
+
+@law
+async def a_change_hands_a_key_on(bench: Bench) -> None:
+    """A job that a change settles frees its key for one that the same change enqueues."""
+    key = Unique(key="next")
+    job, heir = await bench.start(unique=key), bench.new(unique=key)
+    await _apply(bench, settle=[leaving(job)], enqueue=[heir])
+    assert await bench.state(heir.id) is State.PENDING
+
+
+@law
+async def changes_of_one_record_lose_no_update(bench: Bench) -> None:
+    """Reducers that run at the same time see each other's records, each after the other."""
+
+    def increment(records: Mapping[str, Json], _now: datetime) -> Changes[int]:
+        count = records.get("counter", {"n": 0})["n"] + 1
+        return Changes(answer=count, records={"counter": {"n": count}})
+
+    applied = await asyncio.gather(*(bench.store.apply(["counter"], increment) for _ in range(50)))
+    assert sorted(each.answer for each in applied) == list(range(1, 51))
+    assert await bench.store.records("counter") == {"counter": {"n": 50}}

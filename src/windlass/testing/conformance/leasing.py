@@ -1,0 +1,136 @@
+"""Owns the laws of leases: how a worker's begins, is renewed, runs out and is ended."""
+
+from __future__ import annotations
+
+# ruff: noqa: S101 - laws are asserts.
+from datetime import timedelta
+
+from windlass.core.job import Pulse, WorkerInfo, WorkerRecord
+from windlass.testing.conformance.bench import HOUR, LEASE, MANY, SECOND, Bench, ids
+from windlass.testing.conformance.law import law
+
+
+@law
+async def a_registered_worker_is_shown_as_it_told(bench: Bench) -> None:
+    """The store keeps what a worker says of itself, and its lease by the store's clock."""
+    info = WorkerInfo(
+        id="w1",
+        name="it's ünï",
+        host="box",
+        pid=4711,
+        release="1.2.3",
+        lease=LEASE,
+        slots=16,
+        queues=("mail", "default"),
+        kinds=("send", "report"),
+    )
+    await bench.store.register(info)
+    (record,) = await bench.store.workers()
+    assert record.info == info
+    assert record.pulse == Pulse()
+    assert record.started_at == record.last_seen == bench.now()
+    assert record.lease_until == bench.now() + LEASE
+    assert record.alive
+
+
+@law
+async def a_heartbeat_renews_the_lease(bench: Bench) -> None:
+    """A heartbeat sets the lease to a whole one from now, and records the pulse."""
+    worker = await bench.worker()
+    started = bench.now()
+    pulse = Pulse(state="draining", processed=12, running=3, loop_lag=timedelta(microseconds=1_500))
+    await bench.advance(LEASE - SECOND)
+    assert await bench.heartbeat(worker, pulse)
+    await bench.advance(LEASE - SECOND)
+    (record,) = await bench.store.workers()
+    assert record.alive
+    assert record.pulse == pulse
+    assert record.started_at == started
+    assert record.last_seen == started + LEASE - SECOND
+    assert record.lease_until == record.last_seen + LEASE
+
+
+@law
+async def a_lease_runs_out_by_the_stores_clock(bench: Bench) -> None:
+    """A worker is alive as long as its lease, and no longer."""
+    worker = await bench.worker()
+    await bench.advance(LEASE - SECOND)
+    assert (await _record(bench, worker)).alive
+    await bench.advance(2 * SECOND)
+    assert not (await _record(bench, worker)).alive
+
+
+@law
+async def a_heartbeat_of_nobody_is_refused(bench: Bench) -> None:
+    """A worker that never registered has no lease to renew."""
+    assert not await bench.heartbeat("nobody")
+    assert await bench.store.workers() == []
+
+
+@law
+async def a_retired_worker_has_no_lease(bench: Bench) -> None:
+    """A lease that was ended stays so, though time was left; to retire twice is no error."""
+    worker, other = await bench.worker(), await bench.worker()
+    await bench.store.retire(worker)
+    await bench.store.retire(worker)
+    await bench.store.retire("nobody")
+    assert not (await _record(bench, worker)).alive
+    assert not await bench.heartbeat(worker)
+    assert not (await _record(bench, worker)).alive
+    assert await bench.heartbeat(other)
+
+
+@law
+async def a_lease_that_was_ended_stays_ended(bench: Bench) -> None:
+    """A renewal that comes after a rescue ended the lease is refused, again and again."""
+    late = await bench.worker()
+    rescuer = await bench.seasoned()
+    await bench.store.rescue(worker=rescuer, token=bench.number(), limit=MANY)
+    for _ in range(2):
+        assert not await bench.heartbeat(late)
+        assert not (await _record(bench, late)).alive
+    await bench.enqueue()
+    assert await bench.claim(late) == []
+
+
+@law
+async def a_lease_that_ran_out_unnoticed_can_be_renewed(bench: Bench) -> None:
+    """Nobody robbed the worker, so it goes on with its jobs."""
+    worker = await bench.worker()
+    job = await bench.start(worker)
+    await bench.advance(LEASE + HOUR)
+    assert await bench.heartbeat(worker)
+    assert (await _record(bench, worker)).alive
+    assert await bench.leave(job)
+
+
+@law
+async def a_worker_that_registers_again_has_a_new_lease(bench: Bench) -> None:
+    """Whoever lost its lease may begin another one, under a new id or its own."""
+    worker = await bench.worker(name="again")
+    await bench.store.retire(worker)
+    await bench.advance(SECOND)
+    await bench.worker(name="again")
+    (record,) = await bench.store.workers()
+    assert record.alive
+    assert record.started_at == bench.now()
+    job = await bench.enqueue()
+    assert ids(await bench.claim(worker)) == [job]
+
+
+@law
+async def workers_are_listed_newest_first(bench: Bench) -> None:
+    """The living and the dead are listed, the latest to start first."""
+    workers = []
+    for _ in range(3):
+        workers.append(await bench.worker())
+        await bench.advance(SECOND)
+    await bench.store.retire(workers[1])
+    records = await bench.store.workers()
+    assert [record.info.id for record in records] == workers[::-1]
+    assert [record.alive for record in records] == [True, False, True]
+
+
+async def _record(bench: Bench, worker: str) -> WorkerRecord:
+    (record,) = [known for known in await bench.store.workers() if known.info.id == worker]
+    return record

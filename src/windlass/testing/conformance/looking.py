@@ -1,0 +1,143 @@
+"""Owns the laws of looking: get, find, counts, and a store's own lifecycle."""
+
+from __future__ import annotations
+
+# ruff: noqa: S101 - laws are asserts.
+from uuid import UUID
+
+from windlass.core.changes import Verb
+from windlass.core.job import Finding, JobFilter, QueueCount
+from windlass.core.states import State
+from windlass.testing.conformance.bench import HOUR, MANY, MINUTE, SECOND, Bench, ids
+from windlass.testing.conformance.law import law
+
+
+async def _pages(bench: Bench, which: JobFilter, limit: int) -> list[list[UUID]]:
+    pages: list[list[UUID]] = []
+    after: UUID | None = None
+    while True:
+        page = await bench.store.find(which, limit=limit, after=after)
+        pages.append(ids(page.jobs))
+        if page.after is None:
+            return pages
+        after = page.after
+
+
+@law
+async def an_unknown_job_is_none(bench: Bench) -> None:
+    """To look for a job that is not there is no error."""
+    assert await bench.store.get(bench.new().id) is None
+
+
+@law
+async def a_job_is_found_in_every_state(bench: Bench) -> None:
+    """Whatever became of a job, get and find show the same."""
+    for state in State:
+        job = await bench.job_in(state)
+        assert job.state is state
+        found = await bench.store.find(JobFilter(states=(state,)), limit=MANY)
+        assert found.jobs == (job,)
+
+
+@law
+async def a_listing_shows_the_newest_first(bench: Bench) -> None:
+    """Pages are no longer than their limit, and together they are the whole listing once."""
+    jobs = []
+    for number in range(7):
+        jobs.append(await bench.enqueue(due=MINUTE if number % 2 else None))
+        await bench.advance(SECOND)
+    newest = jobs[::-1]
+    assert await _pages(bench, JobFilter(), 3) == [newest[:3], newest[3:6], newest[6:]]
+    assert await _pages(bench, JobFilter(), 7) == [newest], "a full last page has no next one"
+    assert await _pages(bench, JobFilter(), MANY) == [newest]
+
+
+@law
+async def an_empty_listing_is_one_empty_page(bench: Bench) -> None:
+    """Where nothing fits there is nothing more."""
+    await bench.enqueue()
+    page = await bench.store.find(JobFilter(kind="none"), limit=5)
+    assert (page.jobs, page.after) == ((), None)
+
+
+@law
+async def a_filter_asks_for_all_of_its_fields(bench: Bench) -> None:
+    """States, kind, queue and worker narrow a listing together."""
+    worker, other = await bench.worker(), await bench.worker()
+    running = await bench.start(worker, kind="a", queue="mail")
+    await bench.start(other, kind="a", queue="mail")
+    pending = await bench.enqueue(kind="a", queue="mail")
+    plain = await bench.enqueue(kind="a")
+    cases = {
+        JobFilter(worker=worker): [running.id],
+        JobFilter(queue="mail", states=(State.PENDING,)): [pending],
+        JobFilter(kind="a", states=(State.PENDING, State.DEAD)): [plain, pending],
+        JobFilter(kind="a", queue="default"): [plain],
+        JobFilter(kind="b"): [],
+        JobFilter(kind="a%"): [],
+    }
+    for which, expected in cases.items():
+        found = await bench.store.find(which, limit=MANY)
+        assert ids(found.jobs) == expected, which
+
+
+@law
+async def a_listing_goes_on_where_it_stopped(bench: Bench) -> None:
+    """New jobs do not shift the pages, nor does the end of a page's last job."""
+    dead = [(await bench.job_in(State.DEAD)).id for _ in range(6)][::-1]
+    which = JobFilter(states=(State.DEAD,))
+    first = await bench.store.find(which, limit=2)
+    assert ids(first.jobs) == dead[:2]
+    await bench.job_in(State.DEAD)
+    await bench.move(Verb.PURGE, dead[1])
+    await bench.move(Verb.REDRIVE, dead[3])
+    second = await bench.store.find(which, limit=2, after=first.after)
+    assert ids(second.jobs) == [dead[2], dead[4]]
+
+
+@law
+async def jobs_are_counted_by_queue_and_state(bench: Bench) -> None:
+    """Each queue and state that has jobs is counted, with the due time of what waits longest."""
+    start = bench.now()
+    assert await bench.store.counts() == []
+    await bench.enqueue(queue="mail")
+    await bench.enqueue(queue="mail", due=HOUR)
+    await bench.advance(SECOND)
+    await bench.enqueue(queue="mail")
+    await bench.enqueue(queue="mail", due=MINUTE)
+    await bench.start(queue="files")
+    await bench.job_in(State.DEAD, queue="files")
+    counts = await bench.store.counts()
+    expected = [
+        QueueCount(queue="files", state=State.DEAD, count=1),
+        QueueCount(queue="files", state=State.RUNNING, count=1),
+        QueueCount(queue="mail", state=State.PENDING, count=2, oldest=start),
+        QueueCount(queue="mail", state=State.SCHEDULED, count=2, oldest=start + SECOND + MINUTE),
+    ]
+    assert sorted(counts, key=lambda count: (count.queue, count.state)) == expected
+
+
+@law
+async def a_healthy_store_finds_nothing_wrong_with_itself(bench: Bench) -> None:
+    """Findings are about trouble; each says what to do about it."""
+    findings: list[Finding] = await bench.store.findings()
+    assert all(finding.problem and finding.remedy for finding in findings)
+
+
+@law
+async def a_location_can_be_shown_to_people(bench: Bench) -> None:
+    """A store says where its jobs are."""
+    assert bench.store.location.strip()
+
+
+@law
+async def a_store_is_opened_and_closed_as_often_as_one_likes(bench: Bench) -> None:
+    """Open and close are idempotent, and every method opens the store by itself."""
+    for _ in range(2):
+        await bench.store.open()
+    await bench.enqueue()
+    for _ in range(2):
+        await bench.store.close()
+    assert await bench.state(await bench.enqueue()) is State.PENDING
+    await bench.store.open()
+    assert await bench.heartbeat(await bench.worker())

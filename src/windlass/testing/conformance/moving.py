@@ -1,0 +1,167 @@
+"""Owns the laws of moves: what cancel, retry, redrive, park, unpark and purge do, and where not."""
+
+from __future__ import annotations
+
+# ruff: noqa: S101 - laws are asserts.
+from windlass.core.changes import FROM, Verb
+from windlass.core.job import ErrorInfo, Job
+from windlass.core.states import WAITING, State
+from windlass.testing.conformance.bench import (
+    HOUR,
+    MANY,
+    MINUTE,
+    SECOND,
+    Bench,
+    attempt_of,
+    ids,
+)
+from windlass.testing.conformance.law import law
+
+ENDS_IN = {
+    (Verb.CANCEL, State.SCHEDULED): State.CANCELLED,
+    (Verb.CANCEL, State.PENDING): State.CANCELLED,
+    (Verb.CANCEL, State.RUNNING): State.RUNNING,
+    (Verb.RETRY, State.SCHEDULED): State.PENDING,
+    (Verb.REDRIVE, State.DEAD): State.PENDING,
+    (Verb.PARK, State.SCHEDULED): State.SCHEDULED,
+    (Verb.PARK, State.PENDING): State.SCHEDULED,
+    (Verb.UNPARK, State.SCHEDULED): State.SCHEDULED,
+}
+
+
+async def _subject(bench: Bench, verb: Verb, state: State) -> Job:
+    """Bring a job into a state in which the verb has something to do, if it ever has."""
+    job = await bench.job_in(state)
+    if verb is Verb.UNPARK and state in WAITING:
+        parked = await bench.move(Verb.PARK, job.id, waiting_for="event")
+        assert parked is not None
+        return parked
+    return job
+
+
+@law
+async def a_verb_works_from_its_states(bench: Bench) -> None:
+    """Every verb does its work in each state that allows it, and returns the job as it is then."""
+    for verb, states in FROM.items():
+        if verb is Verb.PURGE:
+            continue
+        for state in sorted(states):
+            job = await _subject(bench, verb, state)
+            moved = await bench.move(verb, job.id, waiting_for="event", reason="why")
+            assert moved is not None, f"{verb} from {state} was refused"
+            assert moved.state is ENDS_IN[verb, state], f"{verb} from {state}"
+            assert moved == await bench.job(job.id), f"{verb} from {state}"
+
+
+@law
+async def a_verb_is_refused_in_every_other_state(bench: Bench) -> None:
+    """A move that the state does not allow changes nothing and answers None."""
+    for verb, states in FROM.items():
+        for state in sorted(set(State) - states):
+            job = await bench.job_in(state)
+            assert await bench.move(verb, job.id, waiting_for="event") is None, f"{verb}, {state}"
+            assert await bench.job(job.id) == job, f"{verb} from {state} changed the job"
+
+
+@law
+async def a_verb_on_no_job_is_refused(bench: Bench) -> None:
+    """A move of a job that does not exist answers None."""
+    for verb in Verb:
+        assert await bench.move(verb, bench.new().id, waiting_for="event") is None, verb
+
+
+@law
+async def a_cancelled_job_never_runs(bench: Bench) -> None:
+    """Cancelling a waiting job ends it now, for the reason given."""
+    for state in sorted(WAITING):
+        job = await bench.job_in(state)
+        await bench.advance(SECOND)
+        ended = await bench.move(Verb.CANCEL, job.id, reason="moot")
+        assert ended is not None
+        assert (ended.state, ended.reason) == (State.CANCELLED, "moot")
+        assert ended.finished_at == bench.now()
+        await bench.advance(2 * HOUR)
+        assert await bench.store.promote(MANY) == 0
+        assert await bench.claim(await bench.worker(), job.lane) == []
+
+
+@law
+async def a_retried_job_is_due_now(bench: Bench) -> None:
+    """Retry makes a scheduled job pending, behind those that were due before."""
+    job = await bench.enqueue(due=HOUR)
+    first = await bench.enqueue()
+    await bench.advance(SECOND)
+    moved = await bench.move(Verb.RETRY, job)
+    assert moved is not None
+    assert moved.due_at == bench.now()
+    worker = await bench.worker()
+    assert ids(await bench.claim(worker)) == [first, job]
+
+
+@law
+async def a_parked_job_is_not_retried(bench: Bench) -> None:
+    """Only what it waits for lets a parked job go on."""
+    job = await bench.enqueue()
+    parked = await bench.move(Verb.PARK, job, waiting_for="event")
+    assert await bench.move(Verb.RETRY, job) is None
+    assert await bench.move(Verb.UNPARK, job, waiting_for="other") is None
+    assert await bench.job(job) == parked
+    assert await bench.move(Verb.UNPARK, job, waiting_for="event")
+
+
+@law
+async def a_job_that_is_not_parked_is_not_unparked(bench: Bench) -> None:
+    """A scheduled job waits for its time, which is not an event that could come."""
+    job = await bench.job_in(State.SCHEDULED)
+    for event in ("event", ""):
+        assert await bench.move(Verb.UNPARK, job.id, waiting_for=event) is None
+    assert await bench.job(job.id) == job
+
+
+@law
+async def a_parked_job_can_be_cancelled(bench: Bench) -> None:
+    """Cancel works from every live state, and what came for the job later finds it ended."""
+    job = await bench.enqueue()
+    await bench.move(Verb.PARK, job, waiting_for="event")
+    assert await bench.move(Verb.CANCEL, job)
+    assert await bench.move(Verb.UNPARK, job, waiting_for="event") is None
+    assert await bench.state(job) is State.CANCELLED
+
+
+@law
+async def a_redriven_job_has_a_new_life(bench: Bench) -> None:
+    """Redrive forgets failures, crashes and expiry, keeps the history, and queues the job now."""
+    job = await bench.start(expires=MINUTE)
+    history = (attempt_of(job),)
+    error = ErrorInfo(type="ValueError", message="broken")
+    assert await bench.leave(
+        job, State.DEAD, failures=1, crashes=1, attempt=history[0], error=error
+    )
+    await bench.advance(HOUR)
+    alive = await bench.move(Verb.REDRIVE, job.id)
+    assert alive is not None
+    assert (alive.state, alive.due_at) == (State.PENDING, bench.now())
+    assert (alive.failures, alive.crashes, alive.history) == (0, 0, history)
+    assert (alive.finished_at, alive.started_at, alive.worker) == (None, None, None)
+    assert alive.expires_at is None, "or it would expire before it could start"
+    assert (await bench.start_again(job.id)).attempt == 2
+
+
+@law
+async def a_redriven_job_is_not_cancelled_by_an_old_request(bench: Bench) -> None:
+    """A request to cancel the life before does not end the new one."""
+    job = await bench.start()
+    assert await bench.move(Verb.CANCEL, job.id)
+    assert await bench.leave(job, State.DEAD)
+    assert await bench.move(Verb.REDRIVE, job.id)
+    assert await bench.leave(await bench.start_again(job.id), State.PENDING)
+    assert await bench.state(job.id) is State.PENDING
+
+
+@law
+async def a_purged_job_is_gone(bench: Bench) -> None:
+    """Purge returns a dead job for the last time."""
+    dead = await bench.job_in(State.DEAD)
+    assert await bench.move(Verb.PURGE, dead.id) == dead
+    assert await bench.store.get(dead.id) is None
+    assert await bench.move(Verb.REDRIVE, dead.id) is None

@@ -1,0 +1,120 @@
+"""Owns the laws of pruning: what is deleted, when, and how much at a time."""
+
+from __future__ import annotations
+
+# ruff: noqa: S101 - laws are asserts.
+from windlass.core.job import JobFilter, Retention
+from windlass.core.states import FINISHED, LIVE, State
+from windlass.testing.conformance.bench import DAY, HOUR, LEASE, MANY, SECOND, Bench
+from windlass.testing.conformance.law import law
+
+
+async def _left(bench: Bench) -> set[State]:
+    return {job.state for job in (await bench.store.find(JobFilter(), limit=MANY)).jobs}
+
+
+@law
+async def finished_jobs_are_kept_for_their_time(bench: Bench) -> None:
+    """Completed and cancelled jobs go after one retention, dead ones after another."""
+    for state in sorted(FINISHED):
+        await bench.job_in(state)
+    retention = Retention(finished=HOUR, dead=DAY)
+    await bench.advance(HOUR - SECOND)
+    await bench.store.prune(retention, MANY)
+    assert await _left(bench) == FINISHED
+    await bench.advance(2 * SECOND)
+    assert await bench.store.prune(retention, MANY) >= 2
+    assert await _left(bench) == {State.DEAD}
+    await bench.advance(DAY)
+    assert await bench.store.prune(retention, MANY) >= 1
+    assert await _left(bench) == set()
+
+
+@law
+async def retention_counts_from_the_end(bench: Bench) -> None:
+    """A job that waited or ran for long is kept as long as any other."""
+    job = await bench.start()
+    await bench.advance(DAY)
+    assert await bench.leave(job)
+    await bench.advance(HOUR / 2)
+    await bench.store.prune(Retention(finished=HOUR), MANY)
+    assert await _left(bench) == {State.COMPLETED}
+
+
+@law
+async def no_retention_keeps_for_ever(bench: Bench) -> None:
+    """None waits for a person."""
+    for state in sorted(FINISHED):
+        await bench.job_in(state)
+    await bench.advance(10_000 * DAY)
+    await bench.store.prune(Retention(finished=None, dead=None), MANY)
+    assert await _left(bench) == FINISHED
+    await bench.store.prune(Retention(finished=None, dead=DAY), MANY)
+    assert await _left(bench) == FINISHED - {State.DEAD}
+
+
+@law
+async def what_lives_is_not_pruned(bench: Bench) -> None:
+    """Waiting and running jobs stay, however old they are."""
+    for state in sorted(LIVE):
+        await bench.job_in(state)
+    await bench.advance(10_000 * DAY)
+    await bench.store.prune(Retention(finished=SECOND, dead=SECOND), MANY)
+    assert await _left(bench) == LIVE
+
+
+@law
+async def a_prune_deletes_no_more_than_its_limit(bench: Bench) -> None:
+    """What is left is for the next prune."""
+    for _ in range(5):
+        await bench.job_in(State.COMPLETED)
+    await bench.advance(DAY)
+    retention = Retention(finished=HOUR)
+    left = []
+    for _ in range(3):
+        await bench.store.prune(retention, 2)
+        left.append(len((await bench.store.find(JobFilter(), limit=MANY)).jobs))
+    assert left == [3, 1, 0]
+
+
+@law
+async def a_prune_with_nothing_to_do_says_so(bench: Bench) -> None:
+    """The number of deletions comes to an end."""
+    await bench.job_in(State.COMPLETED)
+    await bench.advance(DAY)
+    assert await bench.store.prune(Retention(finished=HOUR), MANY) >= 1
+    assert await bench.store.prune(Retention(finished=HOUR), MANY) == 0
+
+
+@law
+async def ended_workers_are_forgotten_in_the_end(bench: Bench) -> None:
+    """A worker that retired long ago is not listed for ever; a living one is."""
+    retired = await bench.worker()
+    await bench.store.retire(retired)
+    await bench.store.prune(Retention(), MANY)
+    assert [record.info.id for record in await bench.store.workers()] == [retired]
+    await bench.advance(400 * DAY)
+    living = await bench.worker()
+    await bench.store.prune(Retention(), MANY)
+    assert [record.info.id for record in await bench.store.workers()] == [living]
+
+
+@law
+async def a_worker_that_is_only_late_is_not_forgotten(bench: Bench) -> None:
+    """A prune deletes ended leases; one that ran out unnoticed can still be renewed."""
+    worker = await bench.worker()
+    await bench.advance(LEASE + SECOND)
+    await bench.store.prune(Retention(), MANY)
+    assert await bench.heartbeat(worker)
+
+
+@law
+async def a_pruned_job_is_gone(bench: Bench) -> None:
+    """A deleted job is found nowhere, and no late acknowledgement brings it back."""
+    job = await bench.start()
+    assert await bench.leave(job)
+    await bench.advance(DAY)
+    await bench.store.prune(Retention(finished=HOUR), MANY)
+    assert await bench.store.get(job.id) is None
+    assert not await bench.leave(job)
+    assert await bench.store.counts() == []

@@ -1,0 +1,135 @@
+"""The laws of the error tree: its drawing is true, each names a remedy and survives a journey."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from windlass.core import errors
+from windlass.core.errors import (
+    CalledFromEventLoop,
+    ConfigError,
+    Fenced,
+    IllegalMove,
+    JobCancelled,
+    JobDead,
+    PayloadError,
+    PayloadInvalid,
+    PayloadTooLarge,
+    Permanent,
+    QueueFull,
+    ResultError,
+    ResultTimeout,
+    RetryAfter,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    UnknownJob,
+    UnknownKind,
+    WindlassError,
+)
+
+JOB = UUID("0199a8a0-0000-7000-8000-000000000001")
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+SAMPLES: list[tuple[WindlassError, str]] = [
+    # Beside each error: the part of its message that tells the reader what to do, or to know.
+    (WindlassError("do this"), "do this"),
+    (ConfigError("set WINDLASS_URL"), "set WINDLASS_URL"),
+    (PayloadError("send less"), "send less"),
+    (PayloadInvalid("mail", "to", "Expected `str`"), "field 'to': Expected `str`"),
+    (PayloadInvalid("mail", "", "not JSON"), "the payload: not JSON"),
+    (PayloadTooLarge("mail", 300_000, 262_144), "enqueue its id, or raise WINDLASS_MAX_PAYLOAD"),
+    (UnknownKind("mail"), "is its module imported by the worker?"),
+    (UnknownKind("mial", ("mail", "sms")), "known here: mail, sms"),
+    (UnknownJob(JOB), "retention"),
+    (UnknownJob("nonsense"), "retention"),
+    (IllegalMove(JOB, "completed", "be redriven", "enqueue it again"), "enqueue it again"),
+    (CalledFromEventLoop("enqueue()", "await aenqueue()"), "write: await aenqueue()"),
+    (StoreError("mend it"), "mend it"),
+    (StoreUnavailable("try again"), "try again"),
+    (QueueFull(1_000, "start more workers"), "start more workers"),
+    (SchemaMismatch("run windlass migrate"), "run windlass migrate"),
+    (Fenced(JOB), "another worker has it, or it was settled"),
+    (ResultError(JOB, "it has no result"), "it has no result"),
+    (ResultTimeout(JOB, "not within 10s; it goes on"), "it goes on"),
+    (JobDead(JOB, "gave up after 4 failures", "ValueError: bad"), "ValueError: bad"),
+    (JobDead(JOB, "gave up after 4 failures", None), "gave up after 4 failures"),
+    (JobCancelled(JOB, "the order was withdrawn"), "the order was withdrawn"),
+    (Permanent("no such account"), "no such account"),
+    (RetryAfter("5m", "slow down"), "slow down"),
+    (RetryAfter(timedelta(seconds=5)), "retried"),
+    (RetryAfter(AT), "2026-01-01"),
+]
+
+CLASSES = {
+    name: error
+    for name, error in vars(errors).items()
+    if inspect.isclass(error) and issubclass(error, BaseException)
+}
+
+
+def tree() -> dict[str, str | None]:
+    """Read the docstring's drawing: the name of each error, and of the one above it."""
+    parents: dict[str, str | None] = {}
+    branch: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r"((?:[│├└─ ]{4})*)([A-Z]\w+)(?:\s{2,}|$)", line):
+            depth = len(found[1]) // 4
+            branch[depth:] = [found[2]]
+            parents[found[2]] = branch[depth - 1] if depth else None
+    return parents
+
+
+def test_the_docstring_names_every_error_and_no_other() -> None:
+    assert set(tree()) == set(CLASSES)
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_the_docstring_shows_what_each_error_is_a_kind_of(name: str) -> None:
+    parent = tree()[name]
+    assert CLASSES[name].__bases__[0] is (CLASSES[parent] if parent else Exception)
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_every_error_can_be_caught_as_a_windlass_error_and_says_what_it_is(name: str) -> None:
+    assert issubclass(CLASSES[name], WindlassError)
+    assert "__doc__" in vars(CLASSES[name])
+
+
+def test_every_error_is_tried_below() -> None:
+    assert {type(error) for error, _ in SAMPLES} == set(CLASSES.values())
+
+
+@pytest.mark.parametrize(("error", "remedy"), SAMPLES, ids=lambda x: type(x).__name__)
+def test_every_message_names_the_remedy(error: WindlassError, remedy: str) -> None:
+    assert remedy in str(error)
+
+
+@pytest.mark.parametrize("journey", [copy.copy, copy.deepcopy, pickle.loads])
+@pytest.mark.parametrize("error", [error for error, _ in SAMPLES], ids=lambda x: type(x).__name__)
+def test_every_error_crosses_a_process_boundary_unchanged(
+    error: WindlassError, journey: Callable[..., object]
+) -> None:
+    """`args` that do not fit `__init__` break whoever unpickles the error, far from its raiser."""
+    arrived = journey(pickle.dumps(error) if journey is pickle.loads else error)
+    assert type(arrived) is type(error)
+    assert str(arrived) == str(error)
+    assert vars(arrived) == vars(error)
+
+
+def test_a_result_timeout_is_a_timeout_error() -> None:
+    assert isinstance(ResultTimeout(JOB, "late"), TimeoutError)
+
+
+@pytest.mark.parametrize("due", ["soon", -1, datetime(2026, 1, 1)])  # noqa: DTZ001 - naive
+def test_retry_after_refuses_what_is_not_a_time(due: str | int | datetime) -> None:
+    with pytest.raises(ValueError):
+        RetryAfter(due)

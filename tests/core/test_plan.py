@@ -1,0 +1,232 @@
+"""The laws of planning: which lanes are asked, in which order, and for how many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windlass.core.job import Claim, Head, Lane
+from windlass.core.plan import SLOTS, Policies, Pool, Room, plan
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+KINDS = {"async": Pool.LOOP, "sync": Pool.THREADS}
+ROOM = Room(slots=10, threads=4)
+quick = settings(max_examples=40)
+
+
+def head(
+    kind: str = "async",
+    *,
+    queue: str = "default",
+    priority: int = 0,
+    key: str = "",
+    waited: timedelta = timedelta(0),
+) -> Head:
+    return Head(lane=Lane(queue, kind, priority, key), position=NOON - waited)
+
+
+def asked(
+    *heads: Head, policies: Policies | None = None, room: Room = ROOM, at_most: int = 100
+) -> list[Lane]:
+    claim = plan(heads, policies or Policies(kinds=KINDS), room, at_most=at_most)
+    return [ask.lane for ask in claim.asks]
+
+
+heads = st.builds(
+    head,
+    st.sampled_from(["async", "sync", "unknown"]),
+    queue=st.sampled_from(["default", "mail", "paused"]),
+    priority=st.integers(-5, 5),
+    key=st.sampled_from(["", "acme", "globex"]),
+    waited=st.timedeltas(timedelta(0), timedelta(hours=1)),
+)
+many_heads = st.lists(heads, max_size=30, unique_by=lambda head: head.lane)
+rooms = st.builds(Room, slots=st.integers(-1, 20), threads=st.integers(-1, 20))
+policies_at_work = st.builds(
+    Policies,
+    kinds=st.just(KINDS),
+    queues=st.none() | st.just(frozenset({"default", "paused"})),
+    paused_queues=st.just(frozenset({"paused"})),
+)
+
+
+def meet(claim: Claim, held: Counter[Lane]) -> Counter[Lane]:
+    """Meet a claim as a store does: in order, oldest first, within count and budgets."""
+    budgets, taken = dict(claim.budgets), Counter[Lane]()
+    for ask in claim.asks:
+        count = min(ask.count, held[ask.lane], *(budgets[name] for name in ask.draws))
+        taken[ask.lane] += count
+        for name in ask.draws:
+            budgets[name] -= count
+    return taken
+
+
+# -- which lanes -----------------------------------------------------------------------------------
+
+
+def test_a_kind_that_this_worker_does_not_know_is_not_asked_for() -> None:
+    assert asked(head("unknown", waited=MINUTE), head()) == [head().lane]
+
+
+def test_a_paused_queue_is_not_asked() -> None:
+    policies = Policies(kinds=KINDS, paused_queues=frozenset({"mail"}))
+    assert asked(head(queue="mail", waited=MINUTE), head(), policies=policies) == [head().lane]
+
+
+def test_a_worker_of_some_queues_asks_no_others() -> None:
+    policies = Policies(kinds=KINDS, queues=frozenset({"mail"}))
+    mail = head(queue="mail")
+    assert asked(head(), mail, head(queue="other"), policies=policies) == [mail.lane]
+
+
+def test_a_worker_of_no_queue_asks_for_nothing() -> None:
+    assert asked(head(), policies=Policies(kinds=KINDS, queues=frozenset())) == []
+
+
+def test_a_pause_wins_over_being_served() -> None:
+    policies = Policies(
+        kinds=KINDS, queues=frozenset({"mail"}), paused_queues=frozenset({"mail"})
+    )  # fmt: skip
+    assert asked(head(queue="mail"), policies=policies) == []
+
+
+@quick
+@given(many_heads, policies_at_work, rooms, st.integers(0, 20))
+def test_every_lane_that_may_run_is_asked_once_where_there_is_room(
+    heads: list[Head], policies: Policies, room: Room, at_most: int
+) -> None:
+    lanes = asked(*heads, policies=policies, room=room, at_most=at_most)
+    slots = min(room.slots, at_most)
+    may_run = {
+        head.lane
+        for head in heads
+        if head.lane.kind in KINDS
+        and head.lane.queue != "paused"
+        and (policies.queues is None or head.lane.queue in policies.queues)
+        and (slots if KINDS[head.lane.kind] is Pool.LOOP else min(slots, room.threads)) > 0
+    }
+    assert set(lanes) == may_run
+    assert len(lanes) == len(may_run)
+
+
+# -- in which order (D6) ---------------------------------------------------------------------------
+
+
+def test_the_oldest_head_goes_first_among_equals() -> None:
+    young, old = head(key="young"), head(key="old", waited=MINUTE)
+    assert asked(young, old) == [old.lane, young.lane]
+
+
+def test_the_greater_priority_goes_first_among_heads_of_one_age() -> None:
+    low, high, middle = head(priority=-1), head(priority=5), head()
+    assert asked(low, high, middle) == [high.lane, middle.lane, low.lane]
+
+
+@pytest.mark.parametrize(
+    ("waited", "first"),
+    [(4 * MINUTE, 5), (5 * MINUTE - timedelta.resolution, 5), (6 * MINUTE, 0), (60 * MINUTE, 0)],
+)
+def test_an_old_head_of_low_priority_overtakes_in_the_end(waited: timedelta, first: int) -> None:
+    assert asked(head(priority=5), head(waited=waited))[0].priority == first
+
+
+@quick
+@given(st.integers(-100, 100), st.integers(1, 200), st.timedeltas(MINUTE / 60, 60 * MINUTE))
+def test_nothing_starves_behind_fresh_jobs_of_higher_priority(
+    priority: int, steps: int, aging: timedelta
+) -> None:
+    policies = Policies(kinds=KINDS, aging=aging)
+    old = head(priority=priority, waited=steps * aging + timedelta.resolution)
+    fresh = head(priority=priority + steps)
+    assert asked(fresh, old, policies=policies)[0] == old.lane
+
+
+@quick
+@given(many_heads)
+def test_the_order_of_the_sweep_decides_nothing_but_ties(heads: list[Head]) -> None:
+    policies = Policies(kinds=KINDS)
+    order = {head.lane: policies.urgency(head) for head in heads}
+    for lanes in (asked(*heads), asked(*reversed(heads))):
+        assert [order[lane] for lane in lanes] == sorted(order[lane] for lane in lanes)
+
+
+@pytest.mark.parametrize("extreme", [2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
+def test_no_priority_is_so_extreme_that_it_stops_the_worker(extreme: int) -> None:
+    """One such job in the store, put there by any producer, would otherwise stop every worker."""
+    lanes = asked(head(), head(priority=extreme), head(key="other"))
+    assert len(lanes) == 3
+    assert lanes[0 if extreme > 0 else -1].priority == extreme
+
+
+# -- how many --------------------------------------------------------------------------------------
+
+
+def test_a_lane_of_coroutines_is_asked_for_all_slots() -> None:
+    (ask,) = plan([head("async")], Policies(kinds=KINDS), ROOM, at_most=100).asks
+    assert (ask.count, ask.draws) == (10, (SLOTS,))
+
+
+def test_a_lane_of_threads_is_asked_for_no_more_than_the_threads() -> None:
+    (ask,) = plan([head("sync")], Policies(kinds=KINDS), ROOM, at_most=100).asks
+    assert (ask.count, ask.draws) == (4, (SLOTS, "threads"))
+
+
+def test_no_more_is_asked_than_at_most() -> None:
+    claim = plan([head("async"), head("sync")], Policies(kinds=KINDS), ROOM, at_most=3)
+    assert [ask.count for ask in claim.asks] == [3, 3]
+    assert claim.budgets[SLOTS] == 3
+
+
+def test_without_threads_coroutines_still_run() -> None:
+    room = Room(slots=5, threads=0)
+    assert asked(head("sync", waited=MINUTE), head("async"), room=room) == [head("async").lane]
+
+
+@pytest.mark.parametrize(
+    ("room", "at_most"),
+    [
+        (Room(slots=0, threads=0), 10),
+        (Room(slots=0, threads=4), 10),
+        (Room(slots=-1, threads=4), 10),
+        (ROOM, 0),
+    ],
+)
+def test_where_there_is_no_room_nothing_is_asked(room: Room, at_most: int) -> None:
+    assert asked(head("async"), head("sync"), room=room, at_most=at_most) == []
+
+
+def test_where_nothing_waits_nothing_is_asked() -> None:
+    assert asked() == []
+
+
+@quick
+@given(many_heads, policies_at_work, rooms, st.integers(0, 20), st.data())
+def test_what_is_claimed_always_fits_into_the_room(
+    heads: list[Head], policies: Policies, room: Room, at_most: int, data: st.DataObject
+) -> None:
+    claim = plan(heads, policies, room, at_most=at_most)
+    held = Counter({head.lane: data.draw(st.integers(1, 30)) for head in heads})
+    taken = meet(claim, held)
+    threads = sum(count for lane, count in taken.items() if KINDS[lane.kind] is Pool.THREADS)
+    assert taken.total() <= max(0, min(room.slots, at_most))
+    assert threads <= max(0, room.threads)
+    assert all(ask.count > 0 for ask in claim.asks)
+    assert all(name in claim.budgets for ask in claim.asks for name in ask.draws)
+
+
+@quick
+@given(many_heads, rooms, st.integers(0, 20))
+def test_room_is_left_empty_only_when_nothing_waits_that_could_use_it(
+    heads: list[Head], room: Room, at_most: int
+) -> None:
+    held = Counter({head.lane: 100 for head in heads})
+    taken = meet(plan(heads, Policies(kinds=KINDS), room, at_most=at_most), held)
+    if any(head.lane.kind == "async" for head in heads):
+        assert taken.total() == max(0, min(room.slots, at_most))
+    elif any(head.lane.kind == "sync" for head in heads):
+        assert taken.total() == max(0, min(room.slots, at_most, room.threads))

@@ -1,0 +1,404 @@
+"""Laws of the settings: which value wins, what is refused, and that no password is shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.core.errors import ConfigError
+from windlass.settings import (
+    Resolved,
+    Settings,
+    describe_settings,
+    load_settings,
+    redact_url,
+)
+
+TIME = "a time like '30s', a bare number being in "
+POLL_BOUNDS = "at least 10ms, at most 5m"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    return Load(tmp_path)
+
+
+class Load:
+    """Loads settings from a directory of its own, with the given flags, variables and files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __call__(
+        self,
+        flags: Mapping[str, object] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        dotenv: str = "",
+        toml: str = "",
+    ) -> Resolved:
+        if dotenv:
+            (self.directory / ".env").write_text(dotenv)
+        if toml:
+            (self.directory / "windlass.toml").write_text(toml)
+        return load_settings(flags, environ=env or {}, directory=self.directory)
+
+
+def test_with_nothing_given_every_setting_has_its_default(load: Load) -> None:
+    resolved = load()
+    assert resolved.settings == Settings()
+    assert {found.source for found in resolved.sources.values()} == {"default"}
+    assert resolved.warnings == resolved.unused == ()
+
+
+def test_the_defaults_are_those_that_the_requirements_name() -> None:
+    settings = Settings()
+    assert 1 <= settings.threads <= (os.cpu_count() or 1)
+    assert (settings.slots, settings.batch_size, settings.queue_size) == (100, 100, 1000)
+    assert (settings.max_retries, settings.max_payload) == (3, 262_144)
+    assert settings.timeout == timedelta(seconds=300)
+    assert settings.lease == settings.shutdown_timeout == timedelta(seconds=30)
+    assert settings.retention == timedelta(days=7)
+    assert settings.dead_retention is None
+
+
+def test_flags_win_over_environment_over_dotenv_over_toml_over_default(load: Load) -> None:
+    resolved = load(
+        {"slots": 1},
+        env={"WINDLASS_SLOTS": "2", "WINDLASS_LEASE": "20s"},
+        dotenv="WINDLASS_SLOTS=3\nWINDLASS_LEASE=30s\nWINDLASS_TIMEOUT=3m\n",
+        toml="slots = 4\nlease = '40s'\ntimeout = '4m'\nmax_retries = 4\n",
+    )
+    settings = resolved.settings
+    assert (settings.slots, settings.lease) == (1, timedelta(seconds=20))
+    assert (settings.timeout, settings.max_retries) == (timedelta(minutes=3), 4)
+    assert [
+        resolved.sources[name].source
+        for name in ("slots", "lease", "timeout", "max_retries", "queue_size")
+    ] == [
+        "--slots",
+        "WINDLASS_LEASE",
+        ".env: WINDLASS_TIMEOUT",
+        "windlass.toml: max_retries",
+        "default",
+    ]
+
+
+def test_a_windlass_name_wins_over_the_other_names(load: Load) -> None:
+    resolved = load(env={"WORKER_CONCURRENCY": "5", "WINDLASS_SLOTS": "6"})
+    assert resolved.settings.slots == 6
+    assert resolved.sources["slots"].source == "WINDLASS_SLOTS"
+
+
+def test_another_name_in_the_environment_wins_over_a_windlass_name_in_a_file(load: Load) -> None:
+    assert load(
+        env={"LOG_LEVEL": "error"}, dotenv="WINDLASS_LOG_LEVEL=debug"
+    ).settings.log_level == ("error")
+
+
+@pytest.mark.parametrize(
+    ("variable", "raw", "field", "value"),
+    [
+        ("WORKER_COUNT", "8", "threads", 8),
+        ("WORKER_CONCURRENCY", "5", "slots", 5),
+        ("JOB_BATCH_SIZE", "10", "batch_size", 10),
+        ("JOB_POLL_INTERVAL", "1500", "poll_interval", timedelta(seconds=1.5)),
+        ("JOB_POLL_INTERVAL", "2s", "poll_interval", timedelta(seconds=2)),
+        ("WINDLASS_POLL_INTERVAL", "2", "poll_interval", timedelta(seconds=2)),
+        ("WINDLASS_POLL_INTERVAL", "1500ms", "poll_interval", timedelta(seconds=1.5)),
+        ("QUEUE_SIZE", "50", "queue_size", 50),
+        ("MAX_RETRIES", "7", "max_retries", 7),
+        ("JOB_MAX_RETRIES", "7", "max_retries", 7),
+        ("SHUTDOWN_TIMEOUT", "45", "shutdown_timeout", timedelta(seconds=45)),
+        ("LOG_LEVEL", "WARN", "log_level", "warning"),
+        ("WINDLASS_RETENTION", "never", "retention", None),
+        ("WINDLASS_DEAD_RETENTION", "30d", "dead_retention", timedelta(days=30)),
+        ("WINDLASS_QUEUES", " mail, , reports,mail", "queues", ("mail", "reports")),
+        ("WINDLASS_QUEUES", "", "queues", ()),
+        ("WINDLASS_IMPORTS", "shop.jobs", "imports", ("shop.jobs",)),
+        ("WINDLASS_LOG_FORMAT", "json", "log_format", "json"),
+        ("WINDLASS_URL", "memory://\n", "url", "memory://"),
+    ],
+)
+def test_each_variable_is_read_in_its_own_unit(
+    load: Load, variable: str, raw: str, field: str, value: object
+) -> None:
+    resolved = load(env={variable: raw})
+    assert getattr(resolved.settings, field) == value
+    assert resolved.sources[field].source == variable
+    assert load(dotenv=f"{variable}='{raw}'").settings == resolved.settings
+
+
+def test_two_other_names_with_different_values_are_refused_and_both_named(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"^MAX_RETRIES = '3' and JOB_MAX_RETRIES = '5' give"):
+        load(env={"MAX_RETRIES": "3", "JOB_MAX_RETRIES": "5"})
+
+
+def test_two_other_names_that_agree_are_accepted(load: Load) -> None:
+    assert load(env={"MAX_RETRIES": "5", "JOB_MAX_RETRIES": " 05"}).settings.max_retries == 5
+
+
+def test_a_windlass_name_settles_a_contradiction_of_the_others(load: Load) -> None:
+    env = {"MAX_RETRIES": "3", "JOB_MAX_RETRIES": "5", "WINDLASS_MAX_RETRIES": "1"}
+    assert load(env=env).settings.max_retries == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (
+            {"WORKER_CONCURRENCY": "0"},
+            "WORKER_CONCURRENCY = '0' is wrong: write a whole number, at least 1, at most 100000",
+        ),
+        (
+            {"WINDLASS_LEASE": "500ms"},
+            f"WINDLASS_LEASE = '500ms' is wrong: write {TIME}seconds, at least 1s, at most 1h",
+        ),
+        (
+            {"JOB_POLL_INTERVAL": "soon"},
+            f"JOB_POLL_INTERVAL = 'soon' is wrong: write {TIME}milliseconds, {POLL_BOUNDS}",
+        ),
+        (
+            {"LOG_LEVEL": "loud"},
+            "LOG_LEVEL = 'loud' is wrong: write one of debug, info, warning, error, critical",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name_and_what_would_be_right(
+    load: Load, env: Mapping[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(env=env)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"WINDLASS_SLOTS": ""},
+        {"WINDLASS_URL": ""},
+        {"WINDLASS_SLOTS": "1.5"},
+        {"WINDLASS_SLOTS": "٣"},
+        {"WINDLASS_SLOTS": "9" * 5000},
+        {"WINDLASS_MAX_RETRIES": "-1"},
+        {"WINDLASS_LEASE": "inf"},
+        {"WINDLASS_LEASE": "nan"},
+        {"WINDLASS_LEASE": "-5"},
+        {"WINDLASS_TIMEOUT": "0"},
+        {"WINDLASS_TIMEOUT": "never"},
+        {"WINDLASS_TIMEOUT": "1e400"},
+        {"WINDLASS_RETENTION": "9" * 400},
+        {"WINDLASS_POLL_INTERVAL": "1000"},
+    ],
+    ids=str,
+)
+def test_nonsense_is_refused_and_never_replaced_by_a_default(
+    load: Load, env: Mapping[str, str]
+) -> None:
+    (variable,) = env
+    with pytest.raises(ConfigError, match=rf"^{variable} .*is wrong: write "):
+        load(env=env)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["slots = true", "slots = 1.5", "lease = [1]", "queues = [1]", "url = 5", "lease = nan"],
+)
+def test_a_toml_value_of_the_wrong_type_is_refused_by_file_and_key(load: Load, line: str) -> None:
+    key = line.split(" ")[0]
+    with pytest.raises(ConfigError, match=rf"^windlass\.toml: {key} .*is wrong"):
+        load(toml=line)
+
+
+def test_toml_takes_numbers_strings_and_lists(load: Load) -> None:
+    settings = load(
+        toml="poll_interval = 0.5\nlease = 20\ntimeout = '1h'\nqueues = ['a', 'b']\nimports = 'c'"
+    ).settings
+    assert settings.poll_interval == timedelta(seconds=0.5)
+    assert (settings.lease, settings.timeout) == (timedelta(seconds=20), timedelta(hours=1))
+    assert (settings.queues, settings.imports) == (("a", "b"), ("c",))
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("slot", "slots"),
+        ("poll-interval", "poll_interval"),
+        ("LEASE", "lease"),
+        ("worker_concurrency", "slots"),
+    ],
+)
+def test_an_unknown_toml_key_is_refused_with_what_was_meant(
+    load: Load, key: str, meant: str
+) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"'{key}' is not a key of windlass.toml; did you mean '{meant}'"
+    ):
+        load(toml=f"{key} = 1")
+
+
+def test_an_unknown_toml_key_like_no_other_is_refused_with_all_there_are(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"'zzz' is not a key of windlass.toml; there are: url, "):
+        load(toml="[zzz]\nx = 1")
+
+
+def test_an_unknown_windlass_variable_is_a_warning_with_what_was_meant(load: Load) -> None:
+    resolved = load(
+        env={"WINDLASS_SLOT": "5", "WINDLASS_MOON": "1", "SLOTS": "2"}, dotenv="WINDLASS_LEASES=5"
+    )
+    assert resolved.settings == Settings()
+    assert resolved.warnings == (
+        "WINDLASS_SLOT is set, and there is no such setting; did you mean WINDLASS_SLOTS?",
+        "WINDLASS_MOON is set, and there is no such setting",
+        ".env: WINDLASS_LEASES is set, and there is no such setting; did you mean WINDLASS_LEASE?",
+    )
+
+
+def test_an_unknown_flag_is_refused(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"'slot' is not a flag; did you mean 'slots'"):
+        load({"slot": 5})
+
+
+@pytest.mark.parametrize("absent", [None, [], ()])
+def test_a_flag_that_was_not_given_hides_nothing(load: Load, absent: object) -> None:
+    assert load({"queues": absent}, env={"WINDLASS_QUEUES": "mail"}).settings.queues == ("mail",)
+
+
+def test_an_empty_text_as_flag_asks_for_all_queues(load: Load) -> None:
+    assert load({"queues": ""}, env={"WINDLASS_QUEUES": "mail"}).settings.queues == ()
+
+
+def test_a_flag_overrides_even_a_broken_variable(load: Load) -> None:
+    assert load({"slots": "7"}, env={"WINDLASS_SLOTS": "many"}).settings.slots == 7
+
+
+def test_variables_this_release_does_not_use_are_listed(load: Load) -> None:
+    resolved = load(env={"REDIS_URL": "redis://:pw@h"}, dotenv="METRICS_PORT=9090")
+    assert resolved.unused == ("REDIS_URL", ".env: METRICS_PORT")
+
+
+def test_another_configuration_file_can_be_chosen(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("slots = 9")
+    resolved = load(env={"WINDLASS_CONFIG": "other.toml"}, toml="slots = 8")
+    assert resolved.settings.slots == 9
+    assert resolved.sources["slots"].source == "other.toml: slots"
+    assert resolved.warnings == ()
+
+
+@pytest.mark.parametrize("chosen", ["missing.toml", "", "."])
+def test_a_chosen_configuration_file_that_cannot_be_read_is_refused(
+    load: Load, chosen: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"^WINDLASS_CONFIG = '{chosen}' cannot be read"):
+        load(env={"WINDLASS_CONFIG": chosen})
+
+
+@pytest.mark.parametrize("content", [b"slots = ", b"\xff\xfe"])
+def test_a_broken_toml_file_is_refused_by_its_name(
+    load: Load, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "windlass.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"^windlass\.toml cannot be read"):
+        load()
+
+
+def test_a_dotenv_that_is_not_text_is_refused_by_its_name(load: Load, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"A=\xff")
+    with pytest.raises(ConfigError, match=r"\.env cannot be read"):
+        load()
+
+
+def test_a_directory_called_dotenv_is_not_a_file_of_settings(load: Load, tmp_path: Path) -> None:
+    (tmp_path / ".env").mkdir()
+    assert load().settings == Settings()
+
+
+def test_loading_leaves_the_environment_alone(load: Load) -> None:
+    before = dict(os.environ)
+    load(dotenv="WINDLASS_SLOTS=5\nOTHER=1")
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///windlass.db", "sqlite:///windlass.db"),
+        ("memory://", "memory://"),
+        (
+            "postgresql://host:5432/db?connect_timeout=3",
+            "postgresql://host:5432/db?connect_timeout=3",
+        ),
+        ("postgresql://ann@host/db", "postgresql://ann@host/db"),
+        ("postgresql://ann:S3cret@host:5432/db", "postgresql://ann:***@host:5432/db"),
+        ("redis://:S3cret@host/0", "redis://:***@host/0"),
+        ("postgresql://ann:S3/c?r@et@host/db", "postgresql://ann:***@host/db"),
+        ("postgresql://ann:S3?a=cret@host/db", "postgresql://ann:***@host/db"),
+        ("postgresql://h/db?user=ann&password=S3cret", "postgresql://h/db?user=ann&password=***"),
+        ("postgresql://h/db?SSLPassword=S3cret&x=1", "postgresql://h/db?SSLPassword=***&x=1"),
+        (
+            "postgresql://ann:S3cret@h/db?application_name=a@b&sslpassword=S3cret#S3cret",
+            "postgresql://ann:***@h/db?application_name=a@b&sslpassword=***",
+        ),
+    ],
+)
+def test_passwords_in_urls_are_hidden(url: str, shown: str) -> None:
+    assert redact_url(url) == shown
+
+
+@given(
+    st.text(st.characters(codec="utf-8", exclude_characters="&"), min_size=1, max_size=20).map(
+        lambda text: f"<{text}>"
+    ),
+    st.sampled_from(["", "?sslmode=require", "?sslmode=require&target=a@b"]),
+)
+def test_no_password_whatever_is_in_it_survives_redaction(password: str, query: str) -> None:
+    assert password not in redact_url(f"postgresql://ann:{password}@host/db{query}")
+
+
+def test_a_password_is_shown_neither_by_sources_nor_by_repr_nor_by_errors(load: Load) -> None:
+    resolved = load(env={"WINDLASS_URL": "postgresql://ann:S3cret@host/db"})
+    assert resolved.settings.url == "postgresql://ann:S3cret@host/db"
+    assert resolved.sources["url"].shown == "postgresql://ann:***@host/db"
+    assert "S3cret" not in repr(resolved)
+    with pytest.raises(ConfigError) as caught:
+        load(env={"WINDLASS_URL": "ann:S3cret@host"})
+    assert str(caught.value).startswith("WINDLASS_URL (not shown) is wrong: write a URL like")
+    assert "S3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_values_are_shown_as_people_write_them(load: Load) -> None:
+    sources = load(env={"WINDLASS_QUEUES": "a,b", "WINDLASS_TIMEOUT": "90"}).sources
+    shown = {name: found.shown for name, found in sources.items()}
+    assert shown["queues"] == "a,b"
+    assert (shown["timeout"], shown["dead_retention"], shown["imports"]) == (
+        "1m30s",
+        "never",
+        "none",
+    )
+
+
+def test_every_setting_has_a_rule_and_help() -> None:
+    helps = {each.field: each for each in describe_settings()}
+    assert list(helps) == [each.name for each in fields(Settings)]
+    assert all(each.doc.endswith(".") and each.accepts for each in helps.values())
+    assert helps["threads"].default == "the number of CPUs"
+    assert helps["queues"].default == "all"
+    assert helps["max_retries"].variable == "WINDLASS_MAX_RETRIES"
+    assert helps["max_retries"].other_names == ("MAX_RETRIES", "JOB_MAX_RETRIES")
+
+
+@pytest.mark.parametrize("field", [each.field for each in describe_settings()])
+def test_every_default_can_be_written_as_it_is_shown(load: Load, field: str) -> None:
+    shown = load().sources[field].shown
+    if shown in ("all", "none"):
+        shown = ""
+    resolved = load(env={f"WINDLASS_{field.upper()}": shown})
+    assert resolved.settings == Settings()

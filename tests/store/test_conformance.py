@@ -1,0 +1,75 @@
+"""Every store obeys every law that its capabilities put on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite("windlass.testing.conformance")
+
+from windlass.store.memory import MemoryStore  # noqa: E402 - asserts are rewritten on import.
+from windlass.store.protocol import Capabilities, Store  # noqa: E402
+from windlass.store.sqlite import SqliteStore  # noqa: E402
+from windlass.testing.conformance import (  # noqa: E402
+    LAWS,
+    Bench,
+    Law,
+    ManualClock,
+    NotApplicable,
+    laws_for,
+)
+
+SIZE = 200
+
+
+@asynccontextmanager
+async def open_memory() -> AsyncIterator[Bench]:
+    clock = ManualClock()
+    yield Bench(MemoryStore(size=SIZE, clock=clock), clock, size=SIZE)
+
+
+@asynccontextmanager
+async def open_sqlite(path: Path) -> AsyncIterator[Bench]:
+    clock = ManualClock()
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Store]:
+        store = SqliteStore(path, clock=clock)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    async with opened() as store:
+        yield Bench(store, clock, sibling=opened)
+
+
+@pytest.mark.parametrize("law", laws_for(MemoryStore().capabilities), ids=str)
+def test_the_memory_store_obeys(law: Law) -> None:
+    asyncio.run(law.check(open_memory))
+
+
+@pytest.mark.parametrize("law", laws_for(SqliteStore(Path("unused.db")).capabilities), ids=str)
+def test_the_sqlite_store_obeys(law: Law, tmp_path: Path) -> None:
+    asyncio.run(law.check(lambda: open_sqlite(tmp_path / "jobs.db")))
+
+
+def test_every_law_is_checked_on_some_store() -> None:
+    capabilities = (MemoryStore().capabilities, SqliteStore(Path("unused.db")).capabilities)
+    assert {law for have in capabilities for law in laws_for(have)} == set(LAWS)
+
+
+def test_laws_have_names_of_their_own_and_say_what_they_mean() -> None:
+    assert len({law.name for law in LAWS}) == len(LAWS)
+    assert [law.name for law in LAWS if not law.says.endswith(".")] == []
+
+
+def test_a_law_that_does_not_apply_says_so_instead_of_passing() -> None:
+    plain = Capabilities(shared=False, durable=False, bounded=True)
+    law = next(law for law in LAWS if not law.applies_to(plain))
+    with pytest.raises(NotApplicable, match=law.name):
+        asyncio.run(law.check(open_memory))

@@ -1,0 +1,497 @@
+"""The memory and the SQLite store, driven by the same rules on one clock, always show the same.
+
+The memory store is the readable reference; a difference is a bug in one of the two. The machine is
+tested as well: with the fence taken out of a store it must turn red.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from windlass.core.changes import FROM, Applied, Changes, Move, Verb
+from windlass.core.errors import Fenced, Permanent
+from windlass.core.failure import describe
+from windlass.core.job import (
+    HISTORY_KEPT,
+    Ask,
+    Claim,
+    Enqueued,
+    Job,
+    JobFilter,
+    Json,
+    Lane,
+    NewJob,
+    Progress,
+    Pulse,
+    QueueCount,
+    Retention,
+    Unique,
+    WorkerInfo,
+    job_id,
+)
+from windlass.core.outcomes import (
+    Cancelled,
+    Crashed,
+    Failed,
+    Outcome,
+    Released,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+)
+from windlass.core.retry import Retry
+from windlass.core.settle import Policy, Transition, settle
+from windlass.core.states import FINISHED, State
+from windlass.store.memory import MemoryStore
+from windlass.store.protocol import Store
+from windlass.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+START = datetime(2030, 1, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+LEASE = 30 * SECOND
+PATIENCE = timedelta(seconds=10)
+EVERYTHING = 100_000
+POLICY = Policy(retry=Retry(), max_retries=2, max_crashes=2)
+BROKEN, HOPELESS = ValueError("broken"), Permanent("hopeless")
+
+index = st.integers(0, 50)
+limits = st.sampled_from((0, 1, 2, EVERYTHING))
+workers = st.sampled_from(("anna", "bert", "cleo"))
+kinds = st.sampled_from(("mail", "report"))
+dues = st.sampled_from((None, None, SECOND, 20 * SECOND, START - SECOND, START + LEASE))
+outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
+    (
+        Succeeded(result=b"1"),
+        Succeeded(),
+        Failed(exception=BROKEN, error=describe(BROKEN)),
+        Failed(exception=HOPELESS, error=describe(HOPELESS)),
+        TimedOut(after=SECOND),
+        Snoozed(due=10 * SECOND),
+        Snoozed(due=START),
+        Cancelled(reason="moot"),
+        Released(reason="shutdown"),
+        Crashed(reason="lost"),
+    )
+)
+news: st.SearchStrategy[dict[str, object]] = st.builds(
+    dict,
+    kind=kinds,
+    priority=st.sampled_from((0, 0, 0, 5)),
+    key=st.sampled_from(("", "", "", "tenant")),
+    due=dues,
+    expires=dues,
+    max_retries=st.sampled_from((None, None, 0, 1)),
+    headers=st.sampled_from(({}, {"trace": "1"})),
+)
+uniques = st.builds(
+    Unique,
+    key=st.sampled_from(("a", "b")),
+    until=st.sampled_from(("settled", "claimed", 15 * SECOND)),
+)
+asks = st.builds(
+    Ask,
+    lane=st.builds(
+        Lane,
+        queue=st.just("default"),
+        kind=kinds,
+        priority=st.sampled_from((0, 0, 0, 5)),
+        key=st.sampled_from(("", "", "", "tenant")),
+    ),
+    count=st.integers(0, 3),
+    draws=st.sampled_from(((), ("slots",), ("slots", "threads"))),
+)
+moves = st.sampled_from((*Verb, Verb.CANCEL, Verb.REDRIVE, Verb.UNPARK))
+
+
+class StoresAgree(RuleBasedStateMachine):
+    """Does everything twice, and compares."""
+
+    reference: type[MemoryStore] = MemoryStore
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = START
+        self.numbers = 0
+        self.new: list[NewJob] = []
+        self.claimed: list[Job] = []
+        self.before: dict[UUID, Job] = {}
+        self.spent: set[tuple[UUID, int]] = set()
+        self.loop = asyncio.new_event_loop()
+        self.directory = TemporaryDirectory()
+        path = Path(self.directory.name) / "jobs.db"
+        self.memory = self.reference(size=EVERYTHING, clock=lambda: self.now)
+        self.sqlite = SqliteStore(path, clock=lambda: self.now)
+        for worker in ("anna", "bert"):
+            self.register(worker)
+
+    def teardown(self) -> None:
+        self.loop.run_until_complete(self.sqlite.close())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+        self.directory.cleanup()
+
+    # -- means ---------------------------------------------------------------------------------
+
+    def both(self, act: Callable[[Store], Awaitable[T]]) -> T:
+        """Do something to both stores, see that they answer alike, and return the answer."""
+
+        async def run() -> tuple[T, T]:
+            return await act(self.memory), await act(self.sqlite)
+
+        expected, answer = self.loop.run_until_complete(run())
+        assert answer == expected
+        return answer
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+    def make(self, fields: Mapping[str, object], unique: Unique | None = None) -> NewJob:
+        number = self.number()
+        # Ids do not tell the order of insertion: producers' clocks differ.
+        identity = job_id(1_900_000_000_000 + number * 7 % 10, number)
+        new = NewJob(id=identity, payload=b'{"n":1}', unique=unique, **fields)  # type: ignore[arg-type]
+        self.new.append(new)
+        return new
+
+    def enqueue(self, *new: NewJob) -> list[Enqueued]:
+        return self.both(lambda store: store.enqueue(new))
+
+    def settle(self, *transitions: Transition) -> list[bool]:
+        return self.both(lambda store: store.settle(transitions))
+
+    def transition(self, job: Job, outcome: Outcome) -> Transition:
+        return settle(job, outcome, POLICY, now=self.now, jitter=0.5)
+
+    def live(self) -> list[Job]:
+        """Return the claims that still hold their jobs."""
+        return [job for job in self.claimed if _token(self.before, job) == job.token]
+
+    def robbed(self) -> list[Job]:
+        """Return the claims of jobs that run under another token by now."""
+        return [job for job in self.claimed if _token(self.before, job) not in (None, job.token)]
+
+    def has_jobs(self) -> bool:
+        return bool(self.new)
+
+    def has_claims(self) -> bool:
+        return bool(self.claimed)
+
+    def has_live(self) -> bool:
+        return bool(self.live())
+
+    def has_robbed(self) -> bool:
+        return bool(self.robbed())
+
+    # -- producers -----------------------------------------------------------------------------
+
+    @initialize(fields=st.lists(news, min_size=3, max_size=6))
+    def there_are_jobs(self, fields: list[dict[str, object]]) -> None:
+        self.jobs_are_enqueued(fields)
+
+    @rule(fields=st.lists(news, min_size=2, max_size=5))
+    def jobs_are_enqueued(self, fields: list[dict[str, object]]) -> None:
+        self.enqueue(*[self.make(each) for each in fields])
+
+    @rule(fields=news, keys=st.lists(uniques, min_size=1, max_size=3))
+    def unique_jobs_are_enqueued(self, fields: dict[str, object], keys: list[Unique]) -> None:
+        self.enqueue(*[self.make(fields, key) for key in keys])
+
+    @precondition(has_jobs)
+    @rule(pick=index)
+    def an_enqueue_is_repeated(self, pick: int) -> None:
+        new = _pick(self.new, pick)
+        self.enqueue(new, new)
+
+    # -- workers -------------------------------------------------------------------------------
+
+    @rule(
+        worker=workers,
+        asks=st.lists(asks, min_size=1, max_size=4),
+        slots=st.integers(0, 4),
+        threads=st.integers(0, 2),
+    )
+    def jobs_are_claimed(self, worker: str, asks: list[Ask], slots: int, threads: int) -> None:
+        claim = Claim(asks=tuple(asks), budgets={"slots": slots, "threads": threads})
+        token = self.number()
+        self.claimed += self.both(lambda store: store.claim(claim, worker=worker, token=token))
+
+    @rule(worker=workers)
+    def whatever_waits_is_claimed(self, worker: str) -> None:
+        if not self.both(lambda store: _beat(store, worker, Pulse())):
+            self.register(worker)
+        token = self.number()
+
+        async def take(store: Store) -> list[Job]:
+            heads = sorted((await store.sweep()).heads, key=lambda head: head.lane)
+            claim = Claim(asks=tuple(Ask(lane=head.lane, count=2) for head in heads))
+            return await store.claim(claim, worker=worker, token=token)
+
+        self.claimed += self.both(take)
+
+    @precondition(has_live)
+    @rule(results=st.lists(outcomes, min_size=1, max_size=4))
+    def claims_are_settled(self, results: list[Outcome]) -> None:
+        batch = [self.transition(*pair) for pair in zip(self.live(), results, strict=False)]
+        assert all(self.settle(*batch))
+
+    @precondition(has_robbed)
+    @rule(pick=index, outcome=outcomes)
+    def a_stale_claim_is_settled(self, pick: int, outcome: Outcome) -> None:
+        assert self.settle(self.transition(_pick(self.robbed(), pick), outcome)) == [False]
+
+    @precondition(has_claims)
+    @rule(picks=st.lists(st.tuples(index, outcomes), min_size=1, max_size=4))
+    def any_claims_are_settled(self, picks: list[tuple[int, Outcome]]) -> None:
+        self.settle(
+            *[self.transition(_pick(self.claimed, pick), outcome) for pick, outcome in picks]
+        )
+
+    @precondition(has_live)
+    @rule(pick=index, outcome=outcomes)
+    def an_acknowledgement_is_repeated(self, pick: int, outcome: Outcome) -> None:
+        transition = self.transition(_pick(self.live(), pick), outcome)
+        assert self.settle(transition, transition) == [True, False]
+        assert self.settle(transition) == [False]
+
+    @precondition(has_claims)
+    @rule(pick=index, fraction=st.sampled_from((0.0, 0.25, 1.0)))
+    def progress_is_told(self, pick: int, fraction: float) -> None:
+        job = _pick(self.claimed, pick)
+        told = Progress(fraction=fraction, message="on its way")
+        self.both(lambda store: store.progress(job.id, job.token or 0, told))
+
+    @rule(limit=limits, wait=st.booleans())
+    def due_jobs_are_promoted(self, limit: int, wait: bool) -> None:
+        if wait and (due := self.both(_next_due)) is not None:
+            self.now = max(self.now, due)
+        self.both(lambda store: store.promote(limit))
+
+    @rule(worker=workers, what=st.sampled_from(("register", "beat", "beat", "retire", "rescue")))
+    def a_worker_does_something(self, worker: str, what: str) -> None:
+        getattr(self, what)(worker)
+
+    def register(self, worker: str) -> None:
+        self.both(lambda store: store.register(_info(worker)))
+
+    def beat(self, worker: str) -> None:
+        pulse = Pulse(processed=self.number())
+        self.both(lambda store: _beat(store, worker, pulse))
+
+    def retire(self, worker: str) -> None:
+        self.both(lambda store: store.retire(worker))
+
+    def rescue(self, worker: str, limit: int = EVERYTHING) -> None:
+        token = self.number()
+        self.claimed += self.both(
+            lambda store: store.rescue(worker=worker, token=token, limit=limit)
+        )
+
+    @rule(worker=workers, limit=limits)
+    def a_worker_serves_a_whole_lease_and_rescues(self, worker: str, limit: int) -> None:
+        for _ in range(4):
+            self.now += LEASE / 3
+            self.beat(worker)
+        self.rescue(worker, limit)
+
+    # -- people and time -----------------------------------------------------------------------
+
+    @precondition(has_jobs)
+    @rule(pick=index, verb=moves, event=st.sampled_from(("", "event")))
+    def any_job_is_moved(self, pick: int, verb: Verb, event: str) -> None:
+        self.move(verb, _pick(self.new, pick).id, event)
+
+    @rule(pick=index, verb=moves)
+    def a_job_that_can_be_is_moved(self, pick: int, verb: Verb) -> None:
+        able = [job.id for job in self.before.values() if job.state in FROM[verb]]
+        if able:
+            self.move(verb, _pick(able, pick), "event")
+
+    def move(self, verb: Verb, job: UUID, event: str) -> None:
+        move = Move(verb=verb, id=job, reason="why", waiting_for=event)
+        changes = Changes(answer=None, moves=[move])
+        self.both(lambda store: store.apply([], lambda _records, _now: changes))
+
+    @precondition(has_claims)
+    @rule(
+        pick=st.integers(0, 5),
+        outcome=outcomes,
+        fields=news,
+        key=st.none() | uniques,
+        verb=moves,
+        other=index,
+    )
+    def a_whole_change_is_made(
+        self,
+        pick: int,
+        outcome: Outcome,
+        fields: dict[str, object],
+        key: Unique | None,
+        verb: Verb,
+        other: int,
+    ) -> None:
+        new = self.make(fields, key)
+        done = self.transition(_pick(self.live() or self.claimed, pick), outcome)
+        move = Move(verb=verb, id=_pick(self.new, other).id, waiting_for="event")
+
+        def decide(records: Mapping[str, Json], now: datetime) -> Changes[datetime]:
+            count: int = records.get("count", {"n": 0})["n"] + 1
+            record = {"n": count} if count % 5 else None
+            return Changes(
+                answer=now, records={"count": record}, enqueue=[new], settle=[done], moves=[move]
+            )
+
+        async def apply(store: Store) -> Applied[datetime] | UUID:
+            try:
+                return await store.apply(["count"], decide)
+            except Fenced as fenced:
+                return fenced.job_id
+
+        self.both(apply)
+
+    @rule(finished=st.sampled_from((None, SECOND, LEASE)), dead=st.sampled_from((None, LEASE)))
+    def old_things_are_pruned(self, finished: timedelta | None, dead: timedelta | None) -> None:
+        retention = Retention(finished=finished, dead=dead)
+        self.both(lambda store: store.prune(retention, EVERYTHING))
+
+    @rule(seconds=st.sampled_from((0.000001, 1, 10, 30, 31, 3_600, 90_000, -0.000001, -1, -31)))
+    def the_clock_moves(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    # -- what always holds ---------------------------------------------------------------------
+
+    @invariant()
+    def both_show_the_same(self) -> None:
+        jobs, counts, _ = self.both(_look)
+        seen = Counter((job.queue, job.state) for job in jobs)
+        assert {(each.queue, each.state): each.count for each in counts} == seen
+        now = {job.id: job for job in jobs}
+        assert len(now) == len(jobs), "a job is listed twice"
+        self.check_fences(now)
+        self.check_lives(now)
+        self.before = now
+
+    def check_fences(self, now: Mapping[UUID, Job]) -> None:
+        """A token is live while its job runs, and a token that was given up never lives again."""
+        for job in now.values():
+            assert (job.token is not None) == (job.state is State.RUNNING)
+            assert job.token is None or (job.id, job.token) not in self.spent, "an old token lives"
+        for job in self.before.values():
+            after = now.get(job.id)
+            if job.token is not None and (after is None or after.token != job.token):
+                self.spent.add((job.id, job.token))
+
+    def check_lives(self, now: Mapping[UUID, Job]) -> None:
+        for job in now.values():
+            assert job.failures <= POLICY.max_retries + 1
+            assert job.crashes <= POLICY.max_crashes
+            assert len(job.history) <= HISTORY_KEPT
+            assert all(attempt.number <= job.attempt for attempt in job.history)
+            assert (job.finished_at is not None) == (job.state in FINISHED)
+            assert job.due_at >= START - timedelta(days=1)
+        for job in self.before.values():
+            _check_successor(job, now.get(job.id))
+
+
+def _check_successor(before: Job, after: Job | None) -> None:
+    """A live job is never lost, and an ended one stays as it is, but for a dead one's redrive."""
+    if after is None:
+        assert before.state in FINISHED, f"a {before.state} job is gone"
+        return
+    assert after.attempt >= before.attempt
+    if before.state in FINISHED and after != before:
+        assert (before.state, after.state) == (State.DEAD, State.PENDING)
+        assert (after.failures, after.crashes) == (0, 0)
+        assert after.history == before.history
+
+
+def _info(worker: str) -> WorkerInfo:
+    return WorkerInfo(id=worker, name=worker, host="here", pid=1, release="1", lease=LEASE, slots=4)
+
+
+async def _beat(store: Store, worker: str, pulse: Pulse) -> bool:
+    return await asyncio.to_thread(store.heartbeat, worker, pulse, PATIENCE)
+
+
+async def _look(store: Store) -> tuple[tuple[Job, ...], list[QueueCount], object]:
+    """Return everything that a store shows, put in an order that both share."""
+    jobs = (await store.find(JobFilter(), limit=EVERYTHING)).jobs
+    sweep = await store.sweep()
+    heads = sorted((head.lane, head.position) for head in sweep.heads)
+    known = {record.info.id: record for record in await store.workers()}
+    requests = {worker: sorted(await store.cancel_requests(worker)) for worker in known}
+    rest = (heads, sweep.next_due, sweep.now, known, requests, await store.records(""))
+    return jobs, await store.counts(), rest
+
+
+async def _next_due(store: Store) -> datetime | None:
+    return (await store.sweep()).next_due
+
+
+def _pick(choices: Sequence[T], pick: int) -> T:
+    """Choose from a list that changes, the latest first."""
+    return choices[-1 - pick % len(choices)]
+
+
+def _token(jobs: Mapping[UUID, Job], claim: Job) -> int | None:
+    job = jobs.get(claim.id)
+    return None if job is None else job.token
+
+
+QUIET = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    stateful_step_count=40,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def test_the_stores_agree_whatever_happens() -> None:
+    run_state_machine_as_test(StoresAgree, settings=QUIET)
+
+
+class _Unfenced(MemoryStore):
+    """Settles by id alone."""
+
+    def _held(self, job_id: UUID, token: int) -> Job | None:
+        job = self._jobs.get(job_id)
+        return job if job is not None and job.state is State.RUNNING else None
+
+
+class _Forgetful(MemoryStore):
+    """Promotes everything that is due but one."""
+
+    async def promote(self, limit: int) -> int:
+        return await super().promote(min(limit, 1))
+
+
+@pytest.mark.parametrize("broken", [_Unfenced, _Forgetful])
+def test_the_machine_turns_red_when_a_store_is_broken(broken: type[MemoryStore]) -> None:
+    class Machine(StoresAgree):
+        reference = broken
+
+    quick = settings(QUIET, phases=[Phase.generate], report_multiple_bugs=False)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Machine, settings=quick)
