@@ -43,7 +43,7 @@ def when(value: Duration | datetime) -> When:
     """
     if not isinstance(value, datetime):
         return duration(value)
-    if value.tzinfo is None:
+    if value.utcoffset() is None:
         raise ValueError(f"{value!r} has no time zone; write datetime(..., tzinfo=UTC)")
     return value
 
@@ -57,13 +57,14 @@ def human(span: timedelta) -> str:
     """Write a duration as people do: `1h30m`, `2.5s`, `40ms`."""
     if span < timedelta(seconds=1):
         return f"{span / timedelta(milliseconds=1):g}ms" if span else "0s"
+    span = timedelta(milliseconds=round(span / timedelta(milliseconds=1)))
     parts = []
     for unit in ("d", "h", "m"):
         count, span = divmod(span, _UNITS[unit])
         if count:
             parts.append(f"{count}{unit}")
     if span:
-        parts.append(f"{round(span.total_seconds(), 3):g}s")
+        parts.append(f"{span.total_seconds():g}s")
     return "".join(parts)
 
 
@@ -74,8 +75,9 @@ def _read(value: Duration) -> timedelta:
         if not _WHOLE.fullmatch(value):
             raise ValueError(f"{value!r} is not a duration; write it like '30s', '5m' or '1h30m'")
         parts = _PART.findall(value)
-        return sum((float(count) * _UNITS[unit] for count, unit in parts), timedelta(0))
+    else:
+        parts = [(value, "s")]
     try:
-        return timedelta(seconds=value)
+        return sum((float(count) * _UNITS[unit] for count, unit in parts), timedelta(0))
     except OverflowError:
         raise ValueError(f"a duration is between 0 and 100 years, and {value!r} is not") from None

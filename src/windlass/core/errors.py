@@ -184,6 +184,7 @@ class JobDead(ResultError):
 
     def __init__(self, job_id: UUID, reason: str, error: str | None) -> None:
         super().__init__(job_id, reason)
+        self.args = (job_id, reason, error)
         self.error = error
 
     def __str__(self) -> str:

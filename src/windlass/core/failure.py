@@ -3,47 +3,81 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterator
+from types import TracebackType
 
 from windlass.core.job import ErrorInfo
 from windlass.core.text import storable
 
 MESSAGE_LIMIT = 10_000
 TRACEBACK_LIMIT = 40_000
-_CHAIN_LIMIT = 10
+_CHAIN_LIMIT = 20
+_OURS = ("windlass.runtime.", "windlass.middleware.", "windlass.registry")
 
 
 def describe(error: BaseException) -> ErrorInfo:
     """Return what is to be remembered of an exception. Never raises, whatever the exception is."""
     return ErrorInfo(
-        type=storable(_name(type(error)), 200),
-        message=storable(_message(error), MESSAGE_LIMIT),
-        traceback=storable(_traceback(error), TRACEBACK_LIMIT),
+        type=storable(_safe(_name, error), 200),
+        message=storable(_safe(_message, error), MESSAGE_LIMIT),
+        traceback=storable(_safe(_traceback, error), TRACEBACK_LIMIT),
     )
 
 
-def _name(kind: type[BaseException]) -> str:
-    module = kind.__module__
+def _safe(part: Callable[[BaseException], str], error: BaseException) -> str:
+    """Ask for one part; an exception can be as broken as its author likes, SystemExit included."""
+    try:
+        return str.__str__(part(error))
+    except BaseException as broken:  # noqa: BLE001 - see above.
+        return f"<{part.__name__.strip('_')} raised {type(broken).__name__}>"
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
     return (
-        kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
+        kind.__qualname__
+        if kind.__module__ in ("builtins", "__main__")
+        else f"{kind.__module__}.{kind.__qualname__}"
     )
 
 
 def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as broken:  # noqa: BLE001 - any error of a user's __str__ must end here.
-        return f"<its __str__ raised {type(broken).__qualname__}>"
+    return str(error)
 
 
 def _traceback(error: BaseException) -> str:
     """Format the chain by hand: the standard formatter trusts `__str__` and follows any chain."""
-    sections: list[str] = []
+    sections = []
+    for intro, link in _chain(error):
+        frames = "".join(traceback.format_tb(_users_part(link.__traceback__), limit=-50))
+        notes = "".join(f"\n{note}" for note in getattr(link, "__notes__", ()))
+        headline = f"{_safe(_name, link)}: {storable(_safe(_message, link), 2_000)}{notes}"
+        sections.append(f"{intro}Traceback (most recent call last):\n{frames}{headline}")
+    return "\n\n".join(sections)
+
+
+def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
+    """Walk an exception, what its group holds and what caused each, with how they relate."""
     seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen and len(sections) < _CHAIN_LIMIT:
+    waiting: list[tuple[str, BaseException]] = [("", error)]
+    while waiting and len(seen) < _CHAIN_LIMIT:
+        intro, link = waiting.pop()
+        if id(link) in seen:
+            continue
         seen.add(id(link))
-        frames = "".join(traceback.format_tb(link.__traceback__, limit=-50))
-        headline = f"{_name(type(link))}: {storable(_message(link), 2_000)}"
-        sections.append(f"Traceback (most recent call last):\n{frames}{headline}")
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-    return "\n\nwhich was caused by:\n\n".join(sections)
+        yield intro, link
+        cause = link.__cause__
+        if cause is None and not link.__suppress_context__:
+            cause = link.__context__
+        if cause is not None:
+            waiting.append(("which was caused by:\n\n", cause))
+        if isinstance(link, BaseExceptionGroup):
+            waiting += [("which holds:\n\n", inner) for inner in reversed(link.exceptions)]
+
+
+def _users_part(tb: TracebackType | None) -> TracebackType | None:
+    """Skip the frames of Windlass that lead to the handler: they are the same for every error."""
+    start = tb
+    while start is not None and str(start.tb_frame.f_globals.get("__name__")).startswith(_OURS):
+        start = start.tb_next
+    return start or tb

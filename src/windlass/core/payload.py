@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,8 +17,11 @@ import msgspec
 from windlass.core.errors import ConfigError, PayloadInvalid, PayloadTooLarge
 
 MAX_PAYLOAD = 256 * 1024
+_DEEPEST = 200
+"""How deep a payload may be nested: far below where decoders give up, wherever they are called."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_PATH = re.compile(r"^(?P<reason>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])')
+_PATH = re.compile(r"^(?P<reason>.*?)(?: - at (?:`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
 
 
 class PayloadCodec:
@@ -36,12 +39,18 @@ class PayloadCodec:
         """Make a codec whose payload is an object with one field for each parameter."""
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for name, parameter in parameters.items():
-            hint = Any if parameter.annotation is inspect.Parameter.empty else parameter.annotation
+            hint = parameter.annotation
+            if hint in (inspect.Parameter.empty, object):
+                hint = Any
             if parameter.default is inspect.Parameter.empty:
                 fields.append((name, hint))
             else:
                 fields.append((name, hint, _default(parameter.default)))
-        shape = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=True)
+        try:
+            shape = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=True)
+        except (RuntimeError, TypeError, ValueError) as error:
+            names = ", ".join(parameters)
+            raise ConfigError(f"{kind!r} cannot have the parameters {names}: {error}") from error
         return cls(kind, shape)
 
     def encode(self, value: Any, *, limit: int = MAX_PAYLOAD) -> bytes:
@@ -51,14 +60,12 @@ class PayloadCodec:
             PayloadInvalid: a field does not fit; the error names it.
             PayloadTooLarge: there are more bytes than the limit allows.
         """
-        payload = encode_json(self._kind, value)
-        if len(payload) > limit:
-            raise PayloadTooLarge(self._kind, len(payload), limit)
+        payload = encode_json(self._kind, value, limit=limit)
         self.decode(payload)
         return payload
 
     def decode(self, payload: bytes) -> Any:
-        """Return the arguments in a payload: a dict of those that are there, or the whole value.
+        """Return what is in a payload: a dict of all arguments, defaults included, or the whole.
 
         Raises:
             PayloadInvalid: it is not what the handler takes; the error names the field.
@@ -66,38 +73,51 @@ class PayloadCodec:
         try:
             value = self._decoder.decode(payload)
         except msgspec.ValidationError as error:
-            raise _invalid(self._kind, error) from error
+            # Not chained: the cause may quote the payload, which belongs in no log.
+            raise _invalid(self._kind, error) from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise PayloadInvalid(self._kind, "", f"not JSON that can be read: {error}") from error
+            raise PayloadInvalid(self._kind, "", f"not JSON that can be read: {error}") from None
+        except Exception as error:
+            # A validator of the user's, which may raise anything.
+            raise PayloadInvalid(self._kind, "", f"{type(error).__name__}: {error}") from error
         if self._whole:
             return value
         return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
-def encode_json(what: str, value: Any) -> bytes:
+def encode_json(what: str, value: Any, *, limit: int | None = None) -> bytes:
     """Encode a value as JSON that every store can hold and every decoder reads back.
 
     Raises:
         PayloadInvalid: it has no such form (an unknown type, NaN, NUL, a lone surrogate, too deep).
+        PayloadTooLarge: it takes more bytes than the limit allows.
     """
     try:
         encoded = msgspec.json.encode(value, enc_hook=_to_json)
-    except RecursionError as error:
-        raise PayloadInvalid(what, "", "it is nested too deeply, or refers to itself") from error
-    except UnicodeEncodeError as error:
-        where = _find(value, lambda text: isinstance(text, str) and not _is_utf8(text))
-        raise PayloadInvalid(
-            what, where or "", "text with a lone surrogate is not Unicode"
-        ) from error
+        if limit is not None and len(encoded) > limit:
+            raise PayloadTooLarge(what, len(encoded), limit)
+        _check(what, value, encoded)
+    except RecursionError:
+        raise PayloadInvalid(what, "", "it is nested too deeply, or refers to itself") from None
+    except UnicodeEncodeError:
+        where = _find(value, lambda leaf: isinstance(leaf, str) and not _is_utf8(leaf))
+        raise PayloadInvalid(what, where, "a lone surrogate is not Unicode text") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise PayloadInvalid(what, _culprit(value), str(error)) from error
-    if b"null" in encoded and (path := _find(value, _is_not_finite)) is not None:
+    return encoded
+
+
+def _check(what: str, value: Any, encoded: bytes) -> None:
+    """Refuse what encodes but does not come back as it was. Each look is taken only if needed."""
+    if encoded.count(b"[") + encoded.count(b"{") > _DEEPEST and _depth(encoded) > _DEEPEST:
+        raise PayloadInvalid(what, "", f"it is nested more than {_DEEPEST} levels deep")
+    if b"null" in encoded and _has(value, _is_not_finite):
         # msgspec writes NaN and the infinities as null, which would arrive as something else.
+        path = _find(value, _is_not_finite)
         raise PayloadInvalid(what, path, "NaN and infinities have no JSON form")
     if rb"\u0000" in encoded and _NUL.search(encoded):
-        path = _find(value, lambda text: isinstance(text, str) and "\x00" in text)
-        raise PayloadInvalid(what, path or "", "a NUL character cannot be stored")
-    return encoded
+        path = _find(value, lambda leaf: isinstance(leaf, str) and "\x00" in leaf)
+        raise PayloadInvalid(what, path, "a NUL character cannot be stored")
 
 
 def decode_json(encoded: bytes, hint: Any = Any) -> Any:
@@ -118,8 +138,8 @@ def _default(value: Any) -> Any:
 
 
 def _invalid(kind: str, error: msgspec.ValidationError) -> PayloadInvalid:
-    cause = error.__cause__
-    if cause is not None and hasattr(cause, "errors"):
+    cause: Any = error.__cause__
+    if hasattr(cause, "error_count"):
         first = cause.errors()[0]
         inner = ".".join(str(part) for part in first["loc"])
         outer = _PATH.match(str(error).rsplit("\n", 1)[-1])
@@ -138,10 +158,26 @@ def _field(path: str | None) -> str:
 
 
 def _to_json(value: Any) -> Any:
-    """Encode what msgspec does not know: pydantic models, without importing pydantic."""
+    """Encode what msgspec does not know: subclasses of plain types, and pydantic models.
+
+    Models are known by their method, so that pydantic is never imported here.
+    """
     if hasattr(type(value), "model_dump"):
         return value.model_dump(mode="json")
+    for plain, convert in _PLAIN.items():
+        if isinstance(value, plain) and type(value) is not plain:
+            return convert(value)
     raise TypeError(f"a value of type {type(value).__qualname__} has no JSON form")
+
+
+_PLAIN: dict[type[Any], Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    dict: dict,
+    list: list,
+    tuple: tuple,
+}
 
 
 def _from_json(hint: Any, value: Any) -> Any:
@@ -173,22 +209,56 @@ def _is_not_finite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _find(value: Any, wrong: Callable[[Any], bool]) -> str | None:
-    """Return the path to the first wrong leaf, or None."""
-    for path, leaf in _leaves(msgspec.to_builtins(value, enc_hook=_to_json), ""):
-        if wrong(leaf):
+def _has(value: Any, wrong: Callable[[Any], bool]) -> bool:
+    """Say whether any leaf is wrong, without recursion and without naming paths: the quick look."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list | tuple | set | frozenset):
+            waiting.extend(each)
+        elif isinstance(each, _LEAVES):
+            if wrong(each):
+                return True
+        else:
+            plain = msgspec.to_builtins(each, enc_hook=_to_json)
+            waiting.append(plain if isinstance(plain, dict | list | _LEAVES) else None)
+    return False
+
+
+_LEAVES = str | int | float | bytes | None
+
+
+def _find(value: Any, wrong: Callable[[Any], bool]) -> str:
+    """Return the path to the first wrong leaf, or nothing if it cannot be told."""
+    try:
+        waiting = [("", msgspec.to_builtins(value, enc_hook=_to_json))]
+    except RecursionError:
+        return ""
+    while waiting:
+        path, each = waiting.pop()
+        if isinstance(each, dict):
+            inner = [(f"{path}.{name}" if path else str(name), leaf) for name, leaf in each.items()]
+            if (odd := next((name for name in each if wrong(name)), None)) is not None:
+                return f"{path}.{odd}" if path else str(odd)
+        elif isinstance(each, list | tuple):
+            inner = [(f"{path}[{index}]", leaf) for index, leaf in enumerate(each)]
+        elif wrong(each):
             return path
-    return None
+        else:
+            continue
+        waiting.extend(reversed(inner))
+    return ""
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            here = f"{path}.{name}" if path else str(name)
-            yield here, name
-            yield from _leaves(inner, here)
-    elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}[{index}]")
-    else:
-        yield path, value
+def _depth(encoded: bytes) -> int:
+    """Return how deep JSON is nested."""
+    depth = deepest = 0
+    for token in _TOKEN.finditer(encoded):
+        if token[1]:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token[2]:
+            depth -= 1
+    return deepest

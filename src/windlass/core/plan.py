@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 
 from windlass.core.job import Ask, Claim, Head, Lane
@@ -41,9 +41,9 @@ class Policies:
             and lane.queue not in self.paused_queues
         )
 
-    def urgency(self, head: Head) -> datetime:
+    def urgency(self, head: Head) -> float:
         """Return the time by which heads of lanes are compared: the earliest goes first."""
-        return head.position - head.lane.priority * self.aging
+        return head.position.timestamp() - head.lane.priority * self.aging.total_seconds()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Self
 
 from windlass.core.durations import Duration, duration
 from windlass.core.errors import PayloadError, Permanent
-
-Exceptions = type[BaseException]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +20,20 @@ class Backoff:
     factor: float = 2.0
     cap: timedelta = timedelta(seconds=300)
 
+    def __post_init__(self) -> None:
+        if not (self.factor >= 1 and math.isfinite(self.factor)):
+            raise ValueError(
+                f"a backoff grows by a factor of 1 or more, and {self.factor!r} is not"
+            )
+        if self.base < timedelta(0) or self.cap < timedelta(0):
+            raise ValueError(f"a backoff waits, so it cannot be negative: {self.base}, {self.cap}")
+
     def delay(self, failures: int, jitter: float) -> timedelta:
         """Return the wait after the n-th failure; `jitter` in [0, 1) picks from its upper half."""
         try:
             wait = min(self.base * self.factor ** (failures - 1), self.cap)
         except OverflowError:
-            wait = self.cap
+            wait = self.cap if self.base else self.base
         return wait * (0.5 + jitter / 2)
 
 
@@ -36,7 +42,8 @@ class Retry:
     """When a failed job is tried again, and how often.
 
     `max_retries=None` takes the app's setting (3). `on` gives exceptions policies of their own; the
-    nearest base class decides. `when` has a veto on every error that the policy governs.
+    nearest base class decides, up to this policy's `max_retries` where it names none. `when` has a
+    veto on every error that its policy governs.
 
     Example:
         `Retry(max_retries=5, on={Timeout: Retry.network(), BadRequest: Retry.never()})`
@@ -44,7 +51,7 @@ class Retry:
 
     max_retries: int | None = None
     backoff: Backoff = field(default_factory=Backoff)
-    on: Mapping[Exceptions, Retry] = field(default_factory=lambda: MappingProxyType({}))
+    on: Mapping[type[BaseException], Retry] = field(default_factory=dict)
     when: Callable[[BaseException], bool] | None = None
 
     def __post_init__(self) -> None:
@@ -71,7 +78,10 @@ class Retry:
         """For input that will not get better: straight to dead."""
         return cls(max_retries=0)
 
-    never = invalid_input
+    @classmethod
+    def never(cls) -> Self:
+        """For whatever shall not be tried twice."""
+        return cls(max_retries=0)
 
     def waiting(
         self, base: Duration = "1s", *, factor: float = 2.0, cap: Duration = "300s"
@@ -80,11 +90,20 @@ class Retry:
         return replace(self, backoff=Backoff(base=duration(base), factor=factor, cap=duration(cap)))
 
     def for_error(self, error: BaseException) -> Retry:
-        """Return the policy that governs this error: its nearest base class's, else this one."""
-        for base in type(error).__mro__:
-            if (policy := self.on.get(base)) is not None:
-                return policy
+        """Return the policy that governs this error: its nearest base class's, else this one.
+
+        Of a group, the first exception that has a policy of its own decides.
+        """
+        for leaf in _leaves(error):
+            for base in type(leaf).__mro__:
+                if (policy := self.on.get(base)) is not None:
+                    return policy
         return self
+
+    def without_vetoes(self) -> Retry:
+        """Return the same policy with every `when` left out."""
+        on = {kind: policy.without_vetoes() for kind, policy in self.on.items()}
+        return replace(self, when=None, on=on)
 
     def is_retryable(
         self,
@@ -99,7 +118,7 @@ class Retry:
         `default` is the limit where the policy states none; `override` is the one that the job was
         enqueued with, which replaces the policy's own but lifts no limit of an exception's.
         """
-        if isinstance(error, Permanent | PayloadError):
+        if is_permanent(error):
             return False
         policy = self.for_error(error)
         if failures > self._limit(policy, default, override):
@@ -107,8 +126,21 @@ class Retry:
         return policy.when is None or policy.when(error)
 
     def _limit(self, policy: Retry, default: int, override: int | None) -> int:
-        if policy.max_retries is None:
-            return default if override is None else override
-        if override is None:
-            return policy.max_retries
-        return override if policy is self else min(override, policy.max_retries)
+        own = default if self.max_retries is None else self.max_retries
+        if override is not None:
+            own = override
+        if policy is self or policy.max_retries is None:
+            return own
+        return policy.max_retries if override is None else min(override, policy.max_retries)
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Say whether trying again cannot help: the error, or one in its group, says so."""
+    return any(isinstance(leaf, Permanent | PayloadError) for leaf in _leaves(error))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)

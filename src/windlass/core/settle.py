@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from windlass.core.durations import When, human
-from windlass.core.errors import PayloadError, Permanent, RetryAfter
+from windlass.core.errors import PayloadError, RetryAfter
 from windlass.core.job import Attempt, ErrorInfo, Job
 from windlass.core.outcomes import (
     Cancelled,
@@ -21,8 +21,11 @@ from windlass.core.outcomes import (
     Succeeded,
     TimedOut,
 )
-from windlass.core.retry import Retry
+from windlass.core.retry import Retry, is_permanent
 from windlass.core.states import State
+from windlass.core.text import storable
+
+_REASON_LIMIT = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +93,7 @@ def _fail(
     if not retry.is_retryable(
         exception, failures=failures, default=policy.max_retries, override=job.max_retries
     ):
-        reason = _why_dead(exception, failures)
+        reason = _why_dead(exception, error, failures)
         return _leave(job, State.DEAD, failures=1, error=error, attempt=attempt, reason=reason)
     due: When
     if isinstance(exception, RetryAfter):
@@ -102,10 +105,10 @@ def _fail(
     )
 
 
-def _why_dead(exception: BaseException, failures: int) -> str:
+def _why_dead(exception: BaseException, error: ErrorInfo, failures: int) -> str:
     if isinstance(exception, PayloadError):
-        return str(exception)
-    if isinstance(exception, Permanent):
+        return error.message
+    if is_permanent(exception):
         return "permanent error"
     tries = "1 failure" if failures == 1 else f"{failures} failures"
     return f"gave up after {tries}"
@@ -161,6 +164,6 @@ def _leave(
         crashes=crashes,
         result=result,
         error=error,
-        reason=reason,
+        reason=None if reason is None else storable(reason, _REASON_LIMIT),
         attempt=attempt,
     )

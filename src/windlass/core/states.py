@@ -24,7 +24,7 @@ FINISHED = frozenset(State) - LIVE
 LEGAL = MappingProxyType(
     {
         State.SCHEDULED: frozenset({State.PENDING, State.CANCELLED}),
-        State.PENDING: frozenset({State.RUNNING, State.CANCELLED}),
+        State.PENDING: frozenset({State.RUNNING, State.SCHEDULED, State.CANCELLED}),
         State.RUNNING: frozenset(State) - {State.RUNNING},
         State.DEAD: frozenset({State.PENDING}),
         State.COMPLETED: frozenset[State](),

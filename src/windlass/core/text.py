@@ -6,7 +6,8 @@ import re
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _LINE_CONTROL = re.compile(_CONTROL.pattern[:-1] + "\n\t]")
 
@@ -15,9 +16,8 @@ def storable(text: str, limit: int) -> str:
     """Escape what no store can hold (NUL, lone surrogates); cut the middle out of long text."""
     if len(text) > limit:
         half = limit // 2
-        text = (
-            f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
-        )
+        left_out = f"\n... {len(text) - 2 * half:,} characters left out ...\n"
+        text = text[:half] + left_out + text[len(text) - half :]
     return _UNSTORABLE.sub(_escape, text)
 
 

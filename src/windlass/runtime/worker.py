@@ -248,7 +248,8 @@ class Worker:
             return settle(job, outcome, self._policy(job), now=now, jitter=jitter)
         except Exception:
             log.exception("retry_policy.failed", job_id=job.id, kind=job.kind)
-            plain = replace(self._policy(job), retry=Retry())
+            policy = self._policy(job)
+            plain = replace(policy, retry=policy.retry.without_vetoes())
             return settle(job, outcome, plain, now=now, jitter=jitter)
 
     def _policy(self, job: Job) -> Policy:

@@ -1,0 +1,127 @@
+"""Owns the race on SQLite: Windlass against Huey, both durable, in one run on one disk.
+
+`python -m benchmarks.sqlite` exits with 1 if a bar is missed. It asserts ratios, never seconds: two
+figures from the same minute of the same machine can be compared, and nothing else can.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from benchmarks.contender import Contender
+from benchmarks.measure import enqueue_singly, fill_and_drain, latency
+from benchmarks.peers.huey_sqlite import HueySqlite
+from benchmarks.peers.windlass_sqlite import WindlassSqlite
+from benchmarks.report import Measure, Race, Report
+from rich.console import Console
+
+T = TypeVar("T")
+OURS, THEIRS = WindlassSqlite, HueySqlite
+DRAIN = Measure(name="drain", unit="jobs/s", bar=5)
+BULK = Measure(name="bulk enqueue", unit="jobs/s", bar=20)
+SINGLE = Measure(name="single enqueue", unit="jobs/s", bar=1)
+P50 = Measure(name="latency p50", unit="ms", bar=1, lower_is_better=True)
+P99 = Measure(name="latency p99", unit="ms", bar=None, lower_is_better=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much of everything a round does."""
+
+    rounds: int
+    jobs: int
+    singles: int
+    latencies: int
+
+    def __str__(self) -> str:
+        return (
+            f"medians of {self.rounds} rounds: {self.jobs:,} jobs filled and drained, "
+            f"{self.singles:,} enqueued singly, {self.latencies:,} sent one each 20 ms"
+        )
+
+
+def main() -> int:
+    """Race, report, and return the exit code."""
+    options = _options()
+    sizes = _sizes(options)
+    console = Console()
+    report = Report(
+        title="SQLite, durable, one worker process",
+        ours=OURS,
+        theirs=THEIRS,
+        races=_race(sizes, options.directory, Console(stderr=True)),
+        sizes=str(sizes),
+        directory=options.directory,
+    )
+    report.show(console)
+    if options.json is not None:
+        report.write(options.json)
+    return 0 if report.is_met else 1
+
+
+def _race(sizes: Sizes, within: Path, progress: Console) -> list[Race]:
+    def rounds(what: str, measure: Callable[[type[Contender]], T]) -> tuple[list[T], list[T]]:
+        """Measure both in turn, so that whatever else the machine does falls on both alike."""
+        ours, theirs = [], []
+        for number in range(sizes.rounds):
+            progress.print(f"[dim]{what}, round {number + 1} of {sizes.rounds}[/]")
+            ours.append(measure(OURS))
+            theirs.append(measure(THEIRS))
+        return ours, theirs
+
+    filled, huey_filled = rounds("drain", lambda it: fill_and_drain(it, within, sizes.jobs))
+    single, huey_single = rounds("enqueue", lambda it: enqueue_singly(it, within, sizes.singles))
+    waits, huey_waits = rounds("latency", lambda it: latency(it, within, sizes.latencies))
+    return [
+        Race(
+            measure=DRAIN,
+            ours=[each.drain for each in filled],
+            theirs=[each.drain for each in huey_filled],
+        ),
+        Race(
+            measure=BULK,
+            ours=[each.bulk for each in filled],
+            theirs=[each.bulk for each in huey_filled],
+        ),
+        Race(measure=SINGLE, ours=single, theirs=huey_single),
+        Race(
+            measure=P50,
+            ours=[each.p50 for each in waits],
+            theirs=[each.p50 for each in huey_waits],
+        ),
+        Race(
+            measure=P99,
+            ours=[each.p99 for each in waits],
+            theirs=[each.p99 for each in huey_waits],
+        ),
+    ]
+
+
+def _sizes(options: argparse.Namespace) -> Sizes:
+    if options.quick:
+        return Sizes(rounds=options.rounds, jobs=options.jobs or 2_000, singles=500, latencies=200)
+    return Sizes(rounds=options.rounds, jobs=options.jobs or 10_000, singles=5_000, latencies=500)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sqlite", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="of each, in turn (3)")
+    parser.add_argument("--jobs", type=int, help="to fill and drain (10000; 2000 if quick)")
+    parser.add_argument("--quick", action="store_true", help="a fraction of everything")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("/var/tmp"),
+        help="where the databases are made, on a real disk (/var/tmp)",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
