@@ -12,6 +12,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
@@ -120,7 +121,11 @@ class MemoryStore:
     # -- the hot path --------------------------------------------------------------------------
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await asyncio.wrap_future(self._produce(jobs))
+        try:
+            return await asyncio.wrap_future(self._produce(jobs))
+        except asyncio.CancelledError:
+            self._let_others_in()
+            raise
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
         answer = self._produce(jobs)
@@ -129,6 +134,7 @@ class MemoryStore:
         except TimeoutError:
             if not answer.cancel():
                 return answer.result()
+            self._let_others_in()
             message = "a worker is too slow or absent; raise QUEUE_SIZE, or use a durable store"
             raise QueueFull(self._size, message) from None
 
@@ -273,19 +279,21 @@ class MemoryStore:
     async def records(self, prefix: str) -> Mapping[str, Json]:
         with self._lock:
             return {
-                name: record for name, record in self._records.items() if name.startswith(prefix)
+                name: deepcopy(record)
+                for name, record in self._records.items()
+                if name.startswith(prefix)
             }
 
     async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
         with self._changing() as now:
-            known = {name: self._records[name] for name in names if name in self._records}
+            known = {name: deepcopy(self._records[name]) for name in names if name in self._records}
             changes = decide(known, now)
             self._check_fences(changes)
             for name, record in changes.records.items():
                 if record is None:
                     self._records.pop(name, None)
                 else:
-                    self._records[name] = record
+                    self._records[name] = deepcopy(record)
             for transition in changes.settle:
                 self._settle(transition, now)
             self._add_all(changes.enqueue, now)
@@ -365,6 +373,11 @@ class MemoryStore:
         with self._changing():
             self._producers.append(producer)
         return producer.answer
+
+    def _let_others_in(self) -> None:
+        """Look again after a producer gave up: those behind it may want less room."""
+        with self._changing():
+            pass
 
     def _admit(self) -> None:
         """Let producers in, first come first served, as long as there is room."""
@@ -506,9 +519,11 @@ class MemoryStore:
         return lease is None or lease.ended
 
     def _check_fences(self, changes: Changes[T]) -> None:
+        settled: set[UUID] = set()
         for transition in changes.settle:
-            if self._held(transition.id, transition.token) is None:
+            if transition.id in settled or self._held(transition.id, transition.token) is None:
                 raise Fenced(transition.id)
+            settled.add(transition.id)
 
     def _settle(self, move: Transition, now: datetime) -> bool:
         job = self._held(move.id, move.token)

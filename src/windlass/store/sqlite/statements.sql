@@ -81,7 +81,7 @@ RETURNING *
 -- name: complete_job
 -- Record a success under the fence.
 UPDATE jobs SET state = 'completed', token = NULL, finished_at = ?, result = ?, error = NULL,
-                reason = NULL
+                reason = ?
 WHERE id = ? AND token = ?
 
 -- name: settle_job

@@ -440,7 +440,7 @@ def _settle_all(
 def _settle(db: sqlite3.Connection, move: Transition, now: datetime) -> bool:
     if move.state is State.COMPLETED and move.attempt is None:
         result = None if move.result is None else move.result.decode()
-        values = (micros(now), result, str(move.id), move.token)
+        values = (micros(now), result, move.reason, str(move.id), move.token)
         return db.execute(_sql["complete_job"], values).rowcount > 0
     return db.execute(_sql["settle_job"], settle_values(move, now)).rowcount > 0
 
