@@ -1,0 +1,142 @@
+"""Every code block in the README and the docs runs, as a reader would run it: from top to bottom.
+
+A `python` block that begins with a comment like `# app.py` is written to that file; the others are
+run in one program per page. Each `$` line of a `console` block is run in a shell and must succeed;
+a worker stays in the background until the page ends, and must then drain and exit with 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from windlass.settings import SettingHelp, describe_settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page.relative_to(ROOT).as_posix()
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+)
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"# (\w+\.py)\n")
+KNOWN = {"python", "console", "text", "sh", "toml", "ini"}
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+
+
+def blocks_of(page: str) -> list[Block]:
+    return [Block(*match) for match in _BLOCK.findall((ROOT / page).read_text("utf-8"))]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+    return {
+        **kept,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")]),
+        "PYTHONWARNINGS": "error",
+        "COLUMNS": "200",
+    }
+
+
+class Reader:
+    """Somebody who types in what a page shows, in an empty directory."""
+
+    def __init__(self, directory: Path, environment: dict[str, str], background: ExitStack) -> None:
+        self._directory = directory
+        self._environment = environment
+        self._background = background
+        self._program: list[str] = []
+
+    def follow(self, block: Block) -> None:
+        if block.language == "console":
+            for line in block.text.splitlines():
+                if line.startswith("$ "):
+                    self._type(line.removeprefix("$ "))
+        elif block.language == "python" and (name := _FILE.match(block.text)):
+            (self._directory / name[1]).write_text(block.text)
+            self._run([sys.executable, "-c", f"import {name[1].removesuffix('.py')}"])
+            if name[1].startswith("test_"):
+                self._run([sys.executable, "-m", "pytest", "-q", "-x", name[1]])
+        elif block.language == "python":
+            self._continue(block.text)
+
+    def _continue(self, code: str) -> None:
+        """Run the page's program from its start, since a block goes on where the last one ended."""
+        self._program.append(code)
+        (self._directory / "page.py").write_text("\n".join(self._program))
+        self._run([sys.executable, "page.py"])
+
+    def _type(self, command: str) -> None:
+        if command.startswith("windlass worker"):
+            self._background.enter_context(self._worker(command.split()))
+        else:
+            self._run(["sh", "-c", command])
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run(
+            command,
+            cwd=self._directory,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+    @contextmanager
+    def _worker(self, command: list[str]) -> Iterator[None]:
+        command[0] = str(Path(sys.executable).parent / command[0])
+        with subprocess.Popen(command, cwd=self._directory, env=self._environment) as worker:
+            try:
+                yield
+                worker.send_signal(signal.SIGTERM)
+                assert worker.wait(timeout=60) == 0
+            finally:
+                worker.kill()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_a_page_runs(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    with ExitStack() as background:
+        reader = Reader(tmp_path, environment, background)
+        for block in blocks_of(page):
+            reader.follow(block)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_a_page_says_what_it_is(page: str) -> None:
+    """A block without a language would silently not be run."""
+    assert {block.language for block in blocks_of(page)} <= KNOWN
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_relative_link_of_a_page_leads_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
+    missing = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("setting", describe_settings(), ids=lambda setting: setting.field)
+def test_the_table_of_settings_is_true(setting: SettingHelp) -> None:
+    also = ", ".join(f"`{name}`" for name in setting.other_names)
+    cells = [f"`{setting.field}`", f"`{setting.variable}`", also, setting.default, setting.doc]
+    row = f"| {' | '.join(cells)} |"
+    assert row in (ROOT / "docs/configuration.md").read_text("utf-8").splitlines()
