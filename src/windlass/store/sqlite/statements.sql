@@ -78,11 +78,16 @@ WHERE seq IN (
 )
 RETURNING *
 
--- name: complete_job
--- Record a success under the fence.
-UPDATE jobs SET state = 'completed', token = NULL, finished_at = ?, result = ?, error = NULL,
-                reason = ?
-WHERE id = ? AND token = ?
+-- name: complete_jobs
+-- Record successes, each under its fence: a list of [id, token, result, reason].
+UPDATE jobs SET state = 'completed', token = NULL, finished_at = :now, result = done.result,
+                error = NULL, reason = done.reason
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS token,
+           json_extract(value, '$[2]') AS result, json_extract(value, '$[3]') AS reason
+    FROM json_each(:successes)
+) AS done
+WHERE jobs.id = done.id AND jobs.token = done.token
 
 -- name: settle_job
 -- Move a job out of running under the fence; one that was asked to cancel never waits again.
@@ -96,7 +101,7 @@ UPDATE jobs SET
     finished_at = CASE WHEN :waits AND NOT cancel_requested THEN NULL ELSE :now END,
     token       = NULL,
     result      = :result,
-    error       = coalesce(:error, error),
+    error       = CASE WHEN :state = 'completed' THEN NULL ELSE coalesce(:error, error) END,
     reason      = CASE WHEN :waits AND cancel_requested THEN reason ELSE :reason END,
     history     = CASE
         WHEN :attempt IS NULL THEN history

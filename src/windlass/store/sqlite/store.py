@@ -432,16 +432,37 @@ def _insert_one(db: sqlite3.Connection, new: NewJob, now: datetime) -> Enqueued:
 def _settle_all(
     db: sqlite3.Connection, transitions: Sequence[Transition], now: datetime
 ) -> list[bool]:
-    settled = [_settle(db, transition, now) for transition in transitions]
-    _free_keys(db, [transition.id for transition in transitions])
+    successes = [move for move in transitions if _is_plain_success(move)]
+    done = len(successes) > 1 and _complete_all(db, successes, now)
+    settled = [(done and _is_plain_success(move)) or _settle(db, move, now) for move in transitions]
+    _free_keys(db, [move.id for move in transitions])
     return settled
 
 
+def _is_plain_success(move: Transition) -> bool:
+    return move.state is State.COMPLETED and move.attempt is None
+
+
+def _complete_all(db: sqlite3.Connection, successes: Sequence[Transition], now: datetime) -> bool:
+    """Record successes by one statement, or none if any is fenced: then each goes by itself.
+
+    One statement is one release of the interpreter's lock, which a busy event loop may take some
+    milliseconds to give back.
+    """
+    rows = [
+        (move.id, move.token, None if move.result is None else move.result.decode(), move.reason)
+        for move in successes
+    ]
+    db.execute("SAVEPOINT successes")
+    values = {"now": micros(now), "successes": as_json(rows)}
+    complete = db.execute(_sql["complete_jobs"], values).rowcount == len(successes)
+    if not complete:
+        db.execute("ROLLBACK TO successes")
+    db.execute("RELEASE successes")
+    return complete
+
+
 def _settle(db: sqlite3.Connection, move: Transition, now: datetime) -> bool:
-    if move.state is State.COMPLETED and move.attempt is None:
-        result = None if move.result is None else move.result.decode()
-        values = (micros(now), result, move.reason, str(move.id), move.token)
-        return db.execute(_sql["complete_job"], values).rowcount > 0
     return db.execute(_sql["settle_job"], settle_values(move, now)).rowcount > 0
 
 

@@ -59,7 +59,7 @@ async def a_record_is_replaced_and_deleted_as_a_whole(bench: Bench) -> None:
 @law
 async def records_are_found_by_prefix(bench: Bench) -> None:
     """A prefix is text and no pattern: case counts, and nothing in it is a wild card."""
-    names = ("limit:a", "limit:b", "Limit:c", "limit_d", "limit%e", "breaker:a", "limit:ü")
+    names = ("limit:a", "limit:b", "Limit:c", "limit_d", "limit%e", "breaker:limit:a", "limit:ü")
     await _set(bench, {name: {"name": name} for name in names})
     for prefix in ("limit:", "limit_", "limit%", "Limit", "li", "limit:a", "limit:ü", "*", ""):
         expected = {name for name in names if name.startswith(prefix)}

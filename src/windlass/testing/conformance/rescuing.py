@@ -214,7 +214,9 @@ async def a_rescued_job_that_was_to_be_cancelled_ends_so(bench: Bench) -> None:
     """A cancel request outlives the worker that it was meant for."""
     lost = await bench.start()
     assert await bench.move(Verb.CANCEL, lost.id, reason="moot")
-    (rescued,) = await _rescue(bench, await bench.seasoned())
+    rescuer = await bench.seasoned()
+    (rescued,) = await _rescue(bench, rescuer)
     assert rescued.cancel_requested
+    assert await bench.store.cancel_requests(rescuer) == [lost.id], "it is the holder now"
     assert await bench.leave(rescued, State.PENDING, crashes=1)
     assert await bench.state(lost.id) is State.CANCELLED
