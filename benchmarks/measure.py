@@ -16,7 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -29,6 +29,7 @@ _spawning = multiprocessing.get_context("spawn")
 _PATIENCE = 300.0
 _LOOK = 0.002
 _WARM_UPS = 50
+_BURSTS = 20
 _SETTLING = 0.5
 _INTERVAL = 0.02
 
@@ -65,10 +66,23 @@ def fill_and_drain(contender: type[Contender], within: Path, jobs: int) -> Fille
         return Filled(bulk=jobs / taken, drain=jobs / ((ended - starts[0]) / 1e9))
 
 
-def enqueue_singly(contender: type[Contender], within: Path, jobs: int) -> float:
-    """Enqueue jobs one by one, each committed before the next: jobs a second."""
-    with _room(within) as directory:
-        return jobs / _in_process(_enqueue_singly, contender, directory, jobs)
+def enqueue_singly(
+    contenders: Sequence[type[Contender]], within: Path, jobs: int
+) -> tuple[float, ...]:
+    """Enqueue jobs one by one, each committed before the next: jobs a second, of each contender.
+
+    They take turns in bursts, since a disk's mood changes faster than a whole round goes by.
+    """
+    with ExitStack() as stack:
+        producers = [
+            stack.enter_context(_producer(contender, stack.enter_context(_room(within))))
+            for contender in contenders
+        ]
+        seconds = [0.0] * len(producers)
+        for _ in range(_BURSTS):
+            for number, enqueue in enumerate(producers):
+                seconds[number] += enqueue(jobs // _BURSTS)
+    return tuple(jobs // _BURSTS * _BURSTS / taken for taken in seconds)
 
 
 def latency(contender: type[Contender], within: Path, jobs: int) -> Latency:
@@ -96,16 +110,6 @@ def _fill(contender: type[Contender], directory: Path, jobs: int) -> float:
         queue.enqueue_bulk(1)  # The file is made, the connection opened, every import done.
         began = time.perf_counter()
         queue.enqueue_bulk(jobs - 1)
-        return time.perf_counter() - began
-
-
-def _enqueue_singly(contender: type[Contender], directory: Path, jobs: int) -> float:
-    with closing(contender(directory, [])) as queue:
-        for _ in range(_WARM_UPS):
-            queue.enqueue()
-        began = time.perf_counter()
-        for _ in range(jobs):
-            queue.enqueue()
         return time.perf_counter() - began
 
 
@@ -141,6 +145,40 @@ def _in_process(
 
 def _tell(pipe: Connection[Any, Any], work: Callable[..., float], *args: object) -> None:
     pipe.send(work(*args))
+
+
+@contextmanager
+def _producer(contender: type[Contender], directory: Path) -> Iterator[Callable[[int], float]]:
+    """Start a process that enqueues so many jobs whenever told to, and says how long it took."""
+    ours, theirs = _spawning.Pipe()
+    process = _spawning.Process(target=_enqueue_bursts, args=(theirs, contender, directory))
+    process.start()
+    theirs.close()
+
+    def enqueue(jobs: int) -> float:
+        ours.send(jobs)
+        seconds: float = _hear(ours, contender)
+        return seconds
+
+    try:
+        enqueue(_WARM_UPS)
+        yield enqueue
+        ours.send(0)
+        process.join(_PATIENCE)
+    finally:
+        process.kill()
+        process.join()
+
+
+def _enqueue_bursts(
+    pipe: Connection[Any, Any], contender: type[Contender], directory: Path
+) -> None:
+    with closing(contender(directory, [])) as queue:
+        while jobs := pipe.recv():
+            began = time.perf_counter()
+            for _ in range(jobs):
+                queue.enqueue()
+            pipe.send(time.perf_counter() - began)
 
 
 # -- the worker process ----------------------------------------------------------------------------

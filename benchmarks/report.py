@@ -91,7 +91,7 @@ class Report:
             table.add_row(*_cells(race))
         console.print(table)
         for name, value in self.environment.items():
-            console.print(f"  [dim]{name}:[/] {value}", highlight=False)
+            console.print(f"  [dim]{name}:[/] {value}", highlight=False, soft_wrap=True)
 
     def write(self, path: Path) -> None:
         """Write everything, every round's figure too, as JSON."""
@@ -106,20 +106,22 @@ class Report:
 
 def _cells(race: Race) -> tuple[str, ...]:
     measure = race.measure
-    bar = (
-        "-"
-        if measure.bar is None
-        else f"{'>' if measure.lower_is_better else '≥'} {measure.bar:g}x"
-    )
-    verdict = "" if measure.bar is None else "[green]yes[/]" if race.is_met else "[red]NO[/]"
     return (
         f"{measure.name}, {measure.unit}",
         _figure(race.ours),
         _figure(race.theirs),
         f"{race.ratio:.2f}x",
-        bar,
-        verdict,
+        *_verdict(race),
     )
+
+
+def _verdict(race: Race) -> tuple[str, str]:
+    """Write the bar, and whether it is met; without a bar there is nothing to meet."""
+    bar = race.measure.bar
+    if bar is None:
+        return "-", ""
+    sign = ">" if race.measure.lower_is_better else "≥"
+    return f"{sign} {bar:g}x", "[green]yes[/]" if race.is_met else "[red]NO[/]"
 
 
 def _figure(rounds: Sequence[float]) -> str:

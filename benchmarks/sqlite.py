@@ -75,7 +75,10 @@ def _race(sizes: Sizes, within: Path, progress: Console) -> list[Race]:
         return ours, theirs
 
     filled, huey_filled = rounds("drain", lambda it: fill_and_drain(it, within, sizes.jobs))
-    single, huey_single = rounds("enqueue", lambda it: enqueue_singly(it, within, sizes.singles))
+    singles = []
+    for number in range(sizes.rounds):
+        progress.print(f"[dim]single enqueue, round {number + 1} of {sizes.rounds}[/]")
+        singles.append(enqueue_singly((OURS, THEIRS), within, sizes.singles))
     waits, huey_waits = rounds("latency", lambda it: latency(it, within, sizes.latencies))
     return [
         Race(
@@ -88,7 +91,11 @@ def _race(sizes: Sizes, within: Path, progress: Console) -> list[Race]:
             ours=[each.bulk for each in filled],
             theirs=[each.bulk for each in huey_filled],
         ),
-        Race(measure=SINGLE, ours=single, theirs=huey_single),
+        Race(
+            measure=SINGLE,
+            ours=[ours for ours, _ in singles],
+            theirs=[theirs for _, theirs in singles],
+        ),
         Race(
             measure=P50,
             ours=[each.p50 for each in waits],

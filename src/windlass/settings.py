@@ -90,9 +90,15 @@ class SettingHelp:
 
 
 def load_settings(
-    flags: Mapping[str, object] | None = None, *, environ: Mapping[str, str], directory: Path
+    flags: Mapping[str, object] | None = None,
+    *,
+    code: Mapping[str, object] | None = None,
+    environ: Mapping[str, str],
+    directory: Path,
 ) -> Resolved:
     """Find the value of every setting; a flag that is None or an empty list was not given.
+
+    `code` is what a program gave as arguments; only flags win over that.
 
     Raises:
         ConfigError: a value is wrong, a file cannot be read, or two names contradict each other.
@@ -101,18 +107,20 @@ def load_settings(
     file, toml = _read_toml(
         directory, environ.get("WINDLASS_CONFIG", dotenv.get("WINDLASS_CONFIG"))
     )
-    given = {name: raw for name, raw in (flags or {}).items() if raw not in (None, [], ())}
+    given, coded = _given(flags), _given(code)
     _refuse_unknown(given, "a flag")
+    _refuse_unknown(coded, "a setting")
     _refuse_unknown(toml, f"a key of {file}")
     layers = (
         _Layer(given, lambda name: "--" + name.replace("_", "-"), by_field=True),
+        _Layer(coded, lambda name: f"Windlass({name}=...)", by_field=True),
         _Layer(environ, lambda name: name),
         _Layer(dotenv, lambda name: f".env: {name}"),
         _Layer(toml, lambda name: f"{file}: {name}", by_field=True),
     )
     sources = {name: _resolve(name, rule, layers) for name, rule in _RULES.items()}
     values = cast("dict[str, Any]", {name: found.value for name, found in sources.items()})
-    variables = [(layer.label(name), name) for layer in layers[1:3] for name in layer.values]
+    variables = [(layer.label(name), name) for layer in layers[2:4] for name in layer.values]
     return Resolved(
         settings=Settings(**values),
         sources=sources,
@@ -150,6 +158,8 @@ _SECRET = re.compile(r"(\w*(?:password|passwd|pwd|secret|token)=)[^&]*", re.IGNO
 
 _Unit = Literal["seconds", "milliseconds"]
 _UNUSED = ("REDIS_URL", "METRICS_PORT")
+_OTHERS = ("WINDLASS_APP", "WINDLASS_CONFIG", "WINDLASS_DEBUG")
+"""Variables that are no settings: where those are, which app is meant, and how to fail."""
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
@@ -197,6 +207,10 @@ def _resolve(name: str, rule: _Rule, layers: tuple[_Layer, ...]) -> Setting:
     return Setting(value=default, source="default", shown=rule.show(default))
 
 
+def _given(values: Mapping[str, object] | None) -> dict[str, object]:
+    return {name: raw for name, raw in (values or {}).items() if raw not in (None, [], ())}
+
+
 def _refuse_unknown(values: Mapping[str, object], what: str) -> None:
     for name in values:
         if name not in _RULES:
@@ -206,7 +220,7 @@ def _refuse_unknown(values: Mapping[str, object], what: str) -> None:
 
 
 def _unknown_variables(variables: list[tuple[str, str]]) -> Iterator[str]:
-    known = {"WINDLASS_CONFIG", *map(_variable, _RULES)}
+    known = {*_OTHERS, *map(_variable, _RULES)}
     for label, name in variables:
         if name.startswith("WINDLASS_") and name not in known:
             near = _nearest(name.removeprefix("WINDLASS_"))

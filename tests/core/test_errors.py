@@ -48,7 +48,7 @@ SAMPLES: list[tuple[WindlassError, str]] = [
     (PayloadInvalid("mail", "", "not JSON"), "the payload: not JSON"),
     (PayloadTooLarge("mail", 300_000, 262_144), "enqueue its id, or raise WINDLASS_MAX_PAYLOAD"),
     (UnknownKind("mail"), "is its module imported by the worker?"),
-    (UnknownKind("mial", ("mail", "sms")), "known here: mail, sms"),
+    (UnknownKind("mial", ("mail", "sms")), "Known here: mail, sms"),
     (UnknownJob(JOB), "retention"),
     (UnknownJob("nonsense"), "retention"),
     (IllegalMove(JOB, "completed", "be redriven", "enqueue it again"), "enqueue it again"),

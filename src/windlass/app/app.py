@@ -52,8 +52,8 @@ class Windlass:
         middleware: Sequence[Middleware] = (),
         **settings: Any,
     ) -> None:
-        given = {"url": url, "imports": tuple(imports), **settings}
-        self._given = {name: value for name, value in given.items() if value not in (None, ())}
+        self._code = {"url": url, "imports": tuple(imports), **settings}
+        self._flags: dict[str, object] = {}
         self._resolved = self._resolve({})
         self._middleware = (log_runs, *middleware)
         self._callbacks = Callbacks()
@@ -83,7 +83,8 @@ class Windlass:
         """
         if "store" in self.__dict__ and flags.get("url") is not None:
             raise ConfigError("the store is in use already, so its URL cannot be changed")
-        self._resolved = self._resolve(flags)
+        self._flags |= {name: value for name, value in flags.items() if value is not None}
+        self._resolved = self._resolve({})
 
     @cached_property
     def store(self) -> Store:
@@ -212,8 +213,10 @@ class Windlass:
         self.portal.close()
 
     def _resolve(self, flags: dict[str, object]) -> Resolved:
-        chosen = {name: value for name, value in flags.items() if value not in (None, (), [])}
-        return load_settings({**self._given, **chosen}, environ=os.environ, directory=Path.cwd())
+        given = {name: value for name, value in flags.items() if value is not None}
+        return load_settings(
+            self._flags | given, code=self._code, environ=os.environ, directory=Path.cwd()
+        )
 
 
 def _worker_options(settings: Settings, name: str) -> WorkerOptions:

@@ -19,6 +19,7 @@ class Portal:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         os.register_at_fork(after_in_child=self._forget)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -26,19 +27,22 @@ class Portal:
         return asyncio.run_coroutine_threadsafe(work, self._running()).result()
 
     def close(self) -> None:
-        """End the loop's thread."""
+        """End the loop and its thread."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None:
+        if loop is not None and self._thread is not None:
             loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(
+                self._thread = threading.Thread(
                     target=self._loop.run_forever, name="windlass-portal", daemon=True
-                ).start()
+                )
+                self._thread.start()
             return self._loop
 
     def _forget(self) -> None:

@@ -81,7 +81,7 @@ class UnknownKind(WindlassError):
         self.known = known
 
     def __str__(self) -> str:
-        known = f"; known here: {', '.join(self.known)}" if self.known else ""
+        known = f" Known here: {', '.join(self.known)}." if self.known else ""
         return (
             f"UnknownKind({self.kind!r}): no handler is registered; "
             f"is its module imported by the worker?{known}"
@@ -113,7 +113,7 @@ class IllegalMove(WindlassError):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"job {self.job_id} is {self.state}: it cannot {self.move}; {self.remedy}"
+        return f"job {self.job_id} is {self.state}, which allows no {self.move}: {self.remedy}"
 
 
 class CalledFromEventLoop(WindlassError):

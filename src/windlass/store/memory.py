@@ -45,8 +45,8 @@ from windlass.core.job import (
     WorkerRecord,
 )
 from windlass.core.settle import Transition
-from windlass.core.states import FINISHED, WAITING, State
-from windlass.store.protocol import WORKERS_KEPT, Capabilities
+from windlass.core.states import FINISHED, WAITING, State, may_move
+from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
 
 T = TypeVar("T")
 FINISHED_KEPT = 10_000
@@ -115,6 +115,12 @@ class MemoryStore:
     async def open(self) -> None:
         """Do nothing: there is nothing to open."""
 
+    async def schema(self) -> Schema:
+        return Schema(found=0, wanted=0)
+
+    async def migrate(self) -> list[str]:
+        return []
+
     async def close(self) -> None:
         """Do nothing: the jobs live as long as the process does."""
 
@@ -163,6 +169,8 @@ class MemoryStore:
             await asyncio.wait({asyncio.wrap_future(bell)}, timeout=timeout.total_seconds())
         finally:
             bell.cancel()
+            with self._lock:
+                self._sleepers = [each for each in self._sleepers if each is not bell]
 
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
         with self._changing() as now:
@@ -218,7 +226,8 @@ class MemoryStore:
 
     async def prune(self, retention: Retention, limit: int) -> int:
         with self._changing() as now:
-            old = [job for job in self._jobs.values() if _is_past(job, retention, now)][:limit]
+            old = [job for job in self._jobs.values() if _is_past(job, retention, now)]
+            old = sorted(old, key=lambda job: job.finished_at or now)[:limit]
             for job in old:
                 self._forget(job)
             spent = [key for key, hold in self._holds.items() if hold.until and hold.until <= now]
@@ -313,6 +322,7 @@ class MemoryStore:
                 if _fits(job, which) and (after is None or job.id < after)
             ]
         fitting.sort(key=lambda job: job.id, reverse=True)
+        limit = max(limit, 1)
         page = fitting[:limit]
         return Page(jobs=tuple(page), after=page[-1].id if len(fitting) > limit else None)
 
@@ -451,7 +461,7 @@ class MemoryStore:
         self._finished.append(job.id)
         if len(self._finished) > FINISHED_KEPT:
             oldest = self._jobs.get(self._finished.popleft())
-            if oldest is not None:
+            if oldest is not None and oldest.state in FINISHED:
                 self._forget(oldest)
 
     def _forget(self, job: Job) -> None:
@@ -527,7 +537,7 @@ class MemoryStore:
 
     def _settle(self, move: Transition, now: datetime) -> bool:
         job = self._held(move.id, move.token)
-        if job is None:
+        if job is None or not may_move(job.state, move.state):
             return False
         state, reason = move.state, move.reason
         if state in WAITING and job.cancel_requested:

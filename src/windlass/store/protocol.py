@@ -51,6 +51,14 @@ class Capabilities:
     """An enqueue waits, or fails, when too many jobs wait already."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The number of the schema that a store has, None if it is not there yet, and of the wanted."""
+
+    found: int | None
+    wanted: int
+
+
 class Store(Protocol):
     """Keeps jobs, leases and records, and is the only one who knows the time."""
 
@@ -67,6 +75,20 @@ class Store(Protocol):
 
         Raises:
             StoreUnavailable: it cannot be reached.
+            SchemaMismatch: it was made by a release that this one does not understand.
+        """
+
+    async def schema(self) -> Schema:
+        """Look which schema the store has, without making or changing anything.
+
+        Raises:
+            StoreError: it cannot be reached, or is something else.
+        """
+
+    async def migrate(self) -> list[str]:
+        """Make the store, or bring its schema up to date; return the names of the steps taken.
+
+        Raises:
             SchemaMismatch: it was made by a release that this one does not understand.
         """
 

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from windlass.core.errors import SchemaMismatch, StoreError, StoreUnavailable
@@ -52,7 +52,8 @@ class Turn:
     def _open(self) -> int:
         if self._descriptor is None:
             try:
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                beside = self._path.with_name(self._path.name + "-turn")
+                self._descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
                 raise unreachable(self._path, error) from error
         return self._descriptor
@@ -100,10 +101,17 @@ def prepare(path: Path) -> list[Migration]:
         connection.close()
 
 
-def schema_of(connection: sqlite3.Connection) -> int:
-    """Return the number of the last migration that a file has seen."""
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
+def schema_at(path: Path) -> int | None:
+    """Return the number of a file's schema, or None if there is no file; change nothing."""
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise unreachable(path, FileNotFoundError())
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            return _schema_of(connection)
+    except sqlite3.Error as error:
+        raise unreachable(path, error) from error
 
 
 def unreachable(path: Path, error: Exception) -> StoreError:
@@ -112,7 +120,9 @@ def unreachable(path: Path, error: Exception) -> StoreError:
     if "not a database" in said or "malformed" in said:
         return StoreError(f"{path} is not an SQLite database, or it is damaged ({said})")
     if isinstance(error, FileNotFoundError) or not path.parent.exists():
-        return StoreUnavailable(f"the directory of {path} does not exist; create it")
+        return StoreUnavailable(
+            f"the directory of {path} does not exist; create it: mkdir -p {path.parent}"
+        )
     if "locked" in said or "busy" in said:
         return StoreUnavailable(
             f"another program has held a write lock on {path} for too long ({said}); "
@@ -123,6 +133,12 @@ def unreachable(path: Path, error: Exception) -> StoreError:
     if "readonly" in said or "unable to open" in said or isinstance(error, PermissionError):
         return StoreUnavailable(f"{path} cannot be written ({said}); check its owner and mode")
     return StoreUnavailable(f"{path}: {said}")
+
+
+def _schema_of(connection: sqlite3.Connection) -> int:
+    """Return the number of the last migration that a file has seen."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def _create(path: Path) -> None:
@@ -136,7 +152,7 @@ def _create(path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> list[Migration]:
-    version = schema_of(connection)
+    version = _schema_of(connection)
     if version > SCHEMA:
         raise SchemaMismatch(
             f"{path} has schema {version} and this release knows only up to {SCHEMA}: "

@@ -107,7 +107,7 @@ UPDATE jobs SET
         WHEN :attempt IS NULL THEN history
         WHEN json_array_length(history) < :history_kept THEN json_insert(history, '$[#]', json(:attempt))
         ELSE json_insert(json_remove(history, '$[0]'), '$[#]', json(:attempt)) END
-WHERE id = :id AND token = :token
+WHERE id = :id AND token = :token AND :state <> 'running'
 
 -- name: record_progress
 -- Note how far a running job is, under the fence.

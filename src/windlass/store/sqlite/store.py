@@ -41,9 +41,9 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import State
-from windlass.store.protocol import WORKERS_KEPT, Capabilities
-from windlass.store.sql import Migration, load_statements
-from windlass.store.sqlite.file import Turn, connect, prepare
+from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
+from windlass.store.sql import load_statements
+from windlass.store.sqlite.file import SCHEMA, Turn, connect, prepare, schema_at
 from windlass.store.sqlite.rows import (
     as_json,
     instant,
@@ -104,14 +104,11 @@ class SqliteStore:
     async def close(self) -> None:
         await asyncio.to_thread(self._close)
 
-    def migrate(self) -> list[Migration]:
-        """Make the file and bring its schema up to date; return what that took."""
-        turn = Turn(self._turn_path)
-        try:
-            with turn.taken():
-                return prepare(self._path)
-        finally:
-            turn.close()
+    async def schema(self) -> Schema:
+        return Schema(found=await asyncio.to_thread(schema_at, self._path), wanted=SCHEMA)
+
+    async def migrate(self) -> list[str]:
+        return await asyncio.to_thread(self._migrate)
 
     # -- the hot path --------------------------------------------------------------------------
 
@@ -133,7 +130,9 @@ class SqliteStore:
         until = began + timeout.total_seconds()
         # A few microseconds of shared memory, so the loop may do it; it sees every commit, and who
         # wakes up only sweeps: heartbeats of others make nobody write.
-        while _version(watch) == mark and (now := time.monotonic()) < until:
+        while self._threads is not None and _version(watch) == mark:
+            if (now := time.monotonic()) >= until:
+                return
             pause = min(max((now - began) / _WATCH_SHARE, _WATCH_SHORTEST), _WATCH_LONGEST)
             await asyncio.sleep(min(pause, until - now))
 
@@ -213,6 +212,7 @@ class SqliteStore:
         return await self._look(lambda db: _get(db, job))
 
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
+        limit = max(limit, 1)
         values = {
             "after": None if after is None else str(after),
             "states": as_json(which.states) if which.states else None,
@@ -256,15 +256,11 @@ class SqliteStore:
 
     # -- threads and connections ---------------------------------------------------------------
 
-    @property
-    def _turn_path(self) -> Path:
-        return self._path.with_name(self._path.name + "-turn")
-
     def _ready(self) -> _Threads:
         """Return the threads of this process, started on first use."""
         with self._lock:
             if self._threads is None:
-                turn = Turn(self._turn_path)
+                turn = Turn(self._path)
                 with turn.taken():
                     prepare(self._path)
                     watch = connect(self._path)
@@ -276,6 +272,14 @@ class SqliteStore:
                     watch=watch,
                 )
             return self._threads
+
+    def _migrate(self) -> list[str]:
+        turn = Turn(self._path)
+        try:
+            with turn.taken():
+                return [f"{step.number:04}_{step.name}" for step in prepare(self._path)]
+        finally:
+            turn.close()
 
     def _close(self) -> None:
         with self._lock:
@@ -433,14 +437,21 @@ def _settle_all(
     db: sqlite3.Connection, transitions: Sequence[Transition], now: datetime
 ) -> list[bool]:
     successes = [move for move in transitions if _is_plain_success(move)]
-    done = len(successes) > 1 and _complete_all(db, successes, now)
+    # In a group that settles a job twice, the first settle counts; so its order matters.
+    in_any_order = len({move.id for move in transitions}) == len(transitions)
+    done = in_any_order and len(successes) > 1 and _complete_all(db, successes, now)
     settled = [(done and _is_plain_success(move)) or _settle(db, move, now) for move in transitions]
     _free_keys(db, [move.id for move in transitions])
     return settled
 
 
 def _is_plain_success(move: Transition) -> bool:
-    return move.state is State.COMPLETED and move.attempt is None
+    return (
+        move.state is State.COMPLETED
+        and move.attempt is None
+        and not move.failures
+        and not move.crashes
+    )
 
 
 def _complete_all(db: sqlite3.Connection, successes: Sequence[Transition], now: datetime) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: S101 - laws are asserts.
 import asyncio
 from datetime import timedelta, timezone
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: S101 - laws are asserts.
 from datetime import timedelta
 
 from windlass.core.job import Pulse, WorkerInfo, WorkerRecord

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: S101 - laws are asserts.
 from uuid import UUID
 
 from windlass.core.changes import Verb

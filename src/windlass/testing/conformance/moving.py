@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: S101 - laws are asserts.
 from windlass.core.changes import FROM, Verb
 from windlass.core.job import ErrorInfo, Job
 from windlass.core.states import WAITING, State

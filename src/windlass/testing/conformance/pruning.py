@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: S101 - laws are asserts.
 from windlass.core.job import JobFilter, Retention
 from windlass.core.states import FINISHED, LIVE, State
 from windlass.testing.conformance.bench import DAY, HOUR, LEASE, MANY, SECOND, Bench

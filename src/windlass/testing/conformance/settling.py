@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: S101 - laws are asserts.
 import asyncio
 from datetime import timedelta
 
@@ -66,10 +65,38 @@ async def a_settle_counts_once(bench: Bench) -> None:
 @law
 async def a_settle_counts_once_inside_a_batch(bench: Bench) -> None:
     """The same transition twice in one batch moves the job once."""
-    job = await bench.start()
-    twice = [leaving(job, State.DEAD, failures=1), leaving(job, State.DEAD, failures=1)]
-    assert await bench.store.settle(twice) == [True, False]
-    assert (await bench.job(job.id)).failures == 1
+    for state in sorted(LEGAL[State.RUNNING]):
+        job, other = await bench.start(), await bench.start()
+        twice = leaving(job, state, failures=1, attempt=attempt_of(job))
+        assert await bench.store.settle([twice, leaving(other), twice]) == [True, True, False]
+        settled = await bench.job(job.id)
+        assert (settled.state, settled.failures, len(settled.history)) == (state, 1, 1)
+
+
+@law
+async def the_first_settle_of_a_batch_counts(bench: Bench) -> None:
+    """When two transitions of a batch disagree about a job, their order decides."""
+    for first, second in ((State.DEAD, State.COMPLETED), (State.COMPLETED, State.DEAD)):
+        job, other, another = await bench.start(), await bench.start(), await bench.start()
+        batch = [leaving(other), leaving(job, first), leaving(job, second), leaving(another)]
+        assert await bench.store.settle(batch) == [True, True, False, True], (first, second)
+        assert await bench.state(job.id) is first
+
+
+@law
+async def a_batch_of_successes_keeps_each_result(bench: Bench) -> None:
+    """Many results at once are kept as each alone is, and a fenced one among them is not."""
+    results = ('"it\'s ünï 🙂\\n"'.encode(), b"", None, b'{"a": [1, null]}', b"1e400", b"null")
+    jobs = [await bench.start() for _ in results]
+    fenced = leaving(await bench.start(), token=bench.number(), result=b"1")
+    batch = [leaving(job, result=result) for job, result in zip(jobs, results, strict=True)]
+    assert await bench.store.settle([*batch, fenced]) == [True] * len(batch) + [False]
+    assert tuple([(await bench.job(job.id)).result for job in jobs]) == results
+    assert await bench.state(fenced.id) is State.RUNNING
+    jobs = [await bench.start() for _ in results]
+    batch = [leaving(job, result=result) for job, result in zip(jobs, results, strict=True)]
+    assert await bench.store.settle(batch) == [True] * len(batch)
+    assert tuple([(await bench.job(job.id)).result for job in jobs]) == results
 
 
 @law
@@ -153,6 +180,15 @@ async def a_running_job_moves_wherever_the_table_says(bench: Bench) -> None:
         assert settled.attempt == 1
         if state in WAITING:
             assert (settled.worker, settled.started_at, settled.finished_at) == (None, None, None)
+
+
+@law
+async def a_running_job_does_not_move_to_running(bench: Bench) -> None:
+    """The one illegal move out of running is refused: the job would run on without its fence."""
+    job = await bench.start()
+    assert not await bench.leave(job, State.RUNNING)
+    assert await bench.job(job.id) == job
+    assert await bench.leave(job)
 
 
 @law

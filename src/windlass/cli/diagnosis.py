@@ -1,0 +1,154 @@
+"""Owns the diagnosis behind `windlass doctor`: what is so, what is wrong, and how to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from windlass.app import Windlass
+from windlass.cli import show, target
+from windlass.core.errors import WindlassError
+from windlass.core.job import Finding, Lane, Sweep, WorkerRecord
+from windlass.store import Store
+
+_LANES_TOLD = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A setting, its value as it may be shown, and where that came from."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What the doctor found. Problems make the exit code 1, notes do not."""
+
+    app: str | None = None
+    settings: list[Source] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    problems: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+
+    def problem(self, problem: str, remedy: str) -> None:
+        """Add something that is wrong."""
+        self.problems.append(Finding(problem=problem, remedy=remedy))
+
+    def note(self, problem: str, remedy: str) -> None:
+        """Add something that may be meant so."""
+        self.notes.append(Finding(problem=problem, remedy=remedy))
+
+
+def load(reference: str | None, url: str | None, report: Report) -> Windlass | None:
+    """Load the app and its settings, or find out why that cannot be done."""
+    report.app = reference
+    try:
+        app = target.choose(reference, url)
+        app.load_imports(app.settings.imports)
+    except WindlassError as error:
+        report.problem(str(error), "correct it; nothing else can be looked at before that")
+        return None
+    examine_settings(app, report)
+    return app
+
+
+def examine_settings(app: Windlass, report: Report) -> None:
+    """Tell every setting and its source, and what is set in vain."""
+    for name, setting in app.resolved.sources.items():
+        report.settings.append(Source(name=name, value=setting.shown, source=setting.source))
+    for warning in app.resolved.warnings:
+        report.problem(warning, "correct the name, or unset it")
+    for variable in app.resolved.unused:
+        report.note(f"{variable} is set, and not used by this release", "nothing needs to be done")
+    if report.app is not None:
+        report.facts["kinds"] = ", ".join(sorted(app.registry)) or "none"
+        if not list(app.registry):
+            report.problem(
+                f"no handler is registered in {report.app}",
+                "import the modules that have them, there or by WINDLASS_IMPORTS",
+            )
+
+
+async def examine_store(app: Windlass, report: Report) -> None:
+    """Open the store and look around, unless to look would be to make or change it."""
+    store = app.store
+    report.facts["store"] = store.location
+    if not store.capabilities.shared:
+        report.note(
+            "memory:// keeps its jobs inside one process",
+            "run its worker there, with app.run_worker(), or use sqlite:///windlass.db",
+        )
+        return
+    try:
+        if await _is_ready(store, report):
+            await store.open()
+            await _examine_work(app, report)
+    except WindlassError as error:
+        report.problem(str(error), "as the message says")
+    finally:
+        await app.aclose()
+
+
+async def _is_ready(store: Store, report: Report) -> bool:
+    """Examine the schema without changing it; say whether there is a store to look into."""
+    schema = await store.schema()
+    if schema.found is None:
+        report.note(
+            f"there is no database at {store.location} yet",
+            "the first enqueue, worker or `windlass migrate` makes it; or is --url wrong?",
+        )
+        return False
+    report.facts["schema"] = f"{schema.found} (this release has {schema.wanted})"
+    if schema.found < schema.wanted:
+        report.problem("the store has an older schema than this release", "windlass migrate")
+    elif schema.found > schema.wanted:
+        report.problem("the store was made by a newer release", "upgrade windlass here")
+    return schema.found == schema.wanted
+
+
+async def _examine_work(app: Windlass, report: Report) -> None:
+    report.problems.extend(await app.store.findings())
+    workers, sweep = await app.store.workers(), await app.store.sweep()
+    paused = await app.control.paused()
+    alive = [worker for worker in workers if worker.alive]
+    report.facts["workers"] = f"{len(alive)} alive" + (
+        f" ({', '.join(worker.info.id for worker in alive)})" if alive else ""
+    )
+    for queue in paused:
+        report.note(f"queue {queue} is paused", f"windlass queues resume {queue}")
+    waiting = [head.lane for head in sweep.heads if head.lane.queue not in paused]
+    _examine_waiting(waiting, alive, sweep, report)
+
+
+def _examine_waiting(
+    waiting: Sequence[Lane], alive: Sequence[WorkerRecord], sweep: Sweep, report: Report
+) -> None:
+    """Find what waits in vain."""
+    start = f"windlass worker {report.app or 'module:attribute'}"
+    if not alive:
+        if waiting:
+            oldest = min(head.position for head in sweep.heads if head.lane in waiting)
+            since = show.short(sweep.now - oldest)
+            report.problem(f"jobs have been pending for {since}, and no worker is alive", start)
+        else:
+            report.note("no worker is alive", start)
+        return
+    unserved = dict.fromkeys((lane.kind, lane.queue) for lane in _unserved(waiting, alive))
+    for kind, queue in list(unserved)[:_LANES_TOLD]:
+        report.problem(
+            f"jobs of kind {kind} are pending in queue {queue}, and no live worker serves them",
+            "is the handler's module imported by the worker, and the queue in its --queues?",
+        )
+
+
+def _unserved(waiting: Sequence[Lane], alive: Sequence[WorkerRecord]) -> Iterator[Lane]:
+    for lane in waiting:
+        if not any(
+            lane.kind in worker.info.kinds
+            and (not worker.info.queues or lane.queue in worker.info.queues)
+            for worker in alive
+        ):
+            yield lane

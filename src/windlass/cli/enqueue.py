@@ -1,0 +1,143 @@
+"""Owns `windlass enqueue`: one job from the shell, checked by the app where there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from windlass.app import Handle, Producer, Windlass
+from windlass.app.producer import Options
+from windlass.cli import options, places, show, target
+from windlass.core.names import check_name
+from windlass.core.payload import PayloadCodec
+
+Payload = Annotated[
+    str,
+    typer.Argument(
+        metavar="PAYLOAD", help="The arguments as a JSON object; - reads them from stdin."
+    ),
+]
+
+
+def enqueue(
+    kind: Annotated[str, typer.Argument(metavar="KIND", show_default=False)],
+    payload: Payload = "{}",
+    *,
+    app: options.App = None,
+    url: options.Url = None,
+    queue: Annotated[str | None, typer.Option(help="The queue; else that of the kind.")] = None,
+    priority: Annotated[
+        int | None, typer.Option(help="-1000 to 1000; greater is more urgent.")
+    ] = None,
+    delay: Annotated[str | None, typer.Option(metavar="TIME", help="Due in, like 5m.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Due at, like 2026-03-01T09:00:00Z.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not run after that time, or instant.")
+    ] = None,
+    unique: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Add nothing while a job holds this key.")
+    ] = None,
+    max_retries: Annotated[int | None, typer.Option(min=0, help="Tries after the first.")] = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long it may run, like 30s.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Enqueue a job, and print its id.
+
+    With an app the kind must be known and the payload must fit its handler. Without one, nothing
+    is checked here: the worker checks, and what does not fit goes dead.
+    """
+    with options.usage():
+        value = _read(payload)
+        chosen, producer = _producer(kind, app, url)
+        producer = producer.using(
+            queue=queue,
+            priority=priority,
+            delay=options.span(delay),
+            at=options.instant(at),
+            expires=options.span_or_instant(expires),
+            unique=unique,
+            max_retries=max_retries,
+            timeout=options.span(timeout),
+        )
+    handle = _enqueue(chosen, producer, value)
+    if not list(chosen.registry):
+        show.note(
+            "no app was given: the payload is checked by the worker only, and without --queue "
+            "the job goes to the queue 'default'"
+        )
+    _tell(handle, as_json=as_json)
+
+
+def _read(text: str) -> Any:
+    """Read the payload as strict JSON."""
+    if text == "-":
+        text = sys.stdin.read()
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except ValueError as error:
+        raise ValueError(
+            f'the payload is not JSON: {error}; write it like \'{{"to": "a@example.org"}}\''
+        ) from None
+    except RecursionError:
+        raise ValueError("the payload is nested too deeply") from None
+
+
+def _producer(kind: str, app: str | None, url: str | None) -> tuple[Windlass, Producer[[Any], Any]]:
+    reference = app or target.reference_in_force()
+    if reference is None:
+        chosen = Windlass(url)
+        codec, defaults = PayloadCodec(kind, Any, whole=True), Options()
+        check_name("kind", kind)
+    else:
+        chosen = target.load(reference)
+        chosen.configure(url=url)
+        chosen.load_imports(chosen.settings.imports)
+        known = chosen.registry[kind]
+        kind, codec = known.kind, known.target.codec
+        defaults = Options(queue=known.queue, priority=known.priority)
+    return chosen, Producer(
+        chosen, kind, codec=codec, payload=lambda args, _: args[0], options=defaults
+    )
+
+
+def _enqueue(app: Windlass, producer: Producer[[Any], Any], value: Any) -> Handle[Any]:
+    places.refuse_private(app.store)
+    draft = producer.draft(value)
+    is_new = asyncio.run(app.store.schema()).found is None
+    try:
+        (handle,) = app.enqueue_many([draft])
+    finally:
+        asyncio.run(app.aclose())
+    if is_new:
+        show.note(f"created {app.store.location}")
+    return handle
+
+
+def _tell(handle: Handle[Any], *, as_json: bool) -> None:
+    if as_json:
+        show.document({"id": str(handle.id), "existing": handle.existing})
+        return
+    if handle.existing:
+        show.note("nothing was added: this job holds the unique key")
+    show.say(str(handle.id))
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the command."""
+    cli.command(
+        epilog=options.example(
+            """windlass enqueue send_email '{"to": "a@example.org"}' --app shop.jobs:app"""
+        )
+    )(enqueue)

@@ -1,0 +1,109 @@
+"""Owns the JSON documents in which jobs, workers and queues are told to scripts.
+
+Keys are stable; times are ISO 8601 in UTC, durations are seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from windlass.core.job import Attempt, ErrorInfo, Job, WorkerRecord
+
+Facts = dict[str, Any]
+
+
+def job_summary(job: Job) -> Facts:
+    """Tell about a job in a listing."""
+    return {
+        "id": str(job.id),
+        "kind": job.kind,
+        "queue": job.queue,
+        "priority": job.priority,
+        "state": job.state.value,
+        "created_at": iso(job.created_at),
+        "due_at": iso(job.due_at),
+        "started_at": iso(job.started_at),
+        "finished_at": iso(job.finished_at),
+        "attempt": job.attempt,
+        "failures": job.failures,
+        "crashes": job.crashes,
+        "worker": job.worker,
+        "reason": job.reason,
+        "error": None if job.error is None else str(job.error),
+    }
+
+
+def job_facts(job: Job) -> Facts:
+    """Tell all about a job, but for the token of its lease."""
+    return {
+        **job_summary(job),
+        "error": _error(job.error),
+        "expires_at": iso(job.expires_at),
+        "max_retries": job.max_retries,
+        "timeout": None if job.timeout is None else job.timeout.total_seconds(),
+        "unique_key": job.unique_key,
+        "key": job.key,
+        "headers": job.headers,
+        "waiting_for": job.waiting_for,
+        "cancel_requested": job.cancel_requested,
+        "progress": None
+        if job.progress is None
+        else {"fraction": job.progress.fraction, "message": job.progress.message},
+        "payload": value_of(job.payload),
+        "result": None if job.result is None else value_of(job.result),
+        "history": [_attempt(attempt) for attempt in job.history],
+    }
+
+
+def worker_facts(worker: WorkerRecord) -> Facts:
+    """Tell all about a worker."""
+    info, pulse = worker.info, worker.pulse
+    return {
+        "id": info.id,
+        "name": info.name,
+        "host": info.host,
+        "pid": info.pid,
+        "release": info.release,
+        "alive": worker.alive,
+        "state": pulse.state if worker.alive else "gone",
+        "started_at": iso(worker.started_at),
+        "last_seen": iso(worker.last_seen),
+        "lease_until": iso(worker.lease_until),
+        "processed": pulse.processed,
+        "running": pulse.running if worker.alive else 0,
+        "slots": info.slots,
+        "queues": list(info.queues),
+        "kinds": list(info.kinds),
+    }
+
+
+def value_of(encoded: bytes) -> Any:
+    """Decode a stored value; one that somebody else wrote, and that is no JSON, is told as text."""
+    try:
+        return json.loads(encoded, parse_constant=str)
+    except (ValueError, RecursionError):
+        return encoded.decode(errors="replace")
+
+
+def iso(moment: datetime | None) -> str | None:
+    """Write an instant for scripts."""
+    return None if moment is None else moment.astimezone(UTC).isoformat()
+
+
+def _attempt(attempt: Attempt) -> Facts:
+    return {
+        "number": attempt.number,
+        "worker": attempt.worker,
+        "started_at": iso(attempt.started_at),
+        "duration": attempt.duration.total_seconds(),
+        "outcome": attempt.outcome,
+        "error": _error(attempt.error),
+    }
+
+
+def _error(error: ErrorInfo | None) -> Facts | None:
+    if error is None:
+        return None
+    return {"type": error.type, "message": error.message, "traceback": error.traceback}

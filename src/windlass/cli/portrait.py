@@ -1,0 +1,108 @@
+"""Owns what `jobs show` and `dead show` print: one job with its whole story."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from windlass.cli import facts, show
+from windlass.core.durations import human
+from windlass.core.job import Attempt, ErrorInfo, Job
+from windlass.core.states import State
+from windlass.core.text import inert
+
+_OUTCOMES = {"snoozed": "blue", "released": "yellow", "cancelled": "dim"}
+
+
+def portrait(job: Job, now: datetime) -> Group:
+    """Show all that is known about a job."""
+    return Group(*_parts(job, now))
+
+
+def _parts(job: Job, now: datetime) -> Iterator[RenderableType]:
+    yield Text.assemble(("job ", "dim"), (str(job.id), "bold"), "  ", show.state(job.state))
+    yield Text()
+    grid = show.pairs()
+    for name, value in _rows(job, now):
+        grid.add_row(name, Text(inert(value)))
+    yield grid
+    yield from _section("payload", facts.value_of(job.payload))
+    if job.result is not None:
+        yield from _section("result", facts.value_of(job.result))
+    if job.headers:
+        yield from _section("headers", job.headers)
+    if job.history:
+        yield from _heading("attempts that did not complete it")
+        for attempt in job.history:
+            yield from _attempt(attempt)
+    elif job.error is not None:
+        yield from _heading("error")
+        yield from _error(job.error)
+
+
+def _rows(job: Job, now: datetime) -> Iterator[tuple[str, str]]:
+    """Yield what there is to say, in the order in which people ask."""
+    limit = "the handler's" if job.max_retries is None else str(job.max_retries)
+    rows = {
+        "kind": job.kind,
+        "queue": job.queue,
+        "priority": str(job.priority) if job.priority else "",
+        "key": job.key,
+        "reason": job.reason,
+        "held by": job.worker if job.state is State.RUNNING else "",
+        "last run by": job.worker if job.state is not State.RUNNING else "",
+        "progress": _progress(job),
+        "cancelling": "asked to end" if job.cancel_requested else "",
+        "waits for": job.waiting_for,
+        "created": show.moment(job.created_at, now),
+        "due": show.moment(job.due_at, now),
+        "started": show.moment(job.started_at, now),
+        "finished": show.moment(job.finished_at, now),
+        "expires": show.moment(job.expires_at, now),
+        "attempts": f"{job.attempt} ({job.failures} failed, {job.crashes} crashed)",
+        "max retries": limit,
+        "timeout": "" if job.timeout is None else human(job.timeout),
+        "unique key": job.unique_key,
+    }
+    for name, value in rows.items():
+        if value:
+            yield name, value
+
+
+def _progress(job: Job) -> str:
+    if job.progress is None:
+        return ""
+    return f"{job.progress.fraction:.0%}  {job.progress.message}".rstrip()
+
+
+def _heading(title: str) -> Iterator[RenderableType]:
+    yield Text()
+    yield Text(title, "bold")
+
+
+def _section(title: str, value: object) -> Iterator[RenderableType]:
+    yield from _heading(title)
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    yield show.block(text)
+
+
+def _attempt(attempt: Attempt) -> Iterator[RenderableType]:
+    started = "" if attempt.started_at is None else facts.iso(attempt.started_at)
+    yield Text.assemble(
+        f"  {attempt.number}. ",
+        (inert(attempt.outcome), _OUTCOMES.get(attempt.outcome, "red")),
+        (f" after {show.short(attempt.duration)}", ""),
+        (inert(f" · {started} · {attempt.worker or 'no worker'}"), "dim"),
+    )
+    if attempt.error is not None:
+        yield from _error(attempt.error)
+
+
+def _error(error: ErrorInfo) -> Iterator[RenderableType]:
+    yield show.block(str(error), "red")
+    if error.traceback:
+        yield show.block(error.traceback, "dim")

@@ -1,0 +1,57 @@
+"""Owns the demo's app: handlers that are fast, slow, flaky, hopeless, patient, and one of a kind.
+
+A worker loads it like any other: `windlass worker windlass.demo:app`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from windlass.app import Windlass
+from windlass.context import Context
+from windlass.core.outcomes import Snooze
+from windlass.core.retry import Retry
+
+app = Windlass()
+_SOON = Retry(max_retries=5).waiting("200ms", cap="2s")
+
+
+@app.job(queue="mail")
+async def send_email(to: str, template: str = "welcome") -> str:
+    """Be fast, as most jobs are."""
+    await asyncio.sleep(0.002)
+    return f"{template} sent to {to}"
+
+
+@app.job(queue="images")
+def resize_image(image: str, milliseconds: int) -> str:
+    """Be slow and block: a `def` runs in a thread."""
+    time.sleep(milliseconds / 1000)
+    return f"small-{image}"
+
+
+@app.job(queue="payments", retry=_SOON)
+async def charge_card(ctx: Context, order: str, outages: int) -> str:
+    """Fail as often as the payment service is down, then succeed."""
+    if ctx.attempt <= outages:
+        raise ConnectionError(f"the payment service is down; {order} waits")
+    return ctx.idempotency_key
+
+
+@app.job(queue="imports", retry=Retry(max_retries=2).waiting("200ms"))
+async def import_feed(url: str) -> None:
+    """Be poison: fail every time, until the job is dead and waits for a person."""
+    raise ValueError(f"{url} is not a feed")
+
+
+@app.job(queue="reports")
+async def build_report(ctx: Context, name: str) -> str | Snooze:
+    """Snooze once, since the figures are not there yet; that charges no retry."""
+    return Snooze("1s") if ctx.attempt == 1 else f"{name} is ready"
+
+
+@app.job(queue="reports")
+async def daily_digest(day: str) -> str:
+    """Be enqueued twice under one unique key, and run once."""
+    return f"digest of {day}"

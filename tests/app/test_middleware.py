@@ -1,0 +1,186 @@
+"""Middleware wraps a handler: the app's outermost, its own innermost; it sees and may change all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.app.bed import Bed, in_state, serving, told
+from windlass import CallNext, Context, Middleware, Retry, Snooze, State
+
+
+def tracing(name: str, trace: list[str]) -> Middleware:
+    async def layer(ctx: Context, call_next: CallNext) -> Any:
+        trace.append(f"> {name}")
+        try:
+            return await call_next()
+        finally:
+            trace.append(f"< {name}")
+
+    return layer
+
+
+@pytest.mark.parametrize("pool", ["loop", "threads"])
+def test_middleware_of_the_app_goes_around_that_of_the_handler(bed: Bed, pool: str) -> None:
+    trace: list[str] = []
+    app = bed.app(middleware=[tracing("app 1", trace), tracing("app 2", trace)])
+
+    def work() -> None:
+        trace.append("work")
+
+    async def awork() -> None:
+        work()
+
+    register: Any = app.job
+    own = [tracing("own 1", trace), tracing("own 2", trace)]
+    handler = register(name="work", middleware=own)(awork if pool == "loop" else work)
+
+    async def main() -> None:
+        async with serving(app):
+            await (await handler.aenqueue()).aresult("10s")
+
+    asyncio.run(main())
+    layers = ["app 1", "app 2", "own 1", "own 2"]
+    down, up = [f"> {name}" for name in layers], [f"< {name}" for name in reversed(layers)]
+    assert trace == [*down, "work", *up]
+
+
+def test_middleware_sees_exceptions_and_may_replace_them(bed: Bed) -> None:
+    seen: list[str] = []
+
+    async def translate(ctx: Context, call_next: CallNext) -> Any:
+        try:
+            return await call_next()
+        except ZeroDivisionError as error:
+            seen.append(str(error))
+            raise ValueError("translated") from error
+        except KeyError:
+            return "a default"
+
+    app = bed.app(middleware=[translate])
+
+    @app.job(max_retries=0)
+    async def divide() -> float:
+        return 1 / 0
+
+    @app.job
+    def look_up() -> str:
+        return {}["x"]  # type: ignore[no-any-return]
+
+    async def main() -> None:
+        async with serving(app):
+            job = await in_state(await divide.aenqueue(), State.DEAD)
+            assert job.error is not None
+            assert str(job.error) == "ValueError: translated"
+            assert "ZeroDivisionError" in job.error.traceback
+            assert await (await look_up.aenqueue()).aresult("10s") == "a default"
+
+    asyncio.run(main())
+    assert seen == ["division by zero"]
+
+
+def test_middleware_may_change_a_result_and_may_not_call_the_handler_at_all(bed: Bed) -> None:
+    ran: list[int] = []
+
+    async def gate(ctx: Context, call_next: CallNext) -> Any:
+        if ctx.arguments["n"] < 0:
+            return -1
+        if ctx.arguments["n"] == 0:
+            return Snooze("1h")
+        return (await call_next()) * 10
+
+    app = bed.app(middleware=[gate])
+
+    @app.job
+    async def work(n: int) -> int:
+        ran.append(n)
+        return n
+
+    async def main() -> None:
+        async with serving(app):
+            assert await (await work.aenqueue(4)).aresult("10s") == 40
+            assert await (await work.aenqueue(-4)).aresult("10s") == -1
+            await in_state(await work.aenqueue(0), State.SCHEDULED)
+
+    asyncio.run(main())
+    assert ran == [4]
+
+
+def test_middleware_that_raises_fails_the_job(bed: Bed) -> None:
+    async def broken(ctx: Context, call_next: CallNext) -> Any:
+        raise RuntimeError("in the middle")
+
+    app = bed.app()
+
+    @app.job(middleware=[broken], max_retries=0)
+    async def work() -> None: ...
+
+    async def main() -> None:
+        async with serving(app):
+            job = await in_state(await work.aenqueue(), State.DEAD)
+            assert job.error is not None
+            assert job.error.message == "in the middle"
+
+    asyncio.run(main())
+
+
+def test_every_run_is_logged_with_its_job_its_worker_and_its_duration(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+
+    @app.job(queue="q")
+    async def good() -> None: ...
+
+    @app.job(max_retries=0)
+    def bad() -> None:
+        raise ValueError("no")
+
+    @app.job(timeout="30ms", max_retries=0)
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            handles = [await good.aenqueue(), await bad.aenqueue(), await slow.aenqueue()]
+            for handle in handles:
+                await in_state(handle, State.COMPLETED, State.DEAD)
+            ids = [handle.id for handle in handles]
+            for event, place in (("finished", 0), ("raised", 1), ("interrupted", 2)):
+                (line,) = told(caplog, f"job.{event}")
+                assert line["job_id"] == ids[place]
+                assert line["worker_id"] == worker.id
+                assert line["attempt"] == 1
+                assert line["duration"] >= 0
+            began = told(caplog, "job.started")
+            assert {line["job_id"] for line in began} == set(ids)
+            assert {line["worker_id"] for line in began} == {worker.id}
+
+    with caplog.at_level("INFO", logger="windlass"):
+        asyncio.run(main())
+
+
+def test_every_retry_is_logged_with_its_attempt_and_death_with_its_reason(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+
+    @app.job(retry=Retry(max_retries=2).waiting("1ms"))
+    async def bad() -> None:
+        raise ValueError("no")
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            handle = await bad.aenqueue()
+            await in_state(handle, State.DEAD)
+            retried = told(caplog, "job.retried")
+            assert [(line["attempt"], line["failures"]) for line in retried] == [(1, 1), (2, 2)]
+            (dead,) = told(caplog, "job.dead")
+            assert dead["reason"] == "gave up after 3 failures"
+            assert {line["job_id"] for line in [*retried, dead]} == {handle.id}
+            assert {line["worker_id"] for line in [*retried, dead]} == {worker.id}
+
+    with caplog.at_level("INFO", logger="windlass"):
+        asyncio.run(main())

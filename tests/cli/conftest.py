@@ -1,0 +1,226 @@
+"""Owns what the tests of the command line share: a directory of their own, and a shell in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Coroutine, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+from typer.testing import CliRunner
+
+from windlass.app.ids import Ids
+from windlass.cli import cli
+from windlass.core.durations import When
+from windlass.core.job import (
+    Ask,
+    Attempt,
+    Claim,
+    ErrorInfo,
+    Job,
+    Lane,
+    NewJob,
+    Progress,
+    WorkerInfo,
+)
+from windlass.core.settle import Transition
+from windlass.core.states import State
+from windlass.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+TOKEN = 7
+SHOP = """
+from windlass import Windlass
+
+app = Windlass()
+
+
+@app.job(queue="mail", priority=3, aliases=["mail_out"])
+async def send_email(to: str, copies: int = 1) -> str:
+    return f"{to} x{copies}"
+"""
+
+
+class Said:
+    """What a command said, and how it ended."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+    def refused(self, *parts: str, code: int = 1) -> None:
+        """Check that this is a refusal, told on stderr alone and without a traceback."""
+        assert self.code == code, (self.code, self.out, self.err)
+        assert "Traceback" not in self.err
+        for part in parts:
+            assert part in self.err, (part, self.err)
+        if code == 1:
+            assert self.err.startswith("error: ")
+            assert self.err.count("\n") == 1
+
+
+class Shell:
+    """A directory, a store in it that the commands find by themselves, and a way to call them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ids = Ids()
+
+    @property
+    def file(self) -> Path:
+        """Where the store is."""
+        return self.directory / "windlass.db"
+
+    def __call__(self, *args: object, stdin: str | None = None) -> Said:
+        """Call `windlass` with arguments."""
+        sys.modules.pop("shop", None)  # As in a new process.
+        result = CliRunner().invoke(cli, [str(arg) for arg in args], input=stdin)
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Said(result.exit_code, result.stdout, result.stderr)
+
+    def ok(self, *args: object, stdin: str | None = None) -> Said:
+        """Call `windlass`, and expect it to do what it was asked to."""
+        said = self(*args, stdin=stdin)
+        assert said.code == 0, (said.out, said.err)
+        return said
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file."""
+        (self.directory / name).write_text(text)
+
+    # -- the store, without the command line ---------------------------------------------------
+
+    def store(self, work: Coroutine[Any, Any, T], store: SqliteStore) -> T:
+        """Run something with the store, and close it."""
+
+        async def run() -> T:
+            try:
+                return await work
+            finally:
+                await store.close()
+
+        return asyncio.run(run())
+
+    def enqueue(
+        self,
+        kind: str = "send_email",
+        *,
+        queue: str = "default",
+        payload: bytes = b"{}",
+        due: When | None = None,
+        count: int = 1,
+    ) -> list[UUID]:
+        """Add jobs."""
+        store = SqliteStore(self.file)
+        jobs = [
+            NewJob(id=self.ids.next(), kind=kind, queue=queue, payload=payload, due=due)
+            for _ in range(count)
+        ]
+        return [each.id for each in self.store(store.enqueue(jobs), store)]
+
+    def job(self, job_id: UUID) -> Job:
+        """Return a job as it is now."""
+        store = SqliteStore(self.file)
+        job = self.store(store.get(job_id), store)
+        assert job is not None
+        return job
+
+    def start(
+        self, kind: str = "send_email", *, queue: str = "default", worker: str = "w1"
+    ) -> list[Job]:
+        """Let a worker claim all pending jobs of a kind, and say how far they are."""
+        store = SqliteStore(self.file)
+
+        async def work() -> list[Job]:
+            await store.register(
+                WorkerInfo(
+                    id=worker,
+                    name=worker,
+                    host="host",
+                    pid=12,
+                    release="1",
+                    lease=timedelta(seconds=60),
+                    slots=4,
+                    kinds=(kind,),
+                )
+            )
+            ask = Ask(lane=Lane(queue, kind), count=10_000)
+            jobs = await store.claim(Claim(asks=(ask,)), worker=worker, token=TOKEN)
+            for job in jobs[:10]:
+                await store.progress(job.id, TOKEN, Progress(fraction=0.4, message="half way"))
+            return jobs
+
+        return self.store(work(), store)
+
+    def retire(self, worker: str = "w1") -> None:
+        """End a worker."""
+        store = SqliteStore(self.file)
+        self.store(store.retire(worker), store)
+
+    def dead(
+        self,
+        kind: str = "send_email",
+        *,
+        queue: str = "default",
+        count: int = 1,
+        message: str = "no",
+    ) -> list[UUID]:
+        """Add dead jobs, the oldest first."""
+        ids = self.enqueue(kind, queue=queue, count=count, payload=b'{"to": "a@example.org"}')
+        error = ErrorInfo(type="ValueError", message=message, traceback=f"File x\nline {message}")
+        moves = [
+            Transition(
+                id=job.id,
+                token=TOKEN,
+                state=State.DEAD,
+                failures=1,
+                error=error,
+                reason="gave up after 1 failure",
+                attempt=Attempt(
+                    number=1,
+                    worker="w1",
+                    started_at=job.started_at,
+                    duration=timedelta(milliseconds=5),
+                    outcome="failed",
+                    error=error,
+                ),
+            )
+            for job in self.start(kind, queue=queue)
+        ]
+        store = SqliteStore(self.file)
+        assert all(self.store(store.settle(moves), store))
+        return ids
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    """Yield a shell in an empty directory, with no setting made."""
+    for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
+        monkeypatch.delenv(name)
+    for name in ("LOG_LEVEL", "METRICS_PORT", "REDIS_URL", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield Shell(tmp_path)
+    sys.modules.pop("shop", None)
+
+
+@pytest.fixture
+def shop(shell: Shell) -> Shell:
+    """Return a shell where there is an app, `shop:app`, and its store."""
+    shell.write("shop.py", SHOP)
+    shell.ok("migrate")
+    return shell

@@ -1,0 +1,146 @@
+"""`windlass dead`: nothing is redriven or purged that was not meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from windlass.cli import dead, harvest
+from windlass.core.states import State
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Shell
+
+NOBODY = UUID("0197f3a2-6c1e-7b60-8000-3f1d2c4b5a69")
+
+
+def left(shell: Shell) -> set[str]:
+    return {job["id"] for job in shell.ok("dead", "list", "--json").json["jobs"]}
+
+
+def test_only_dead_jobs_are_listed_with_why_they_are_dead(shell: Shell) -> None:
+    (job_id,) = shell.dead(message="no such user")
+    shell.enqueue("other")
+    said = shell.ok("dead", "list")
+    assert len(said.out.splitlines()) == 3
+    for part in (str(job_id), "gave up after 1 failure", "ValueError: no such user"):
+        assert part in said.out
+    assert left(shell) == {str(job_id)}
+
+
+def test_a_job_that_is_not_dead_is_not_shown_as_one(shell: Shell) -> None:
+    (pending,) = shell.enqueue()
+    shell("dead", "show", pending).refused(f"windlass jobs show {pending}")
+    (job_id,) = shell.dead("other")
+    assert "gave up" in shell.ok("dead", "show", job_id).out
+    assert shell.ok("dead", "show", job_id, "--json").json["state"] == "dead"
+
+
+def test_redrive_gives_the_named_jobs_a_new_life_and_no_others(shell: Shell) -> None:
+    first, second, third = shell.dead(count=3)
+    assert shell.ok("dead", "redrive", first, third).out == "2 dead jobs redriven\n"
+    assert left(shell) == {str(second)}
+    assert shell.job(first).state is State.PENDING
+
+
+def test_redrive_goes_by_kind_and_queue(shell: Shell) -> None:
+    (meant,) = shell.dead("a", queue="mail")
+    (other_kind,) = shell.dead("b", queue="mail")
+    (other_queue,) = shell.dead("a", queue="slow")
+    shell.ok("dead", "redrive", "--kind", "a", "--queue", "mail")
+    assert left(shell) == {str(other_kind), str(other_queue)}
+    assert shell.job(meant).state is State.PENDING
+
+
+def test_all_are_moved_in_chunks(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harvest, "CHUNK", 2)
+    shell.dead(count=5)
+    said = shell.ok("dead", "redrive", "--all", "--json")
+    assert said.json == {"matched": 5, "redriven": 5, "dry_run": False, "refused": []}
+    assert left(shell) == set()
+
+
+def test_a_limit_takes_the_newest(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harvest, "CHUNK", 2)
+    ids = shell.dead(count=5)
+    shell.ok("dead", "redrive", "--all", "--limit", 3)
+    assert left(shell) == {str(each) for each in ids[:2]}
+
+
+def test_a_dry_run_counts_and_changes_nothing(shell: Shell) -> None:
+    shell.dead(count=2)
+    assert shell.ok("dead", "redrive", "--all", "--dry-run").out == (
+        "2 dead jobs would be redriven\n"
+    )
+    assert shell.ok("dead", "purge", "--all", "--dry-run").out == "2 dead jobs would be purged\n"
+    assert len(left(shell)) == 2
+
+
+def test_ids_that_are_not_dead_are_told_and_keep_nothing_else_from_being_moved(
+    shell: Shell,
+) -> None:
+    (job_id,) = shell.dead()
+    (pending,) = shell.enqueue("other")
+    said = shell("dead", "redrive", pending, job_id, NOBODY, "--json")
+    assert said.code == 1
+    assert (said.json["matched"], said.json["redriven"]) == (1, 1)
+    assert [each["id"] for each in said.json["refused"]] == [str(pending), str(NOBODY)]
+    assert f"job {pending} is pending, not dead" in said.err
+
+
+@pytest.mark.parametrize("command", ["redrive", "purge"])
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ("--limit", "5"),
+        ("--all", "--kind", "a"),
+        (str(NOBODY), "--all"),
+        (str(NOBODY), "--queue", "a"),
+        (str(NOBODY), "--limit", "1"),
+        ("--all", "--limit", "0"),
+        ("0197f3a2",),
+    ],
+    ids=" ".join,
+)
+def test_which_jobs_are_meant_must_be_said_in_one_way(
+    shell: Shell, command: str, args: tuple[str, ...]
+) -> None:
+    shell.dead()
+    shell("dead", command, *args).refused(code=2)
+    assert len(left(shell)) == 1
+
+
+def test_purge_deletes_for_ever(shell: Shell) -> None:
+    first, second = shell.dead(count=2)
+    assert shell.ok("dead", "purge", first, "--yes").out == "1 dead job purged\n"
+    assert left(shell) == {str(second)}
+    shell("jobs", "show", first).refused("no job has the id")
+
+
+def test_purge_refuses_where_nobody_can_be_asked(shell: Shell) -> None:
+    shell.dead()
+    shell("dead", "purge", "--all").refused("add --yes", code=2)
+    assert len(left(shell)) == 1
+
+
+def test_purge_asks_how_many_and_takes_no_for_an_answer(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead, "_can_ask", lambda: True)
+    shell.dead(count=2)
+    said = shell("dead", "purge", "--all", stdin="n\n")
+    assert said.code == 1
+    assert "Delete 2 dead jobs for ever?" in said.err
+    assert len(left(shell)) == 2
+    assert "2 dead jobs purged\n" in shell.ok("dead", "purge", "--all", stdin="y\n").out
+    assert left(shell) == set()
+
+
+def test_nothing_that_fits_is_no_error_and_nobody_is_asked(
+    shop: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead, "_can_ask", lambda: True)
+    assert shop.ok("dead", "purge", "--kind", "a").out == "0 dead jobs purged\n"

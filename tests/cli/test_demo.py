@@ -1,0 +1,123 @@
+"""`windlass demo`: it adds up, it says so when it does not, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from windlass.core.job import Attempt, Job, job_id
+from windlass.core.states import State
+from windlass.demo.load import drafts
+from windlass.demo.tally import complaints, tally
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def job(number: int, kind: str, state: State, *outcomes: str, attempts: int | None = None) -> Job:
+    history = tuple(
+        Attempt(number=n, worker="w", started_at=NOW, duration=timedelta(0), outcome=outcome)
+        for n, outcome in enumerate(outcomes, 1)
+    )
+    runs = len(outcomes) + (state is State.COMPLETED)
+    return Job(
+        id=job_id(number, number),
+        kind=kind,
+        queue="q",
+        priority=0,
+        key="",
+        state=state,
+        payload=b"{}",
+        due_at=NOW,
+        created_at=NOW,
+        started_at=NOW,
+        finished_at=NOW + timedelta(milliseconds=number),
+        attempt=runs if attempts is None else attempts,
+        history=history,
+    )
+
+
+GOOD = [
+    job(1, "fast", State.COMPLETED),
+    job(3, "fast", State.COMPLETED, "failed", "snoozed"),
+    job(5, "poison", State.DEAD, "failed", "failed"),
+]
+
+
+def test_the_books_of_each_kind_add_up() -> None:
+    fast, poison = tally({"fast": 2, "poison": 1}, GOOD)
+    assert (fast.enqueued, fast.runs, fast.completed) == (2, 4, 2)
+    assert (fast.retried, fast.snoozed, fast.dead) == (1, 1, 0)
+    assert (poison.runs, poison.completed, poison.retried, poison.dead) == (2, 0, 1, 1)
+    assert fast.typical == timedelta(milliseconds=2)
+    assert poison.typical is None
+    assert complaints([fast, poison], poison="poison") == []
+
+
+@pytest.mark.parametrize(
+    ("jobs", "told"),
+    [
+        (GOOD[1:], "fast: 2 enqueued, 1 found"),
+        ([*GOOD[:2], job(5, "poison", State.COMPLETED)], "poison: 0 dead instead of 1"),
+        ([*GOOD[1:], job(1, "fast", State.DEAD, "failed")], "fast: 1 dead instead of 0"),
+        ([*GOOD[1:], job(1, "fast", State.PENDING)], "fast: 2 enqueued, 2 found, 1 completed"),
+        ([*GOOD[1:], job(1, "fast", State.COMPLETED, attempts=3)], "fast: 6 runs, 4 outcomes"),
+        ([*GOOD, job(9, "stray", State.COMPLETED)], "stray: 0 enqueued, 1 found"),
+    ],
+)
+def test_books_that_do_not_add_up_are_told(jobs: list[Job], told: str) -> None:
+    books = tally({"fast": 2, "poison": 1}, jobs)
+    assert any(each.startswith(told) for each in complaints(books, poison="poison"))
+
+
+@pytest.mark.parametrize("count", [20, 100, 1000])
+def test_so_many_jobs_are_enqueued_as_were_asked_for(count: int) -> None:
+    kinds = [draft.job.kind for draft in drafts(count)]
+    assert len(kinds) == count
+    assert {"daily_digest", "build_report", "import_feed", "send_email"} <= set(kinds)
+
+
+def test_the_demo_runs_adds_up_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    # A user's own settings must not get in its way.
+    settings = {"WINDLASS_QUEUES": "none-of-these", "MAX_RETRIES": "0", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "windlass", "demo", "--jobs", "40"],
+        env={**os.environ, **settings},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    for part in ("40 of 40 done", "the first handle came back", "It adds up", "is not a feed"):
+        assert part in done.stdout
+    totals = next(line for line in done.stdout.splitlines() if line.startswith("total"))
+    assert totals.split()[:4] == ["total", "40", "46", "39"]
+    assert done.stdout.partition("What to type next:")[2].count("\n") >= 3
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_cleans_up(tmp_path: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "windlass", "demo", "--jobs", "2000"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if " of 2,000 done" in line:
+            break
+    process.send_signal(number)
+    rest, _ = process.communicate(timeout=40)
+    assert process.returncode == 130
+    assert "nothing is left behind" in rest
+    assert list(tmp_path.iterdir()) == []

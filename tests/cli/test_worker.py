@@ -1,0 +1,104 @@
+"""`windlass worker`: what it refuses, and a real one in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from windlass import Windlass
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Shell
+
+
+async def result_of(file: Path, job_id: str) -> object:
+    app = Windlass(f"sqlite:///{file}")
+    try:
+        return await app.job_by_id(job_id).aresult(timeout="30s")
+    finally:
+        await app.aclose()
+
+
+def test_memory_is_refused_with_the_reason_and_the_remedy(shop: Shell) -> None:
+    shop("worker", "shop:app", "--url", "memory://").refused(
+        "inside one process", "app.run_worker()", "sqlite:///windlass.db"
+    )
+
+
+def test_without_an_app_it_is_wrong_usage(shell: Shell) -> None:
+    shell("worker").refused("which app?", "WINDLASS_APP", code=2)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--slots", "0"),
+        ("--slots", "many"),
+        ("--threads", "-1"),
+        ("--batch-size", "1.5"),
+        ("--poll-interval", "soon"),
+        ("--lease", "0s"),
+        ("--shutdown-timeout", "-5"),
+        ("--log-level", "loud"),
+        ("--log-format", "xml"),
+    ],
+)
+def test_a_flag_that_cannot_be_is_refused_by_its_name(shop: Shell, flag: str, value: str) -> None:
+    shop("worker", "shop:app", f"{flag}={value}").refused(f"{flag} = '{value}' is wrong: write ")
+
+
+def test_a_module_that_cannot_be_imported_is_told(shop: Shell) -> None:
+    shop("worker", "shop:app", "--imports", "missing").refused("the import 'missing' failed")
+
+
+def test_a_worker_serves_in_a_process_of_its_own_and_drains_when_told(shop: Shell) -> None:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "windlass", "worker", "shop:app", "--name", "mine"),
+            *("--slots", "3", "--queues", "mail", "--url", "sqlite:///windlass.db"),
+        ],
+        cwd=shop.directory,
+        env={**os.environ, "WINDLASS_SLOT": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        job_id = shop.ok("enqueue", "send_email", '{"to": "a"}', "--app", "shop:app").out.strip()
+        assert asyncio.run(result_of(shop.file, job_id)) == "a x1"
+        (worker,) = shop.ok("workers", "--alive", "--json").json["workers"]
+        assert (worker["name"], worker["slots"], worker["queues"]) == ("mine", 3, ["mail"])
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    events = {line["event"]: line for line in map(json.loads, told.splitlines())}
+    assert events["worker.started"]["store"] == str(shop.file)
+    assert "WINDLASS_SLOT is set" in events["setting.unknown"]["problem"]
+    assert "worker.stopped" in events
+    assert shop.ok("workers", "--alive", "--json").json["workers"] == []
+
+
+def test_a_worker_that_cannot_open_its_store_ends_with_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "windlass", "worker", "windlass.demo:app"),
+            *("--url", "sqlite:///missing/jobs.db"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the directory of ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,360 @@
+"""A worker holds its jobs by its lease: renewed beside them, given up when lost, rescued by others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.app.bed import Bed, Clock, Through, in_state, serving, told, until
+from windlass import State, Windlass
+from windlass.core.job import (
+    Ask,
+    Claim,
+    Job,
+    JobFilter,
+    Lane,
+    Pulse,
+    Retention,
+    WorkerInfo,
+)
+from windlass.core.plan import Policies
+from windlass.core.retry import Retry
+from windlass.core.settle import Policy
+from windlass.runtime.chores import Pruner, Rescuer
+from windlass.store import Store
+
+LEASE = timedelta(seconds=30)
+
+
+async def register(store: Store, name: str, lease: timedelta = LEASE) -> str:
+    info = WorkerInfo(id=name, name=name, host="h", pid=1, release="1", lease=lease, slots=10)
+    await store.register(info)
+    return name
+
+
+async def claim_one(store: Store, kind: str, worker: str, token: int = 7) -> Job:
+    ask = Ask(lane=Lane("default", kind), count=1)
+    (job,) = await store.claim(Claim(asks=(ask,)), worker=worker, token=token)
+    return job
+
+
+async def beat(store: Store, worker: str) -> bool:
+    return await asyncio.to_thread(store.heartbeat, worker, Pulse(), timedelta(seconds=5))
+
+
+def rescuer(store: Store, worker: str) -> Rescuer:
+    return Rescuer(
+        store,
+        interval=LEASE / 3,
+        worker_id=lambda: worker,
+        policy=lambda job: Policy(retry=Retry()),
+    )
+
+
+async def season(clock: Clock, store: Store, worker: str) -> None:
+    """Let a little more than a lease pass, in which only this worker renews its own."""
+    for _ in range(4):
+        clock.advance(seconds=10)
+        assert await beat(store, worker)
+
+
+def test_a_lost_lease_ends_the_runs_and_the_worker_goes_on_under_a_new_id(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+    began: list[int] = []
+    go = asyncio.Event()
+
+    @app.job
+    async def work(n: int) -> str:
+        began.append(n)
+        if len(began) == 1:
+            await asyncio.Event().wait()
+        await go.wait()
+        return "done"
+
+    async def main() -> None:
+        async with serving(app, lease="1s") as worker:
+            handle = await work.aenqueue(1)
+            await until(lambda: began == [1])
+            old = worker.id
+            await app.store.retire(old)
+            await until(lambda: worker.id not in ("", old))
+            go.set()
+            assert await handle.aresult("10s") == "done"
+            job = await handle.ajob()
+            assert (job.failures, job.crashes, job.worker) == (0, 0, worker.id)
+            assert [attempt.worker for attempt in job.history] == [old]
+            assert await (await work.aenqueue(2)).aresult("10s") == "done"
+
+    asyncio.run(main())
+    assert len(told(caplog, "lease.lost")) == 1
+
+
+class SlowToRegister(Through):
+    """A store whose second registration takes a while."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.registered: list[str] = []
+
+    async def register(self, worker: WorkerInfo) -> None:
+        self.registered.append(worker.id)
+        if len(self.registered) > 1:
+            # Longer than a third of the lease, after which the heart beats again.
+            await asyncio.sleep(0.8)
+        await self.inner.register(worker)
+
+
+def test_a_lost_lease_is_replaced_by_one_new_one(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prevents: the heart beats while the new lease is under way, and finds that one lost as well.
+
+    The worker then holds jobs under an id whose lease nobody renews.
+    """
+    store = SlowToRegister(bed.store())
+    app = bed.app(store=store)
+
+    @app.job
+    async def work() -> int:
+        return 1
+
+    async def main() -> None:
+        async with serving(app, lease="1s") as worker:
+            await app.store.retire(worker.id)
+            await until(lambda: len(store.registered) > 1)
+            assert await (await work.aenqueue()).aresult("10s") == 1
+
+    asyncio.run(main())
+    assert len(store.registered) == 2
+    assert len(told(caplog, "lease.lost")) == 1
+
+
+def test_the_heart_beats_while_a_handler_blocks_the_loop(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+
+    @app.job
+    async def rude() -> None:
+        time.sleep(2.5)  # noqa: ASYNC251 - this is what users do.
+
+    async def main() -> None:
+        async with serving(app, lease="1s") as worker:
+            before = worker.id
+            await (await rude.aenqueue()).aresult("10s")
+            assert worker.id == before
+
+    asyncio.run(main())
+    assert told(caplog, "lease.lost") == []
+    (stalled,) = told(caplog, "loop.stalled")
+    assert "time.sleep(2.5)" in stalled["stack"]
+
+
+def test_a_long_job_keeps_its_lease_by_the_heartbeat(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job
+    async def long(n: int) -> int:
+        await asyncio.sleep(1.6)
+        return n
+
+    async def main() -> None:
+        async with serving(app, lease="1s"), serving(app, lease="1s"):
+            handle = await long.aenqueue(1)
+            assert await handle.aresult("10s") == 1
+            job = await handle.ajob()
+            assert (job.attempt, job.crashes) == (1, 0)
+
+    asyncio.run(main())
+
+
+def test_a_dead_workers_job_is_rescued_by_a_living_one(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+
+    @app.job
+    async def work() -> int:
+        return 1
+
+    async def main() -> None:
+        handle = await work.aenqueue()
+        await register(app.store, "dead", timedelta(seconds=1))
+        await claim_one(app.store, "work", "dead")
+        async with serving(app, lease="1s"):
+            assert await handle.aresult("10s") == 1
+            job = await handle.ajob()
+            assert (job.attempt, job.crashes, job.failures) == (2, 1, 0)
+            assert job.history[0].outcome == "crashed"
+            assert job.history[0].worker == "dead"
+
+    asyncio.run(main())
+    (line,) = told(caplog, "job.rescued")
+    assert (line["lost_by"], line["attempt"], line["state"]) == ("dead", 1, "pending")
+
+
+def test_a_job_that_takes_three_workers_with_it_is_dead(bed: Bed) -> None:
+    clock = Clock()
+    app = bed.app(store=bed.store(clock=clock))
+
+    @app.job
+    async def killer() -> None: ...
+
+    async def main() -> None:
+        store = app.store
+        handle = await killer.aenqueue()
+        alive = await register(store, "alive")
+        for crash in (1, 2, 3):
+            await register(store, f"victim {crash}")
+            await claim_one(store, "killer", f"victim {crash}", token=crash)
+            await season(clock, store, alive)
+            await rescuer(store, alive).tick()
+            job = await handle.ajob()
+            assert (job.crashes, job.failures) == (crash, 0)
+            assert job.state is (State.DEAD if crash == 3 else State.PENDING)
+        assert job.reason == "lost with its worker 3 times"
+        assert [attempt.worker for attempt in job.history] == ["victim 1", "victim 2", "victim 3"]
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_has_not_held_a_whole_lease_rescues_nobody(bed: Bed) -> None:
+    clock = Clock()
+    app = bed.app(store=bed.store(clock=clock))
+
+    @app.job
+    async def work() -> None: ...
+
+    async def main() -> None:
+        handle = await work.aenqueue()
+        await register(app.store, "dead")
+        await claim_one(app.store, "work", "dead")
+        clock.advance(minutes=5)
+        fresh = await register(app.store, "fresh")
+        await rescuer(app.store, fresh).tick()
+        assert await handle.astatus() is State.RUNNING
+
+    asyncio.run(main())
+
+
+def test_a_stale_worker_cannot_settle_a_rescued_job(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    app = bed.app(store=bed.store(clock=clock))
+    began, go = asyncio.Event(), asyncio.Event()
+
+    @app.job
+    async def work() -> str:
+        began.set()
+        await go.wait()
+        return "stale"
+
+    async def main() -> None:
+        store = app.store
+        async with serving(app, lease="30s") as worker:
+            handle = await work.aenqueue()
+            await began.wait()
+            rival = await register(store, "rival")
+            await season(clock, store, rival)
+            jobs = await store.rescue(worker=rival, token=99, limit=10)
+            assert [job.id for job in jobs] == [handle.id]
+            go.set()
+            await until(lambda: told(caplog, "job.fenced"))
+            job = await handle.ajob()
+            assert (job.state, job.token, job.result) == (State.RUNNING, 99, None)
+            assert worker.processed == 1
+
+    asyncio.run(main())
+
+
+def test_the_pruner_deletes_what_is_past_its_retention(bed: Bed) -> None:
+    clock = Clock()
+    app = bed.app(store=bed.store(clock=clock))
+
+    @app.job(max_retries=0)
+    async def work(fail: bool) -> None:
+        if fail:
+            raise ValueError("no")
+
+    async def main() -> None:
+        async with serving(app, lease="1h"):
+            done, dead = await work.aenqueue(False), await work.aenqueue(True)
+            cancelled = await work.using(delay="1h").aenqueue(False)
+            await cancelled.acancel()
+            await in_state(done, State.COMPLETED)
+            await in_state(dead, State.DEAD)
+        waiting = await work.using(delay="30d").aenqueue(False)
+        await prune(app, Retention())
+        assert len(await left(app)) == 4
+        clock.advance(days=7, seconds=1)
+        await prune(app, Retention())
+        assert await left(app) == {dead.id, waiting.id}
+        await prune(app, Retention(dead=timedelta(days=7)))
+        assert await left(app) == {waiting.id}
+
+    async def prune(app: Windlass, retention: Retention) -> None:
+        assert await Pruner(app.store, retention).tick() > 0
+
+    async def left(app: Windlass) -> set[Any]:
+        return {job.id for job in (await app.store.find(JobFilter(), limit=100)).jobs}
+
+    asyncio.run(main())
+
+
+def test_a_worker_prunes_by_the_retention_that_is_set(bed: Bed) -> None:
+    clock = Clock()
+    app = bed.app(store=bed.store(clock=clock), retention="1h", dead_retention="2h")
+
+    @app.job
+    async def work() -> None: ...
+
+    async def main() -> None:
+        async with serving(app, lease="1h"):
+            old = await work.aenqueue()
+            await in_state(old, State.COMPLETED)
+        clock.advance(hours=1, seconds=1)
+        async with serving(app, lease="1h"):
+            await until(lambda: gone(old.id))
+
+    async def gone(job_id: Any) -> bool:
+        return await app.store.get(job_id) is None
+
+    asyncio.run(main())
+
+
+def test_the_pruner_goes_on_at_once_while_there_is_more(bed: Bed) -> None:
+    clock = Clock()
+    store = bed.store(clock=clock, size=5000)
+    app = bed.app(store=store)
+
+    @app.job
+    async def work() -> None: ...
+
+    async def main() -> None:
+        handles = await app.aenqueue_many(work.draft() for _ in range(1001))
+        await asyncio.gather(*(handle.acancel() for handle in handles))
+        clock.advance(days=8)
+        pruner = Pruner(store, Retention())
+        assert await pruner.tick() == 0
+        assert await pruner.tick() > 0
+        assert (await store.find(JobFilter(), limit=10)).jobs == ()
+
+    asyncio.run(main())
+
+
+def test_policies_know_the_kinds_of_the_registry(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(aliases=["was"])
+    def work() -> None: ...
+
+    policies = app.worker()._policies
+    assert isinstance(policies, Policies)
+    assert set(policies.kinds) == {"work", "was"}

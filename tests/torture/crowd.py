@@ -1,0 +1,84 @@
+"""A crowd on one file: `crowd.py PROCESSES EACH`; every process enqueues, claims and settles.
+
+The processes are forks of one that has imported everything and opened nothing, so that all of them
+come to the file at the same moment. Whatever reaches one of them makes the crowd fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.torture.ledger import Ledger
+
+from windlass import Kind, State, Windlass
+from windlass.core.job import Ask, Claim, Lane, Pulse, WorkerInfo
+from windlass.core.settle import Transition
+
+LANE = Lane("default", "crowded")
+LEASE = timedelta(minutes=5)
+ledger = Ledger(Path(os.environ["TORTURE_YARD"]) / "ledger")
+
+
+def main(processes: int, each: int) -> int:
+    children = [pid for _ in range(processes) if (pid := _fork(processes * each, each))]
+    failed = [pid for pid in children if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
+    return len(failed)
+
+
+def _fork(total: int, each: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        live(total, each)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def live(total: int, each: int) -> None:
+    """Enqueue one's share from blocking code, one by one, then work until all is done."""
+    app = Windlass()
+    producer = app.of(Kind(LANE.kind, dict[str, Any]))
+    for number in range(each):
+        ledger.write("enqueued", producer.enqueue({"number": number}).id, 0)
+    asyncio.run(work(app, total))
+
+
+async def work(app: Windlass, total: int) -> None:
+    store, me = app.store, f"worker-{os.getpid()}"
+    await store.register(
+        WorkerInfo(id=me, name=me, host="here", pid=os.getpid(), release="1", lease=LEASE, slots=3)
+    )
+    while await completed(app) < total:
+        sweep = await store.sweep()
+        asks = tuple(Ask(lane=head.lane, count=3) for head in sweep.heads)
+        jobs = await store.claim(Claim(asks=asks), worker=me, token=secrets.randbits(63))
+        for job in jobs:
+            ledger.write("run", job.id, job.attempt)
+        moves = [Transition(id=job.id, token=job.token or 0, state=State.COMPLETED) for job in jobs]
+        assert all(await store.settle(moves)), "somebody else settled a job of mine"
+        assert await asyncio.to_thread(store.heartbeat, me, Pulse(), timedelta(seconds=30))
+        if not jobs:
+            await store.wait(sweep.mark, timedelta(seconds=0.2))
+    await app.aclose()
+
+
+async def completed(app: Windlass) -> int:
+    counts = await app.store.counts()
+    return sum(each.count for each in counts if each.state is State.COMPLETED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,230 @@
+"""Owns the handlers that the torture tests run in worker processes: each misbehaves in one way.
+
+A gate is a file; a handler waits for it, and so runs for exactly as long as its test wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.torture.ledger import Ledger
+
+from windlass import Cancel, Context, Retry, RetryAfter, Windlass
+
+YARD = Path(os.environ["TORTURE_YARD"])
+NEVER = Retry.never()
+ledger = Ledger(YARD / "ledger")
+app = Windlass()
+stranger = Windlass()
+"""An app that knows none of the kinds but one of its own."""
+
+
+def is_open(gate: str) -> bool:
+    return (YARD / f"gate-{gate}").exists()
+
+
+def note(ctx: Context, what: str) -> None:
+    ledger.write(what, ctx.job_id, ctx.attempt)
+
+
+@stranger.job
+async def foreign(ctx: Context) -> None:
+    note(ctx, "start")
+    note(ctx, "end")
+
+
+# -- handlers that behave ----------------------------------------------------------------------
+
+
+@app.job
+async def quick(ctx: Context, pause: float = 0.0) -> int:
+    note(ctx, "start")
+    await asyncio.sleep(pause)
+    note(ctx, "end")
+    return os.getpid()
+
+
+@app.job
+def quick_in_thread(ctx: Context) -> int:
+    note(ctx, "start")
+    note(ctx, "end")
+    return os.getpid()
+
+
+@app.job
+async def wait(ctx: Context, gate: str, attempts: int = 10**6) -> int:
+    """Wait for a gate, on the first so many attempts."""
+    note(ctx, "start")
+    try:
+        while ctx.attempt <= attempts and not is_open(gate):  # noqa: ASYNC110 - gates are files.
+            await asyncio.sleep(0.01)
+    except asyncio.CancelledError:
+        note(ctx, "cancelled")
+        raise
+    note(ctx, "end")
+    return os.getpid()
+
+
+@app.job
+def wait_in_thread(ctx: Context, gate: str) -> int:
+    note(ctx, "start")
+    while not is_open(gate):
+        time.sleep(0.01)
+    note(ctx, "end")
+    return os.getpid()
+
+
+# -- handlers that do not return ---------------------------------------------------------------
+
+
+@app.job
+async def block_loop_until(ctx: Context, gate: str, attempts: int) -> int:
+    """Block the loop until a gate opens, on the first so many attempts."""
+    note(ctx, "start")
+    while ctx.attempt <= attempts and not is_open(gate):
+        time.sleep(0.01)  # noqa: ASYNC251 - the very misbehaviour.
+    note(ctx, "end")
+    return os.getpid()
+
+
+@app.job
+async def block_loop_for(ctx: Context, seconds: float) -> int:
+    note(ctx, "start")
+    time.sleep(seconds)  # noqa: ASYNC251 - the very misbehaviour.
+    note(ctx, "end")
+    return os.getpid()
+
+
+@app.job(timeout="1s", retry=NEVER)
+def loop_forever(ctx: Context) -> None:
+    note(ctx, "start")
+    while True:
+        time.sleep(0.001)
+
+
+@app.job
+async def swallow(ctx: Context) -> None:
+    """Run for ever, and take no cancellation for an answer."""
+    note(ctx, "start")
+    while True:
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            note(ctx, "swallowed")
+
+
+# -- handlers that raise -----------------------------------------------------------------------
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("none at all")
+
+
+class HollowRetryAfter(RetryAfter):
+    """Forgets to call its parent, and so has no time to be tried again at."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def cyclic() -> Exception:
+    first, second = ValueError("first of the cycle"), KeyError("second of the cycle")
+    first.__cause__, second.__cause__ = second, first
+    return first
+
+
+def nested(depth: int) -> Exception:
+    error: Exception = ValueError("innermost")
+    for _ in range(depth):
+        error = ExceptionGroup("layer", [error])
+    return error
+
+
+RAISED: dict[str, Any] = {
+    "SystemExit": lambda: SystemExit(3),
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "CancelledError": asyncio.CancelledError,
+    "GeneratorExit": GeneratorExit,
+    "StopIteration": lambda: StopIteration(1),
+    "StopAsyncIteration": StopAsyncIteration,
+    "unprintable": Unprintable,
+    "huge": lambda: ValueError("x" * 50_000_000),
+    "cyclic": cyclic,
+    "nul": lambda: ValueError("before\x00after"),
+    "surrogate": lambda: ValueError("before\ud800after"),
+    "hollow": HollowRetryAfter,
+    "nested": lambda: nested(sys.getrecursionlimit() * 2),
+}
+
+
+@app.job(retry=NEVER)
+async def fail(what: str) -> None:
+    error = RAISED[what]()
+    raise error
+
+
+@app.job(retry=NEVER)
+def fail_in_thread(what: str) -> None:
+    error = RAISED[what]()
+    raise error
+
+
+# -- handlers that return the unspeakable ------------------------------------------------------
+
+
+def circle() -> list[Any]:
+    ring: list[Any] = []
+    ring.append(ring)
+    return ring
+
+
+class Opaque:
+    """Has no JSON form."""
+
+
+class Explosive:
+    """Breaks whoever asks for its JSON form."""
+
+    def model_dump(self, mode: str) -> object:
+        raise RuntimeError("boom")
+
+
+RETURNED: dict[str, Any] = {
+    "nul": lambda: "before\x00after",
+    "surrogate": lambda: "before\ud800after",
+    "nan": lambda: float("nan"),
+    "infinity": lambda: [float("-inf")],
+    "opaque": Opaque,
+    "explosive": Explosive,
+    "circle": circle,
+    "cancel for no text": lambda: Cancel(ValueError("not text")),  # type: ignore[arg-type]
+    "cancel for a surrogate": lambda: Cancel("before\ud800after\x00"),
+}
+
+
+@app.job(retry=NEVER)
+async def give(what: str) -> Any:
+    return RETURNED[what]()
+
+
+@app.job(retry=NEVER)
+async def take_text(ctx: Context, text: str) -> str:
+    """Note that a text, which fits any text, got through to the handler."""
+    note(ctx, "start")
+    return text
+
+
+@app.job(retry=NEVER)
+async def take(ctx: Context, number: int) -> int:
+    """Note that a payload got through to the handler."""
+    note(ctx, "start")
+    return number

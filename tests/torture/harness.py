@@ -1,0 +1,280 @@
+"""Owns the yard in which workers are tortured: processes, signals, gates, logs and patience.
+
+Nothing here waits by sleeping and hoping: `until` looks again and again, and gives up loudly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from tests.torture.ledger import Ledger
+
+import windlass
+from windlass import Kind, State, Windlass
+from windlass.core.job import Job, WorkerRecord
+
+T = TypeVar("T")
+LEASE = 2.0
+"""L of the torture list, in seconds."""
+PATIENCE = 30.0
+"""Seconds after which what has not happened will not, also on a noisy machine."""
+NOISE = 6.0
+"""Seconds by which a noisy machine may be late with what has a deadline."""
+HERE = Path(__file__).parent
+SOURCES = Path(windlass.__file__).parents[1]
+
+
+def until(look: Callable[[], T], what: str, within: float = PATIENCE) -> T:
+    """Look until there is something to see, and return it."""
+    give_up = time.monotonic() + within
+    while not (seen := look()):
+        assert time.monotonic() < give_up, f"not within {within} s: {what}"
+        time.sleep(0.01)
+    return seen
+
+
+class WorkerProcess:
+    """A worker in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, output: Path) -> None:
+        self._process = process
+        self._log = log
+        self._output = output
+        self.pid = process.pid
+
+    def events(self, name: str, **fields: object) -> list[dict[str, Any]]:
+        """Return the log's lines of an event whose fields say so."""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        logged = [json.loads(line) for line in lines if line.endswith("}")]
+        return [
+            line
+            for line in logged
+            if line["event"] == name and all(line.get(key) == fields[key] for key in fields)
+        ]
+
+    def event(self, name: str, within: float = PATIENCE, **fields: object) -> dict[str, Any]:
+        """Wait for an event, and return its first line."""
+        return self._until(lambda: self.events(name, **fields), f"{name} {fields}", within)[0]
+
+    def log_size(self) -> int:
+        """Return how many bytes the worker has logged."""
+        return self._log.stat().st_size
+
+    def started(self) -> str:
+        """Wait until the worker serves, and return its id."""
+        return str(self.event("worker.started")["worker_id"])
+
+    def ended(self, within: float = PATIENCE) -> int:
+        """Wait for the end of the process, and return its exit code."""
+        try:
+            return self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {within} s: {self._story()}") from None
+
+    def is_running(self) -> bool:
+        """Say whether the process has not ended."""
+        return self._process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def freeze(self, turn: Path) -> None:
+        """Stop the process, but not while it writes: nobody at all could write to the file then."""
+        until(lambda: self._frozen_outside(turn), "a moment at which the worker does not write")
+
+    def thaw(self) -> None:
+        """Let the process go on."""
+        self.send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End the process as a crash does, and make sure that it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def _frozen_outside(self, turn: Path) -> bool:
+        self.send(signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+        if is_free(turn):
+            return True
+        self.thaw()
+        return False
+
+    def _until(self, look: Callable[[], T], what: str, within: float) -> T:
+        def look_or_die() -> T:
+            seen = look()
+            assert seen or self.is_running(), f"ended before {what}: {self._story()}"
+            return seen
+
+        return until(look_or_die, what, within)
+
+    def _story(self) -> str:
+        log = self._log.read_text() if self._log.exists() else ""
+        return f"{log[-3_000:]}\n{self._output.read_text()[-3_000:]}"
+
+
+def is_free(turn: Path) -> bool:
+    """Say whether nobody has the turn to write, or will have soon."""
+    for _ in range(50):
+        with turn.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.01)
+            else:
+                return True
+    return False
+
+
+class Yard:
+    """A database file with everything around it; `close` leaves no process behind."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.file = directory / "jobs.db"
+        self.turn = directory / "jobs.db-turn"
+        self.url = f"sqlite:///{self.file}"
+        self.ledger = Ledger(directory / "ledger")
+        self.app = Windlass(self.url)
+        self._loop = asyncio.Runner()
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def close(self) -> None:
+        """Kill every child, frozen or not, and let go of the file."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        self.call(self.app.aclose())
+        self._loop.close()
+
+    # -- processes -----------------------------------------------------------------------------
+
+    def worker(
+        self,
+        *,
+        name: str = "",
+        app: str = "app",
+        wal_large: int | None = None,
+        **settings: object,
+    ) -> WorkerProcess:
+        """Start a worker process with a short lease."""
+        number = len(self._processes)
+        log = self.directory / f"log-{number}"
+        told = {
+            "log": str(log),
+            "app": app,
+            "name": name,
+            "wal_large": wal_large,
+            "settings": {"lease": f"{LEASE}s", "poll_interval": "0.1s", "threads": 2, **settings},
+        }
+        process, output = self.python("serve_worker.py", json.dumps(told))
+        return WorkerProcess(process, log, output)
+
+    def python(self, script: str, *args: str) -> tuple[subprocess.Popen[bytes], Path]:
+        """Start a script of this directory, and return where its output goes."""
+        output = self.directory / f"output-{len(self._processes)}"
+        environ = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(SOURCES), str(HERE.parents[1])]),
+            "TORTURE_YARD": str(self.directory),
+            "WINDLASS_URL": self.url,
+        }
+        with output.open("wb") as stream:
+            process = subprocess.Popen(
+                [sys.executable, str(HERE / script), *args],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                env=environ,
+            )
+        self._processes.append(process)
+        return process, output
+
+    def open_gate(self, gate: str) -> None:
+        """Let the handlers go on that wait for a gate."""
+        (self.directory / f"gate-{gate}").touch()
+
+    # -- jobs ----------------------------------------------------------------------------------
+
+    def enqueue(self, kind: str, **payload: object) -> UUID:
+        """Enqueue a job as a program does that does not import its handler."""
+        return self.app.of(Kind(kind, dict[str, Any])).enqueue(payload).id
+
+    def enqueue_many(self, kind: str, count: int, **payload: object) -> list[UUID]:
+        """Enqueue many jobs alike."""
+        producer = self.app.of(Kind(kind, dict[str, Any]))
+        handles = self.app.enqueue_many([producer.draft(payload) for _ in range(count)])
+        return [handle.id for handle in handles]
+
+    def job(self, job: UUID) -> Job:
+        """Return a job as the store has it."""
+        return self.call(self.app.job_by_id(job).ajob())
+
+    def settled(self, job: UUID, *states: State, within: float = PATIENCE) -> Job:
+        """Wait until a job is in a state, any finished one unless told, and return it."""
+        wanted = states or (State.COMPLETED, State.DEAD, State.CANCELLED)
+        what = f"job {job} in {[state.value for state in wanted]}"
+        until(lambda: self.job(job).state in wanted, what, within)
+        return self.job(job)
+
+    def states(self) -> dict[State, int]:
+        """Count the jobs by state."""
+        counts = self.call(self.app.store.counts())
+        return {each.state: each.count for each in counts}
+
+    def begun(self, job: UUID) -> int:
+        """Wait until a handler has begun with a job, and return the process it runs in."""
+        return until(lambda: self.ledger.entries("start", job), f"a run of {job}")[0].pid
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the app or its store."""
+        return self._loop.run(work)
+
+    # -- leases --------------------------------------------------------------------------------
+
+    def workers(self) -> list[WorkerRecord]:
+        """Return the workers as the store has them."""
+        return self.call(self.app.store.workers())
+
+    def seasoned(self, *workers: str) -> None:
+        """Wait until workers have kept their leases for so long that they may rescue."""
+        until(lambda: all(map(self._is_seasoned, workers)), f"the right of {workers} to rescue")
+
+    def lapsed(self, worker: str) -> None:
+        """Wait until a worker's lease has run out, and somebody has ended it."""
+        until(lambda: self._ended(worker), f"the end of the lease of {worker}")
+
+    def _is_seasoned(self, worker: str) -> bool:
+        lived = datetime.now(UTC) - timedelta(seconds=LEASE)
+        since = int(lived.timestamp() * 1e6)
+        return bool(self._ask("SELECT 1 FROM workers WHERE id = ? AND since < ?", worker, since))
+
+    def _ended(self, worker: str) -> bool:
+        return bool(self._ask("SELECT 1 FROM workers WHERE id = ? AND ended", worker))
+
+    # -- the file itself -----------------------------------------------------------------------
+
+    def _ask(self, sql: str, *values: object) -> list[Any]:
+        with self.raw() as db:
+            return db.execute(sql, values).fetchall()
+
+    @contextmanager
+    def raw(self) -> Iterator[sqlite3.Connection]:
+        """Open the file as somebody with a database shell does."""
+        with closing(sqlite3.connect(self.file, timeout=PATIENCE, isolation_level=None)) as db:
+            yield db

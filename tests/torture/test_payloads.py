@@ -1,0 +1,153 @@
+"""Payloads that nothing can hold are refused at the door; rows that got in otherwise die alone."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.torture.harness import Yard, until
+
+from windlass import Kind, PayloadError, PayloadInvalid, PayloadTooLarge, State, Windlass
+from windlass.app.ids import Ids
+
+
+def deep(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+REFUSED: dict[str, tuple[Any, type[PayloadError], str]] = {
+    "NUL": ("before\x00after", PayloadInvalid, "NUL"),
+    "NUL in a key": ({"a\x00": 1}, PayloadInvalid, "NUL"),
+    "lone surrogate": ("before\ud800after", PayloadInvalid, "surrogate"),
+    "NaN": (float("nan"), PayloadInvalid, "NaN"),
+    "infinity": ([1.0, float("inf")], PayloadInvalid, "infinities"),
+    "minus infinity": ({"a": float("-inf")}, PayloadInvalid, "infinities"),
+    "100 MB": ("x" * 100_000_000, PayloadTooLarge, "100,0"),
+    "100k deep": (deep(100_000), PayloadInvalid, "nested"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_payload_that_no_store_can_hold_is_refused_at_enqueue(what: str, yard: Yard) -> None:
+    """Cases 38 and 39. Prevents an accepted job that no worker can ever read."""
+    value, error, said = REFUSED[what]
+    with pytest.raises(error, match=said) as raised:
+        yard.enqueue("take", number=value)
+    assert len(str(raised.value)) < 1_000
+    if error is PayloadInvalid and what != "100k deep":
+        assert isinstance(raised.value, PayloadInvalid)
+        assert raised.value.field.startswith("number")
+    assert yard.states() == {}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_payload_is_refused_by_its_handlers_own_producer_too(what: str) -> None:
+    """Cases 38 and 39. Prevents a second door without a guard: typed handlers and bare kinds."""
+    app = Windlass("memory://")
+
+    @app.job
+    async def anything(value: Any) -> None: ...
+
+    value, error, said = REFUSED[what]
+    with pytest.raises(error, match=said):
+        anything.enqueue(value)
+    with pytest.raises(error, match=said):
+        app.of(Kind("anything", Any)).draft(value)
+
+
+DEEP = 100_000
+BAD_PAYLOADS: dict[str, tuple[str | bytes, str]] = {
+    "not JSON": ("{nonsense", "not JSON"),
+    "empty": ("", "not JSON"),
+    "too deep": ('{"number": ' + "[" * DEEP + "]" * DEEP + "}", ""),
+    "wrong type": ('{"number": "many"}', "number"),
+    "missing field": ("{}", "number"),
+    "not an object": ("[1]", "object"),
+    "NUL": ('{"number": \x001}', "not JSON"),
+    "not UTF-8": (b'{"text": "\xff\xfe"}', ""),
+    "lone surrogate": ('{"text": "\\ud800"}', ""),
+    "a number too long": ('{"number": ' + "9" * 10_000 + "}", ""),
+}
+INSERT = """
+INSERT INTO jobs (id, kind, queue, priority, key, state, payload, due_at, created_at)
+VALUES (?, ?, 'default', 0, '', 'pending', CAST(? AS TEXT), ?, 0)
+"""
+
+
+def insert(yard: Yard, payload: str | bytes, due_at: int) -> UUID:
+    """Put a job into the file behind everybody's back."""
+    job = Ids().next()
+    with yard.raw() as db:
+        kind = "take_text" if "text" in str(payload) else "take"
+        db.execute(INSERT, (str(job), kind, payload, due_at))
+    return job
+
+
+def test_a_row_with_a_bad_payload_goes_to_dead_and_never_to_its_handler(yard: Yard) -> None:
+    """Case 39. Prevents a poisoned row from stopping the worker, or every job behind it."""
+    behind = yard.enqueue("take", number=1)
+    bad = {
+        what: insert(yard, payload, number) for number, (what, (payload, _)) in
+        enumerate(BAD_PAYLOADS.items())
+    }  # fmt: skip
+    worker = yard.worker()
+    worker.started()
+
+    for what, job in bad.items():
+        dead = yard.settled(job)
+        assert (dead.state, dead.attempt) == (State.DEAD, 1), what
+        assert dead.error is not None, what
+        assert dead.error.type.endswith("PayloadInvalid"), what
+        assert BAD_PAYLOADS[what][1] in (dead.reason or ""), what
+        assert dead.reason, what
+    assert yard.settled(behind).result == b"1"
+    assert [entry.job for entry in yard.ledger.entries()] == [str(behind)]
+    assert worker.is_running()
+
+
+UNREADABLE: dict[str, tuple[str, str | int]] = {
+    "headers that are not JSON": ("headers", "{nonsense"),
+    "headers of the wrong shape": ("headers", '{"a": [1]}'),
+    "history that is not JSON": ("history", "{nonsense"),
+    "an id that is none": ("id", "not-an-id"),
+    "a due time beyond all calendars": ("due_at", 2**62),
+    "an expiry beyond all calendars": ("expires_at", 2**62),
+}
+
+
+def test_a_row_that_cannot_be_read_dies_and_stops_nobody_else(yard: Yard) -> None:
+    """Case 39. Prevents one row that somebody edited by hand from stopping a whole queue."""
+    behind = yard.enqueue("take", number=1)
+    rows = {}
+    for what, (column, value) in UNREADABLE.items():
+        job = str(insert(yard, '{"number": 2}', 0))
+        with yard.raw() as db:
+            (rows[what],) = db.execute("SELECT seq FROM jobs WHERE id = ?", (job,)).fetchone()
+            db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, job))
+    worker = yard.worker()
+    worker.started()
+
+    until(lambda: _state(yard, str(behind)) == "completed", "the job behind the bad rows")
+    for what, seq in rows.items():
+        until(lambda: _fate(yard, seq)[0] == "dead", f"the death of {what}")  # noqa: B023
+        assert _fate(yard, seq)[1], what
+    assert [entry.job for entry in yard.ledger.entries()] == [str(behind)]
+    assert worker.is_running()
+
+
+def _state(yard: Yard, job: str) -> str:
+    with yard.raw() as db:
+        return str(db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()[0])
+
+
+def _fate(yard: Yard, seq: int) -> tuple[str, str | None]:
+    """Return the state and the reason of a row that may not be readable as a job."""
+    with yard.raw() as db:
+        state, reason = db.execute(
+            "SELECT state, reason FROM jobs WHERE seq = ?", (seq,)
+        ).fetchone()
+        return state, reason
