@@ -1,4 +1,4 @@
-"""Owns what tests of the app and of the worker stand on: apps on both stores, workers around a block.
+"""Owns what tests of the app and the worker stand on: apps on both stores, and workers for them.
 
 Waiting is bounded polling or an event; nothing here sleeps to let something else happen.
 """
@@ -26,7 +26,7 @@ from windlass.store.sqlite import SqliteStore
 STORES = ("memory", "sqlite")
 PROMPT = 10.0
 """Seconds within which whatever is prompt has happened, also on a slow machine."""
-QUICK: dict[str, object] = {"poll_interval": "20ms", "shutdown_timeout": "5s"}
+QUICK: dict[str, Any] = {"poll_interval": "20ms", "shutdown_timeout": "5s"}
 
 
 class Clock:

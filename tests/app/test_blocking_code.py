@@ -1,4 +1,4 @@
-"""Blocking calls work from threads and after a fork, and are refused where they would stop a loop."""
+"""Blocking calls work from threads and after a fork, and are refused inside an event loop."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.app.bed import Bed, our_threads, serving_in_a_thread, until
 
 import windlass
-from tests.app.bed import Bed, our_threads, serving_in_a_thread, until
 from windlass import CalledFromEventLoop
 from windlass.core.job import JobFilter
 

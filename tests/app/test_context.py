@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
-
 from tests.app.bed import Bed, in_state, serving, until
+
 from windlass import Context, Snooze, State, Windlass, current_context
 from windlass.core.job import Progress
 from windlass.observe.logs import configure_logging
@@ -242,9 +242,7 @@ def parsed(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_job_enqueued_inside_a_job_does_not_take_its_fields(
-    bed: Bed, lines: io.StringIO
-) -> None:
+def test_a_job_enqueued_inside_a_job_does_not_take_its_fields(bed: Bed, lines: io.StringIO) -> None:
     app = bed.app()
 
     @app.job

@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-
 from tests.app.bed import Bed, in_state, our_threads, serving, told
+
 from windlass import Callbacks, Cancel, Context, Snooze, State
 
 
@@ -95,7 +95,9 @@ def test_a_failing_shutdown_hook_does_not_keep_others_from_being_called(bed: Bed
 
 
 @pytest.mark.parametrize("pool", ["loop", "threads"])
-def test_callbacks_hear_of_every_run(bed: Bed, pool: str) -> None:
+def test_callbacks_hear_of_every_run(  # noqa: C901 - one function for every hook.
+    bed: Bed, pool: str
+) -> None:
     app = bed.app()
     heard: list[tuple[Any, ...]] = []
 

@@ -6,8 +6,8 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-
 from tests.app.bed import Bed, Clock, charged, in_state, serving, told
+
 from windlass import Cancel, Context, Permanent, Retry, RetryAfter, Snooze, State
 
 MINUTE = timedelta(minutes=1)
@@ -254,7 +254,7 @@ def test_an_error_keeps_its_cause_chain_the_attempt_and_the_worker(bed: Bed) -> 
     @app.job(max_retries=0)
     async def fail() -> None:
         try:
-            {}["missing"]
+            dict[str, int]()["missing"]
         except KeyError as error:
             raise ValueError("outer") from error
 

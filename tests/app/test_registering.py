@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import pytest
-
 from tests.app.bed import Bed, in_state, serving
+
 from windlass import ConfigError, Context, PayloadInvalid, Retry, State
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ def test_a_context_may_be_asked_for_under_any_name(bed: Bed) -> None:
 def test_a_class_with_execute_is_a_job_whose_fields_are_the_payload(bed: Bed) -> None:
     app = bed.app()
     mail, report = app.job(Mail), app.job(Report)
-    plain, empty = app.job(Plain), app.job(Empty)
+    plain: Any = app.job(Plain)
+    empty = app.job(Empty)
 
     async def main() -> None:
         async with serving(app):

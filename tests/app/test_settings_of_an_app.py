@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-
 from tests.app.bed import Bed, in_state, serving
+
 from windlass import ConfigError, State, Windlass
 
 
@@ -25,9 +25,7 @@ def test_the_default_is_a_file_in_the_current_directory(bare: Path) -> None:
     assert app.store.location == str(bare / "windlass.db")
 
 
-def test_an_argument_wins_over_the_environment(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_argument_wins_over_the_environment(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDLASS_URL", "sqlite:///other.db")
     monkeypatch.setenv("WINDLASS_SLOTS", "7")
     monkeypatch.setenv("WINDLASS_MAX_RETRIES", "8")
@@ -48,7 +46,7 @@ def test_what_configure_said_holds_for_workers(bare: Path) -> None:
     app = Windlass("memory://", slots=3)
     app.configure(slots=4, threads=2, queues=["mail"])
     options = app.worker()._options
-    assert (options.slots, options.threads, options.queues) == (4, 2, {"mail"})
+    assert (options.slots, options.threads, options.queues) == (4, 2, frozenset({"mail"}))
     assert app.worker(slots=5)._options.slots == 5
     assert app.worker(slots=5)._options.threads == 2
 
@@ -92,7 +90,7 @@ def test_a_worker_of_another_url_than_the_store_in_use_is_refused(bare: Path) ->
     """Prevents: `run_worker(url=...)` works on the old store and says nothing."""
     app = Windlass("memory://")
     _ = app.store
-    with pytest.raises(ConfigError, match="url|URL"):
+    with pytest.raises(ConfigError, match=r"url|URL"):
         app.worker(url="sqlite:///other.db")
 
 

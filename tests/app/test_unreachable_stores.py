@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.app.bed import Bed, in_state, serving
 
 import windlass
-from tests.app.bed import Bed, in_state, serving
 from windlass import QueueFull, State, StoreError, StoreUnavailable, Windlass
 from windlass.app import Handler
 from windlass.store.sqlite import file
@@ -29,7 +30,7 @@ SOURCE = str(Path(windlass.__file__).parents[1])
 Note = Handler[[], None, [], None]
 
 
-def note_at(url: str, **settings: object) -> tuple[Windlass, Note]:
+def note_at(url: str, **settings: Any) -> tuple[Windlass, Note]:
     app = Windlass(url, **settings)
 
     @app.job

@@ -1,4 +1,4 @@
-"""A worker holds its jobs by its lease: renewed beside them, given up when lost, rescued by others."""
+"""A worker holds its jobs by its lease: renewed beside them, given up when lost, then rescued."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-
 from tests.app.bed import Bed, Clock, Through, in_state, serving, told, until
+
 from windlass import State, Windlass
 from windlass.core.job import (
     Ask,

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from windlass.core.changes import Changes, Move, Verb
 from windlass.core.errors import QueueFull
-from windlass.core.job import Ask, Claim, JobFilter, Lane, NewJob, Retention, WorkerInfo, job_id
+from windlass.core.job import (
+    Ask,
+    Claim,
+    JobFilter,
+    Json,
+    Lane,
+    NewJob,
+    Retention,
+    WorkerInfo,
+    job_id,
+)
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.store import memory
@@ -165,6 +178,10 @@ def test_an_idle_wait_leaves_nothing_behind() -> None:
     assert len(store._sleepers) <= 1
 
 
+def cancelling(job: UUID, _known: Mapping[str, Json], _now: datetime) -> Changes[None]:
+    return Changes(answer=None, moves=[Move(verb=Verb.CANCEL, id=job)])
+
+
 def test_nothing_is_kept_of_lanes_that_are_empty() -> None:
     store = MemoryStore()
 
@@ -172,8 +189,7 @@ def test_nothing_is_kept_of_lanes_that_are_empty() -> None:
         for number in range(1, 51):
             await store.enqueue([new(number, kind=f"kind {number}")])
         for number in range(1, 51):
-            changes = Changes(answer=None, moves=[Move(verb=Verb.CANCEL, id=job_id(number, number))])
-            await store.apply([], lambda _known, _now, changes=changes: changes)  # type: ignore[misc]
+            await store.apply([], partial(cancelling, job_id(number, number)))
         assert (await store.sweep()).heads == ()
 
     asyncio.run(main())

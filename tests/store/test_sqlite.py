@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,6 @@ def test_a_file_that_was_deleted_is_noticed_and_made_anew(store: SqliteStore, pa
         await store.enqueue([new(1)])
         remove(path)
         await store.enqueue([new(2)])
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
         jobs = (await store.find(JobFilter(), limit=10)).jobs
         assert [job.id for job in jobs] == [job_id(2, 2)]
         assert len((await store.sweep()).heads) == 1
@@ -173,6 +173,7 @@ def test_a_file_that_was_deleted_is_noticed_and_made_anew(store: SqliteStore, pa
         await other.close()
 
     asyncio.run(main())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_those_who_wait_are_woken_by_commits_to_the_new_file_too(
@@ -495,12 +496,16 @@ def test_what_waits_for_the_writer_shares_one_commit(store: SqliteStore, path: P
     watch = sqlite3.connect(path)
     first = writer.submit(block)
     assert ready.wait(10)
-    answers = [writer.submit(lambda db, n=n: store._insert(db, [new(n + 1)])) for n in range(100)]
+
+    def insert(number: int, db: sqlite3.Connection) -> None:
+        store._insert(db, [new(number)])
+
+    answers = [writer.submit(partial(insert, n + 1)) for n in range(100)]
     commits: list[int] = []
     before = watch.execute("PRAGMA data_version").fetchone()[0]
     last = writer.submit(lambda db: commits.append(db.total_changes))
     gate.set()
-    for answer in [first, *answers, last]:
+    for answer in (first, *answers, last):
         answer.result(10)
     after = watch.execute("PRAGMA data_version").fetchone()[0]
     watch.close()

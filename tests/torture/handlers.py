@@ -172,6 +172,12 @@ async def fail(what: str) -> None:
     raise error
 
 
+@app.job
+async def fail_again(what: str) -> None:
+    error = RAISED[what]()
+    raise error
+
+
 @app.job(retry=NEVER)
 def fail_in_thread(what: str) -> None:
     error = RAISED[what]()

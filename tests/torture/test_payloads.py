@@ -68,7 +68,6 @@ BAD_PAYLOADS: dict[str, tuple[str | bytes, str]] = {
     "missing field": ("{}", "number"),
     "not an object": ("[1]", "object"),
     "NUL": ('{"number": \x001}', "not JSON"),
-    "not UTF-8": (b'{"text": "\xff\xfe"}', ""),
     "lone surrogate": ('{"text": "\\ud800"}', ""),
     "a number too long": ('{"number": ' + "9" * 10_000 + "}", ""),
 }
@@ -109,13 +108,14 @@ def test_a_row_with_a_bad_payload_goes_to_dead_and_never_to_its_handler(yard: Ya
     assert worker.is_running()
 
 
-UNREADABLE: dict[str, tuple[str, str | int]] = {
+UNREADABLE: dict[str, tuple[str, str | bytes]] = {
     "headers that are not JSON": ("headers", "{nonsense"),
     "headers of the wrong shape": ("headers", '{"a": [1]}'),
     "history that is not JSON": ("history", "{nonsense"),
     "an id that is none": ("id", "not-an-id"),
-    "a due time beyond all calendars": ("due_at", 2**62),
-    "an expiry beyond all calendars": ("expires_at", 2**62),
+    "a payload that is not UTF-8": ("payload", b'{"number": "\xff\xfe"}'),
+    "a kind that is not UTF-8": ("kind", b"take\xff"),
+    "a queue that is not UTF-8": ("queue", b"\xff\xfe"),
 }
 
 
@@ -127,7 +127,7 @@ def test_a_row_that_cannot_be_read_dies_and_stops_nobody_else(yard: Yard) -> Non
         job = str(insert(yard, '{"number": 2}', 0))
         with yard.raw() as db:
             (rows[what],) = db.execute("SELECT seq FROM jobs WHERE id = ?", (job,)).fetchone()
-            db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, job))
+            db.execute(f"UPDATE jobs SET {column} = CAST(? AS TEXT) WHERE id = ?", (value, job))
     worker = yard.worker()
     worker.started()
 
@@ -137,6 +137,17 @@ def test_a_row_that_cannot_be_read_dies_and_stops_nobody_else(yard: Yard) -> Non
         assert _fate(yard, seq)[1], what
     assert [entry.job for entry in yard.ledger.entries()] == [str(behind)]
     assert worker.is_running()
+
+
+@pytest.mark.parametrize("column", ["due_at", "expires_at"])
+def test_a_time_beyond_all_calendars_is_the_end_of_time(yard: Yard, column: str) -> None:
+    """Case 39. Prevents one impossible time from stopping every sweep."""
+    yard.enqueue("take", number=1)
+    job = insert(yard, '{"number": 2}', 0)
+    with yard.raw() as db:
+        db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (2**62, str(job)))
+    yard.worker().started()
+    assert yard.settled(job).result == b"2"
 
 
 def _state(yard: Yard, job: str) -> str:

@@ -125,3 +125,16 @@ def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_process(yard
     assert yard.ledger.entries("swallowed", job)
     assert worker.events("job.abandoned", job_id=str(job))
     assert_given_back(yard.job(job))
+
+
+def test_a_handler_that_blocks_the_loop_does_not_keep_the_process(yard: Yard) -> None:
+    """Case 17. Prevents a blocked loop, which hears no signal, from outliving the grace period."""
+    worker = yard.worker(shutdown_timeout=f"{GRACE}s")
+    worker.started()
+    job = yard.enqueue("block_loop_for", seconds=600.0)
+    yard.begun(job)
+
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 1
+    assert worker.events("worker.stuck")
+    assert yard.job(job).state is State.RUNNING  # for others to rescue, once the lease is over

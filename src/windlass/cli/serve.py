@@ -7,8 +7,16 @@ import logging
 import os
 import signal
 import sys
+import threading
+from types import FrameType
 
+from windlass.observe.logs import get_logger
 from windlass.runtime import Worker
+
+log = get_logger("windlass.serve")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_GRACE = 5.0
+"""How long a shutdown may take beyond its timeout before the process ends without it."""
 
 
 def serve(worker: Worker) -> None:
@@ -20,18 +28,37 @@ def serve(worker: Worker) -> None:
     with asyncio.Runner() as runner:
         runner.run(_serve(worker))
         if worker.left_behind:
-            logging.shutdown()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+            _exit(0)
 
 
 async def _serve(worker: Worker) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, worker.stop)
+    patience = worker.shutdown_timeout.total_seconds() + _GRACE
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        # Not by the loop, which a handler may block: this runs between any two steps of Python.
+        threading.Thread(target=_watch, args=(ended, patience), daemon=True).start()
+        loop.call_soon_threadsafe(worker.stop)
+
+    ended = threading.Event()
+    before = {number: signal.signal(number, told) for number in _SIGNALS}
     try:
         await worker.run()
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+        ended.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _watch(ended: threading.Event, patience: float) -> None:
+    """End the process if its shutdown does not end by itself: others will rescue its jobs."""
+    if not ended.wait(patience):
+        log.critical("worker.stuck", why="the event loop is blocked; ending without a drain")
+        _exit(1)
+
+
+def _exit(code: int) -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

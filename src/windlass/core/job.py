@@ -178,6 +178,8 @@ class Pulse(Struct, frozen=True, kw_only=True):
     state: Literal["running", "draining"] = "running"
     processed: int = 0
     running: int = 0
+    fenced: int = 0
+    """Writes that came too late, since the lease was gone by then."""
     loop_lag: timedelta = timedelta(0)
 
 

@@ -79,4 +79,4 @@ class Cancel:
     __slots__ = ("reason",)
 
     def __init__(self, reason: str = "cancelled by its handler") -> None:
-        self.reason = reason
+        self.reason = str(reason)

@@ -140,7 +140,9 @@ def is_permanent(error: BaseException) -> bool:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    yield error
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
+    waiting = [error]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        if isinstance(each, BaseExceptionGroup):
+            waiting += reversed(each.exceptions)

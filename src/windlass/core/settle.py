@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from windlass.core.durations import When, human
 from windlass.core.errors import PayloadError, RetryAfter
+from windlass.core.failure import describe
 from windlass.core.job import Attempt, ErrorInfo, Job
 from windlass.core.outcomes import (
     Cancelled,
@@ -76,6 +77,12 @@ def settle(
             late = TimeoutError(f"no result within {human(after)}")
             error = ErrorInfo(type="TimeoutError", message=str(late))
             return _fail(job, "timed out", late, error, policy, now, jitter)
+
+
+def give_up(job: Job, why: BaseException) -> Transition:
+    """Return the last resort for an outcome that cannot be settled: dead, with the reason."""
+    error = describe(why)
+    return _leave(job, State.DEAD, failures=1, error=error, reason=f"cannot be settled: {error}")
 
 
 def _fail(

@@ -106,7 +106,7 @@ class Reporter(Service):
 
     name = "reporter"
 
-    def __init__(self, store: Store, *, fenced: Callable[[UUID], None]) -> None:
+    def __init__(self, store: Store, *, fenced: Callable[[Job], None]) -> None:
         super().__init__()
         self._store = store
         self._fenced = fenced
@@ -122,7 +122,7 @@ class Reporter(Service):
             if job.token is not None and not await self._store.progress(
                 job_id, job.token, progress
             ):
-                self._fenced(job_id)
+                self._fenced(job)
         return _ORDERS
 
 

@@ -47,6 +47,8 @@ class Completer(Service):
         """End once everything that was added is written."""
         self._added.set()
         await super().stop()
+        while not self.is_idle:
+            await self.flush()
 
     async def tick(self) -> float:
         if self.is_idle and not self._stopping.is_set():

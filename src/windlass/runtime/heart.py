@@ -87,6 +87,8 @@ class Heart:
     def _beat(self, lag: float) -> float:
         """Renew the lease once, and return how long that is good for."""
         worker = self._worker_id()
+        if not worker:
+            return _LOOK  # The worker is between two leases, so there is nothing to renew.
         try:
             pulse = replace(self._pulse(), loop_lag=timedelta(seconds=round(lag, 3)))
             alive = self._store.heartbeat(worker, pulse, timedelta(seconds=self._interval))

@@ -18,7 +18,7 @@ from windlass.core.job import Job, Pulse, Retention, WorkerInfo
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Room
 from windlass.core.retry import Retry
-from windlass.core.settle import Policy, Transition, settle
+from windlass.core.settle import Policy, Transition, give_up, settle
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
@@ -85,6 +85,7 @@ class Worker:
         self._policies = Policies(kinds=registry.pools(), queues=options.queues)
         self._id = ""
         self._processed = 0
+        self._fenced = 0
         self._draining = False
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
@@ -104,6 +105,11 @@ class Worker:
     def left_behind(self) -> int:
         """How many handlers still run, for all that is known, although nobody waits for them."""
         return self._threads.lost + self._executor.abandoned
+
+    @property
+    def shutdown_timeout(self) -> timedelta:
+        """How long running jobs may take to finish after `stop()`."""
+        return self._options.shutdown_timeout
 
     def stop(self) -> None:
         """Ask for a graceful end; the second time, for an immediate one."""
@@ -186,10 +192,10 @@ class Worker:
         options = self._options
         host = socket.gethostname()
         name = options.name or f"{host}:{os.getpid()}"
-        self._id = f"{name}:{secrets.token_hex(4)}"
+        fresh = f"{name}:{secrets.token_hex(4)}"
         await self._store.register(
             WorkerInfo(
-                id=self._id,
+                id=fresh,
                 name=name,
                 host=host,
                 pid=os.getpid(),
@@ -200,6 +206,8 @@ class Worker:
                 kinds=tuple(sorted(self._policies.kinds)),
             )
         )
+        # Only now: nobody may renew, or claim under, a lease that does not exist yet.
+        self._id = fresh
 
     def _start(self) -> None:
         self._threads.start()
@@ -244,13 +252,17 @@ class Worker:
         # The claim's time is the store's; what has passed since is ours to add.
         now = (job.started_at or job.due_at) + elapsed
         jitter = random.random()  # noqa: S311 - spreads retries, hides nothing.
-        try:
-            return settle(job, outcome, self._policy(job), now=now, jitter=jitter)
-        except Exception:
-            log.exception("retry_policy.failed", job_id=job.id, kind=job.kind)
-            policy = self._policy(job)
-            plain = replace(policy, retry=policy.retry.without_vetoes())
-            return settle(job, outcome, plain, now=now, jitter=jitter)
+        policy = self._policy(job)
+        tolerant = replace(policy, retry=policy.retry.without_vetoes())
+        failed: Exception | None = None
+        for each in (policy, tolerant):
+            try:
+                return settle(job, outcome, each, now=now, jitter=jitter)
+            except Exception as error:
+                # A user's `when=`, or an exception of a user's that is not what it seems.
+                log.exception("settle.failed", job_id=job.id, kind=job.kind)
+                failed = error
+        return give_up(job, failed or RuntimeError())
 
     def _policy(self, job: Job) -> Policy:
         known = job.kind in self._registry
@@ -286,6 +298,7 @@ class Worker:
             state="draining" if self._draining else "running",
             processed=self._processed,
             running=len(self._executor.runs),
+            fenced=self._fenced,
         )
 
     def _pause(self, queues: frozenset[str]) -> None:
@@ -297,10 +310,15 @@ class Worker:
     def _cancel(self, job_id: UUID) -> None:
         self._executor.stop(job_id, Cancelled(reason="cancelled while it ran"))
 
-    def _cancel_lost(self, job_id: UUID) -> None:
-        self._executor.stop(job_id, Released(reason="lease lost"))
+    def _cancel_lost(self, job: Job) -> None:
+        """Stop the run whose word came too late, but not the next one of the same job."""
+        self._fenced += 1
+        run = self._executor.runs.get(job.id)
+        if run is not None and run.job.token == job.token:
+            self._executor.stop(job.id, Released(reason="lease lost"))
 
     def _log_fenced(self, transition: Transition) -> None:
+        self._fenced += 1
         log.warning(
             "job.fenced",
             job_id=transition.id,
@@ -312,7 +330,7 @@ class Worker:
     def _lose_lease(self) -> None:
         """Give up every run, since others have the jobs by now, and begin anew under a new id."""
         for job_id in list(self._executor.runs):
-            self._cancel_lost(job_id)
+            self._executor.stop(job_id, Released(reason="lease lost"))
         self._id = ""
         self._rebirth = asyncio.ensure_future(self._register_again())
 

@@ -26,6 +26,8 @@ from windlass.core.states import WAITING, State
 
 Row = Sequence[Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_LATEST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _history = msgspec.json.Decoder(tuple[Attempt, ...])
 _headers = msgspec.json.Decoder(dict[str, str])
@@ -41,8 +43,11 @@ def micros(moment: datetime) -> int:
 
 
 def instant(value: int) -> datetime:
-    """Return an instant from what SQLite keeps."""
-    return _EPOCH + timedelta(microseconds=value)
+    """Return an instant from what SQLite keeps; beyond the calendar there is only its end."""
+    try:
+        return _EPOCH + timedelta(microseconds=value)
+    except OverflowError:
+        return _LATEST if value > 0 else _EARLIEST
 
 
 def as_json(value: Any) -> str:

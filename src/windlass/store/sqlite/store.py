@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,7 +44,9 @@ from windlass.core.states import State
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
 from windlass.store.sql import load_statements
 from windlass.store.sqlite.file import SCHEMA, Turn, connect, prepare, schema_at
+from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
+    Row,
     as_json,
     instant,
     job_of,
@@ -122,7 +124,11 @@ class SqliteStore:
     async def sweep(self) -> Sweep:
         threads = await self._opened()
         mark = _version(threads.watch)
-        return await asyncio.wrap_future(threads.sweeper.submit(lambda db: self._sweep(db, mark)))
+        sweep = await asyncio.wrap_future(threads.sweeper.submit(lambda db: self._sweep(db, mark)))
+        if sweep is not None:
+            return sweep
+        await self._write(lambda db: bury_unreadable(db, micros(self._clock())))
+        return await self.sweep()
 
     async def wait(self, mark: int, timeout: timedelta) -> None:
         watch = (await self._opened()).watch
@@ -327,13 +333,19 @@ class SqliteStore:
             return [Enqueued(id=job.id) for job in jobs]
         return [_insert_one(db, job, now) for job in jobs]
 
-    def _sweep(self, db: sqlite3.Connection, mark: int) -> Sweep:
+    def _sweep(self, db: sqlite3.Connection, mark: int) -> Sweep | None:
+        """Walk the lanes; None says that the name of one cannot be read."""
         heads = []
-        row = db.execute(_sql["first_head"]).fetchone()
-        while row is not None:
-            lane = Lane(*row[:4])
-            heads.append(Head(lane=lane, position=instant(row[4])))
-            row = db.execute(_sql["next_head"], lane).fetchone()
+        try:
+            row = db.execute(_sql["first_head"]).fetchone()
+            while row is not None:
+                lane = Lane(*row[:4])
+                heads.append(Head(lane=lane, position=instant(row[4])))
+                row = db.execute(_sql["next_head"], lane).fetchone()
+        except sqlite3.OperationalError as error:
+            if "decode" in str(error):
+                return None
+            raise
         due = db.execute(_sql["next_due"]).fetchone()
         next_due = None if due is None else instant(due[0])
         return Sweep(heads=tuple(heads), next_due=next_due, now=self._clock(), mark=mark)
@@ -349,9 +361,7 @@ class SqliteStore:
             room = min((ask.count, *(budgets[name] for name in ask.draws)))
             if room <= 0:
                 continue
-            rows = db.execute(_sql["claim_lane"], {**values, **ask.lane._asdict(), "count": room})
-            # RETURNING promises no order; the lane's order is (due_at, seq).
-            got = [job_of(row) for row in sorted(rows, key=lambda row: (row[8], row[0]))]
+            got = _claim_lane(db, {**values, **ask.lane._asdict(), "count": room})
             for name in ask.draws:
                 budgets[name] -= len(got)
             taken += got
@@ -419,6 +429,23 @@ def _version(watch: sqlite3.Connection) -> int:
 def _yes(db: sqlite3.Connection, name: str, values: Mapping[str, Any]) -> bool:
     row = db.execute(_sql[name], values).fetchone()
     return row is not None and bool(row[0])
+
+
+def _claim_lane(db: sqlite3.Connection, values: Mapping[str, Any]) -> list[Job]:
+    """Start the oldest jobs of a lane; what cannot be read is buried, and stops nobody."""
+    db.execute("SAVEPOINT lane")
+    jobs = readable(_in_order(db.execute(_sql["claim_lane"], values)))
+    if jobs is None:
+        db.execute("ROLLBACK TO lane")
+        bury_unreadable(db, values["now"])
+        jobs = [job_of(row) for row in _in_order(db.execute(_sql["claim_lane"], values))]
+    db.execute("RELEASE lane")
+    return jobs
+
+
+def _in_order(rows: Iterable[Row]) -> Iterator[Row]:
+    """Sort rows of RETURNING, which promises no order, as the lane is: due time, then arrival."""
+    yield from sorted(rows, key=lambda row: (row[8], row[0]))
 
 
 def _insert_one(db: sqlite3.Connection, new: NewJob, now: datetime) -> Enqueued:

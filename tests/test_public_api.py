@@ -1,0 +1,86 @@
+"""What `import windlass` gives: sorted, importable, documented, and nothing by accident."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import windlass
+from windlass.core import errors
+
+SOURCE = Path(windlass.__file__).parents[1]
+
+
+def test_the_names_are_sorted_and_there_once() -> None:
+    assert windlass.__all__ == sorted(set(windlass.__all__))
+
+
+@pytest.mark.parametrize("name", windlass.__all__)
+def test_every_name_is_there_and_documented(name: str) -> None:
+    thing = getattr(windlass, name)
+    if inspect.isclass(thing) or inspect.isfunction(thing):
+        assert inspect.getdoc(thing), f"{name} has no docstring"
+        assert thing.__doc__, f"{name} has no docstring of its own"
+
+
+@pytest.mark.parametrize("name", [name for name in windlass.__all__ if name[0].isupper()])
+def test_every_public_method_of_a_public_class_is_documented(name: str) -> None:
+    cls = getattr(windlass, name)
+    if not inspect.isclass(cls):
+        pytest.skip("a type alias")
+    undocumented = [
+        member
+        for member, value in vars(cls).items()
+        if not member.startswith("_")
+        and (inspect.isfunction(value) or isinstance(value, property | classmethod))
+        and not inspect.getdoc(value)
+    ]
+    assert undocumented == []
+
+
+def test_nothing_public_is_there_by_accident() -> None:
+    public = {
+        name
+        for name, value in vars(windlass).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert public <= set(windlass.__all__)
+
+
+def test_every_error_that_users_may_catch_is_public() -> None:
+    raised = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.WindlassError)
+    }
+    # A worker deals with it; no call of a user's raises it.
+    assert raised - set(windlass.__all__) == {"Fenced"}
+    tree = errors.__doc__ or ""
+    assert [
+        name for name in raised if not re.search(rf"^(.*── )?{name}\b", tree, re.MULTILINE)
+    ] == []
+
+
+def test_the_package_is_typed_and_has_a_version() -> None:
+    assert (SOURCE / "windlass" / "py.typed").exists()
+    assert windlass.__version__.count(".") >= 2
+
+
+def test_importing_it_loads_no_framework() -> None:
+    script = "import sys, windlass; print(' '.join(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        env={"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert loaded.isdisjoint({"typer", "click", "pydantic", "pytest", "hypothesis"})

@@ -1,0 +1,76 @@
+"""Functions, with and without a context: `enqueue` takes what they take, `ctx` left out."""
+
+from typing import reveal_type
+
+from windlass import Cancel, Context, Snooze, Windlass
+
+app = Windlass("memory://")
+
+
+@app.job
+async def greet(name: str, *, loud: bool = False) -> str:
+    return name
+
+
+@app.job
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@app.job(queue="mail", timeout="30s")
+async def send(ctx: Context, to: str) -> str:
+    return to
+
+
+@app.job
+def note(ctx: Context, text: str) -> None: ...
+
+
+@app.job(timeout=None, max_retries=2)
+def plain(x: list[int]) -> dict[str, int]:
+    return {}
+
+
+@app.job
+async def poll(n: int) -> str | Snooze | Cancel:
+    return Snooze("1m")
+
+
+async def right() -> None:
+    reveal_type(await greet.aenqueue("anna", loud=True))  # R: Handle[str]
+    reveal_type(greet.enqueue(name="anna"))  # R: Handle[str]
+    reveal_type(await (await greet.aenqueue("anna")).aresult("10s"))  # R: str
+    reveal_type(add.enqueue(1))  # R: Handle[int]
+    reveal_type(add.enqueue(1, 2).result())  # R: int
+    reveal_type(await send.aenqueue("anna"))  # R: Handle[str]
+    reveal_type(note.enqueue(text="x"))  # R: Handle[None]
+    reveal_type(plain.enqueue([1]).result())  # R: dict[str, int]
+    reveal_type(greet("anna"))  # R: Awaitable[str]
+    reveal_type(await greet("anna"))  # R: str
+    reveal_type(add(1, b=2))  # R: int
+    reveal_type(greet.using(queue="q", delay="5m", unique="k").enqueue("anna"))  # R: Handle[str]
+    reveal_type(send.draft("anna"))  # R: Draft[str]
+    reveal_type(app.enqueue_many([add.draft(1), add.draft(2)]))  # R: list[Handle[int]]
+    reveal_type(poll.enqueue(1).existing)  # R: bool
+    add.using(priority=5, max_retries=3, timeout=2.5, expires="1h", headers={"a": "b"}).enqueue(1)
+
+
+async def wrong() -> None:
+    await greet.aenqueue(7)  # E: arg-type
+    await greet.aenqueue()  # E: call-arg
+    await greet.aenqueue("anna", louder=True)  # E: call-arg
+    await greet.aenqueue("anna", True)  # E: call-arg
+    greet.enqueue(name=b"anna")  # E: arg-type
+    add.enqueue("1")  # E: arg-type
+    add.enqueue(1, 2, 3)  # E: call-arg
+    send.enqueue(7)  # E: arg-type
+    note.enqueue()  # E: call-arg
+    plain.enqueue(["x"])  # E: list-item
+    add.draft("x")  # E: arg-type
+    add("x")  # E: arg-type
+    add.using(queue=5)  # E: arg-type
+    add.using(urgent=True)  # E: call-arg
+    add.using(delay="1m").enqueue("x")  # E: arg-type
+    add.using(headers={"n": 5})  # E: dict-item
+    text: str = add.enqueue(1).result()  # E: assignment
+    print(text)
