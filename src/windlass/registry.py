@@ -144,6 +144,8 @@ def _named(
     kind: str, parameters: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Give positional arguments their names, as a call would."""
+    if not args:
+        return dict(kwargs)
     if len(args) > len(parameters):
         raise TypeError(f"{kind} takes {len(parameters)} arguments, and {len(args)} were given")
     named = dict(zip(parameters, args, strict=False))

@@ -215,7 +215,7 @@ def test_a_veto_that_raises_is_no_veto(bed: Bed, caplog: pytest.LogCaptureFixtur
             assert await (await fine.aenqueue()).aresult("10s") == 1
 
     asyncio.run(main())
-    assert len(told(caplog, "retry_policy.failed")) == 1
+    assert len(told(caplog, "settle.failed")) == 1
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration])

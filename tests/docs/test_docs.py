@@ -134,7 +134,7 @@ def test_every_relative_link_of_a_page_leads_somewhere(page: str) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("setting", describe_settings(), ids=lambda setting: setting.field)
+@pytest.mark.parametrize("setting", list(describe_settings()), ids=lambda setting: setting.field)
 def test_the_table_of_settings_is_true(setting: SettingHelp) -> None:
     also = ", ".join(f"`{name}`" for name in setting.other_names)
     cells = [f"`{setting.field}`", f"`{setting.variable}`", also, setting.default, setting.doc]

@@ -118,6 +118,11 @@ class Windlass:
             for draft, answer in zip(listed, answers, strict=True)
         ]
 
+    def enqueue_draft(self, draft: Draft[R]) -> Handle[R]:
+        """Enqueue one job from blocking code, in a thread that is known to run no event loop."""
+        (answer,) = self.store.enqueue_blocking([draft.job], self.settings.enqueue_timeout)
+        return Handle(self, answer.id, draft.hint, existing=answer.existing)
+
     async def aenqueue_many(self, drafts: Iterable[Draft[R]]) -> list[Handle[R]]:
         """Enqueue any mix of jobs, all or none, from a coroutine.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import threading
 import time
@@ -10,7 +11,8 @@ from uuid import UUID
 
 from windlass.core.job import job_id
 
-_RANDOM_BITS = 74
+_START_BITS = 73
+_STEP_BITS = 32
 
 
 class Ids:
@@ -19,8 +21,10 @@ class Ids:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._millisecond = 0
-        self._random = 0
-        os.register_at_fork(after_in_child=self._reset)
+        self._tail = 0
+        self._random = random.Random()  # noqa: S311 - ids are no secrets.
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
 
     def next(self) -> UUID:
         """Return a new id."""
@@ -28,13 +32,15 @@ class Ids:
         with self._lock:
             if now > self._millisecond:
                 self._millisecond = now
-                self._random = secrets.randbits(_RANDOM_BITS - 1)
+                self._tail = self._random.getrandbits(_START_BITS)
             else:
                 # The same millisecond, or a clock that went back: stay behind the last one.
-                self._random += 1 + secrets.randbits(32)
-            return job_id(self._millisecond, self._random)
+                self._tail += 1 + self._random.getrandbits(_STEP_BITS)
+            return job_id(self._millisecond, self._tail)
 
-    def _reset(self) -> None:
-        """Forget the parent's sequence, which it goes on with itself."""
+    def _begin(self) -> None:
+        """Begin a sequence; in a forked child a new one, since its parent goes on with the old."""
         self._lock = threading.Lock()
         self._millisecond = 0
+        # A generator of our own: a program that seeds the common one must not repeat our ids.
+        self._random.seed(secrets.randbits(256))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from msgspec import Struct
+
 from windlass.app.handle import Handle
 from windlass.app.portal import refuse_in_event_loop
 from windlass.core.durations import Duration, When, duration, when
@@ -35,7 +37,7 @@ class Options:
     unique: str | None = None
     max_retries: int | None = None
     timeout: timedelta | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_name("queue", self.queue)
@@ -45,11 +47,10 @@ class Options:
             raise ValueError(f"max_retries cannot be negative: {self.max_retries}")
         if self.unique is not None:
             check_name("unique key", self.unique)
-        encode_json("headers", dict(self.headers))
+        encode_json("headers", self.headers)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draft(Generic[R]):
+class Draft(Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     """A job that is valid and not enqueued yet: `app.enqueue_many([...])` takes any mix of them.
 
     A draft has its job's id already; to enqueue it twice is to enqueue it once.
@@ -109,7 +110,7 @@ class Producer(Generic[P, R]):
             "unique": unique,
             "max_retries": max_retries,
             "timeout": None if timeout is None else duration(timeout),
-            "headers": headers,
+            "headers": None if headers is None else dict(headers),
         }
         given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
         return Producer(
@@ -144,7 +145,7 @@ class Producer(Generic[P, R]):
             max_retries=options.max_retries,
             timeout=options.timeout,
             unique=unique,
-            headers=dict(options.headers),
+            headers=options.headers,
         )
         return Draft(job=job, hint=self._hint)
 
@@ -157,7 +158,7 @@ class Producer(Generic[P, R]):
             CalledFromEventLoop: this would block an event loop.
         """
         refuse_in_event_loop(f"{self.kind}.enqueue(...)", f"await {self.kind}.aenqueue(...)")
-        return self._app.enqueue_many([self.draft(*args, **kwargs)])[0]
+        return self._app.enqueue_draft(self.draft(*args, **kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue a job from a coroutine.

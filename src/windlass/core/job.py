@@ -32,7 +32,7 @@ class Unique(Struct, frozen=True, kw_only=True):
     until: Literal["claimed", "settled"] | timedelta = "settled"
 
 
-class NewJob(Struct, frozen=True, kw_only=True):
+class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A job as its producer made it. The store adds the times, by its own clock."""
 
     id: UUID
@@ -49,7 +49,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
 
 
-class Enqueued(Struct, frozen=True, kw_only=True):
+class Enqueued(Struct, frozen=True, kw_only=True, gc=False):
     """What became of an enqueue: the new job's id, or that of the holder of its unique key."""
 
     id: UUID
@@ -85,7 +85,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class Job(Struct, frozen=True, kw_only=True, gc=False):
     """A job as the store holds it."""
 
     id: UUID
@@ -239,5 +239,5 @@ Json = dict[str, Any]
 
 def job_id(milliseconds: int, random_bits: int) -> UUID:
     """Make a UUIDv7 from a Unix time and 74 random bits: unique anywhere, and sorted by age."""
-    high = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (random_bits >> 62 & 0xFFF) << 64
-    return UUID(int=high | 0b10 << 62 | random_bits & 0x3FFF_FFFF_FFFF_FFFF)
+    high = milliseconds << 16 | 0x7000 | random_bits >> 62
+    return UUID(int=high << 64 | 0x8000_0000_0000_0000 | random_bits & 0x3FFF_FFFF_FFFF_FFFF)

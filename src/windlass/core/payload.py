@@ -61,7 +61,7 @@ class PayloadCodec:
             PayloadTooLarge: there are more bytes than the limit allows.
         """
         payload = encode_json(self._kind, value, limit=limit)
-        self.decode(payload)
+        self._decode(payload)
         return payload
 
     def decode(self, payload: bytes) -> Any:
@@ -70,8 +70,14 @@ class PayloadCodec:
         Raises:
             PayloadInvalid: it is not what the handler takes; the error names the field.
         """
+        value = self._decode(payload)
+        if self._whole:
+            return value
+        return {name: getattr(value, name) for name in value.__struct_fields__}
+
+    def _decode(self, payload: bytes) -> Any:
         try:
-            value = self._decoder.decode(payload)
+            return self._decoder.decode(payload)
         except msgspec.ValidationError as error:
             # Not chained: the cause may quote the payload, which belongs in no log.
             raise _invalid(self._kind, error) from None
@@ -80,9 +86,6 @@ class PayloadCodec:
         except Exception as error:
             # A validator of the user's, which may raise anything.
             raise PayloadInvalid(self._kind, "", f"{type(error).__name__}: {error}") from error
-        if self._whole:
-            return value
-        return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
 def encode_json(what: str, value: Any, *, limit: int | None = None) -> bytes:
@@ -109,7 +112,7 @@ def encode_json(what: str, value: Any, *, limit: int | None = None) -> bytes:
 
 def _check(what: str, value: Any, encoded: bytes) -> None:
     """Refuse what encodes but does not come back as it was. Each look is taken only if needed."""
-    if encoded.count(b"[") + encoded.count(b"{") > _DEEPEST and _depth(encoded) > _DEEPEST:
+    if len(encoded) > _DEEPEST and _depth(encoded) > _DEEPEST:
         raise PayloadInvalid(what, "", f"it is nested more than {_DEEPEST} levels deep")
     if b"null" in encoded and _has(value, _is_not_finite):
         # msgspec writes NaN and the infinities as null, which would arrive as something else.
@@ -253,7 +256,9 @@ def _find(value: Any, wrong: Callable[[Any], bool]) -> str:
 
 
 def _depth(encoded: bytes) -> int:
-    """Return how deep JSON is nested."""
+    """Return how deep JSON is nested, or less if it has too few brackets to be too deep."""
+    if encoded.count(b"[") + encoded.count(b"{") <= _DEEPEST:
+        return 0
     depth = deepest = 0
     for token in _TOKEN.finditer(encoded):
         if token[1]:

@@ -1,12 +1,13 @@
 """Owns the run of one job, from its start to its outcome; what becomes of it is settled elsewhere.
 
-A run is one task and at most two timers. It ends once: with what the handler did, or, if a handler
+A run is one task. It ends once: with what the handler did, or, if a handler
 does not heed its cancellation, with the reason for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -43,11 +44,12 @@ HEED = timedelta(seconds=2)
 class Run:
     """One attempt of one job."""
 
-    __slots__ = ("began", "context", "ended", "job", "stopped", "task", "timer")
+    __slots__ = ("began", "context", "deadline", "ended", "job", "stopped", "task", "timer")
 
     def __init__(self, job: Job, began: float) -> None:
         self.job = job
         self.began = began
+        self.deadline = math.inf
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -77,6 +79,8 @@ class Executor:
         self._handlers: dict[str, Handle] = {}
         self._runs: dict[UUID, Run] = {}
         self._loop = asyncio.get_running_loop()
+        self._next_check = math.inf
+        self._check: asyncio.TimerHandle | None = None
         self.abandoned = 0
         """How many runs ended without their handler's consent."""
 
@@ -90,7 +94,6 @@ class Executor:
         run = Run(job, self._loop.time())
         self._runs[job.id] = run
         run.task = self._loop.create_task(self._perform(run))
-        run.task.add_done_callback(lambda _: self._settle_unstarted(run))
 
     def stop(self, job_id: UUID, outcome: Outcome) -> None:
         """Ask a run to end for a reason; after a while it ends without its handler's consent."""
@@ -99,10 +102,9 @@ class Executor:
             return
         run.stopped = outcome
         if run.context is not None:
+            # A run that has not come so far sees for itself that it shall not begin.
             run.context._cancel()
-        run.task.cancel()
-        if run.timer is not None:
-            run.timer.cancel()
+            run.task.cancel()
         run.timer = self._loop.call_later(HEED.total_seconds(), self._abandon, run)
 
     def abandon(self) -> None:
@@ -121,10 +123,10 @@ class Executor:
 
     async def _attempt(self, run: Run) -> Outcome:
         job = run.job
-        if (refusal := _refusal(job)) is not None:
+        if (refusal := run.stopped or _refusal(job)) is not None:
             return refusal
         registration = self._registry[job.kind]
-        self._set_timer(run, registration)
+        self._set_deadline(run, registration)
         arguments = registration.target.codec.decode(job.payload)
         context = run.context = Context(
             job=job, worker_id=self._worker_id(), arguments=arguments, report=self._report
@@ -148,13 +150,29 @@ class Executor:
             return lambda context: call(context, context.arguments)
         return lambda context: self._threads.run(lambda: call(context, context.arguments))
 
-    def _set_timer(self, run: Run, registration: Registration) -> None:
+    def _set_deadline(self, run: Run, registration: Registration) -> None:
         timeout = registration.timeout if run.job.timeout is None else run.job.timeout
         if timeout is not None:
-            reason = TimedOut(after=timeout)
-            run.timer = self._loop.call_later(
-                timeout.total_seconds(), self.stop, run.job.id, reason
-            )
+            run.deadline = run.began + timeout.total_seconds()
+            self._check_by(run.deadline)
+
+    def _check_by(self, moment: float) -> None:
+        """Look at the deadlines at a moment, or earlier: one timer serves all runs."""
+        if moment < self._next_check:
+            if self._check is not None:
+                self._check.cancel()
+            self._next_check = moment
+            self._check = self._loop.call_at(moment, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        self._next_check, self._check = math.inf, None
+        now = self._loop.time()
+        for run in list(self._runs.values()):
+            if run.deadline <= now:
+                after = timedelta(seconds=round(run.deadline - run.began, 6))
+                run.deadline = math.inf
+                self.stop(run.job.id, TimedOut(after=after))
+        self._check_by(min((run.deadline for run in self._runs.values()), default=math.inf))
 
     # -- its end -------------------------------------------------------------------------------
 
@@ -173,10 +191,6 @@ class Executor:
             self.abandoned += 1
             log.warning("job.abandoned", job_id=run.job.id, kind=run.job.kind)
             self._end(run, run.stopped or Released(reason="abandoned"))
-
-    def _settle_unstarted(self, run: Run) -> None:
-        """End a run that was cancelled before its task took a first step."""
-        self._end(run, run.stopped or Released(reason="its run never started"))
 
 
 def _refusal(job: Job) -> Outcome | None:

@@ -84,6 +84,7 @@ class Worker:
         self._hooks = hooks or Hooks()
         self._policies = Policies(kinds=registry.pools(), queues=options.queues)
         self._id = ""
+        self._retries: dict[str, Policy] = {}
         self._processed = 0
         self._fenced = 0
         self._draining = False
@@ -253,21 +254,26 @@ class Worker:
         now = (job.started_at or job.due_at) + elapsed
         jitter = random.random()  # noqa: S311 - spreads retries, hides nothing.
         policy = self._policy(job)
+        try:
+            return settle(job, outcome, policy, now=now, jitter=jitter)
+        except Exception:
+            # A user's `when=`, or an exception of a user's that is not what it seems.
+            log.exception("settle.failed", job_id=job.id, kind=job.kind)
         tolerant = replace(policy, retry=policy.retry.without_vetoes())
-        failed: Exception | None = None
-        for each in (policy, tolerant):
-            try:
-                return settle(job, outcome, each, now=now, jitter=jitter)
-            except Exception as error:
-                # A user's `when=`, or an exception of a user's that is not what it seems.
-                log.exception("settle.failed", job_id=job.id, kind=job.kind)
-                failed = error
-        return give_up(job, failed or RuntimeError())
+        try:
+            return settle(job, outcome, tolerant, now=now, jitter=jitter)
+        except Exception as error:
+            log.exception("settle.failed", job_id=job.id, kind=job.kind)
+            return give_up(job, error)
 
     def _policy(self, job: Job) -> Policy:
-        known = job.kind in self._registry
-        retry = self._registry[job.kind].retry if known else Retry()
-        return Policy(retry=retry, max_retries=self._options.max_retries)
+        policy = self._retries.get(job.kind)
+        if policy is None:
+            known = job.kind in self._registry
+            retry = self._registry[job.kind].retry if known else Retry()
+            policy = Policy(retry=retry, max_retries=self._options.max_retries)
+            self._retries[job.kind] = policy
+        return policy
 
     def _log_settled(self, job: Job, move: Transition) -> None:
         event = {State.SCHEDULED: "job.retried" if move.failures else "job.snoozed"}.get(

@@ -26,6 +26,11 @@ def load_statements(package: str, file: str = "statements.sql") -> Mapping[str, 
     return MappingProxyType(dict(zip(parts[1::2], map(str.strip, parts[2::2]), strict=True)))
 
 
+def repeat_values(statement: str, times: int) -> str:
+    """Return an INSERT of one row as one of many rows."""
+    return re.sub(r"(?<=VALUES )(\([^)]*\))", lambda row: ", ".join([row[1]] * times), statement)
+
+
 def load_migrations(package: str) -> list[Migration]:
     """Return the migrations of a package's `migrations` directory, in order."""
     directory = files(package).joinpath("migrations")

@@ -29,6 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_STATES = {state.value: state for state in State}
 _history = msgspec.json.Decoder(tuple[Attempt, ...])
 _headers = msgspec.json.Decoder(dict[str, str])
 _error = msgspec.json.Decoder(ErrorInfo)
@@ -69,7 +70,7 @@ def job_of(row: Row) -> Job:
         queue=queue,
         priority=priority,
         key=key,
-        state=State(state),
+        state=_STATES[state],
         payload=payload.encode(),
         due_at=instant(due_at),
         created_at=instant(created_at),
@@ -95,19 +96,21 @@ def job_of(row: Row) -> Job:
     )
 
 
-def new_row(new: NewJob, now: datetime) -> Row:
-    """Return the values of `insert_job`."""
-    due_at = now if new.due is None else max(resolve(new.due, now), now)
+def new_row(new: NewJob, now: datetime, created_at: int) -> Row:
+    """Return the values of `insert_jobs` for one of them; `created_at` is `now` in microseconds."""
+    due_at = created_at
+    if new.due is not None:
+        due_at = max(micros(resolve(new.due, now)), created_at)
     return (
         str(new.id),
         new.kind,
         new.queue,
         new.priority,
         new.key,
-        (State.SCHEDULED if due_at > now else State.PENDING).value,
+        "scheduled" if due_at > created_at else "pending",
         new.payload.decode(),
-        micros(due_at),
-        micros(now),
+        due_at,
+        created_at,
         None if new.expires is None else micros(resolve(new.expires, now)),
         new.max_retries,
         None if new.timeout is None else new.timeout // _MICROSECOND,

@@ -42,7 +42,7 @@ from windlass.core.job import (
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
-from windlass.store.sql import load_statements
+from windlass.store.sql import load_statements, repeat_values
 from windlass.store.sqlite.file import SCHEMA, Turn, connect, prepare, schema_at
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
@@ -61,6 +61,8 @@ from windlass.store.sqlite.threads import Reader, Work, Writer, wait_for
 
 T = TypeVar("T")
 _sql = load_statements("windlass.store.sqlite")
+_ROWS_AT_ONCE = 100
+_INSERT_MANY = repeat_values(_sql["insert_jobs"], _ROWS_AT_ONCE)
 _WAL_LARGE = 256 * 1024 * 1024
 _WATCH_SHORTEST = 0.001
 _WATCH_LONGEST = 0.02
@@ -118,8 +120,8 @@ class SqliteStore:
         return await self._write(lambda db: self._insert(db, jobs))
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
-        answer = self._ready().writer.submit(lambda db: self._insert(db, jobs))
-        return wait_for(answer, timeout.total_seconds(), "enqueue")
+        writer = self._ready().writer
+        return writer.write(lambda db: self._insert(db, jobs), timeout.total_seconds(), "enqueue")
 
     async def sweep(self) -> Sweep:
         threads = await self._opened()
@@ -267,7 +269,7 @@ class SqliteStore:
         with self._lock:
             if self._threads is None:
                 turn = Turn(self._path)
-                with turn.taken():
+                with turn:
                     prepare(self._path)
                     watch = connect(self._path)
                 self._threads = _Threads(
@@ -282,7 +284,7 @@ class SqliteStore:
     def _migrate(self) -> list[str]:
         turn = Turn(self._path)
         try:
-            with turn.taken():
+            with turn:
                 return [f"{step.number:04}_{step.name}" for step in prepare(self._path)]
         finally:
             turn.close()
@@ -293,7 +295,7 @@ class SqliteStore:
         if threads is not None:
             for thread in (threads.sweeper, threads.looker, threads.writer):
                 thread.close()
-            with threads.turn.taken():
+            with threads.turn:
                 threads.watch.close()
             threads.turn.close()
 
@@ -327,21 +329,18 @@ class SqliteStore:
 
     def _insert(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[Enqueued]:
         now = self._clock()
-        plain = [job for job in jobs if job.unique is None]
-        if len(plain) == len(jobs):
-            db.executemany(_sql["insert_job"], [new_row(job, now) for job in jobs])
-            return [Enqueued(id=job.id) for job in jobs]
-        return [_insert_one(db, job, now) for job in jobs]
+        if any(job.unique is not None for job in jobs):
+            return [_insert_one(db, job, now) for job in jobs]
+        _insert_all(db, jobs, now)
+        return [Enqueued(id=job.id) for job in jobs]
 
     def _sweep(self, db: sqlite3.Connection, mark: int) -> Sweep | None:
         """Walk the lanes; None says that the name of one cannot be read."""
-        heads = []
         try:
-            row = db.execute(_sql["first_head"]).fetchone()
-            while row is not None:
-                lane = Lane(*row[:4])
-                heads.append(Head(lane=lane, position=instant(row[4])))
-                row = db.execute(_sql["next_head"], lane).fetchone()
+            heads = [
+                Head(lane=Lane(queue, kind, priority, key), position=instant(due_at))
+                for queue, kind, priority, key, due_at in db.execute(_sql["sweep_heads"])
+            ]
         except sqlite3.OperationalError as error:
             if "decode" in str(error):
                 return None
@@ -456,8 +455,20 @@ def _insert_one(db: sqlite3.Connection, new: NewJob, now: datetime) -> Enqueued:
             return Enqueued(id=UUID(holder[0]), existing=True)
         ends = micros(now + until) if isinstance(until, timedelta) else None
         db.execute(_sql["hold_unique_key"], (key, str(new.id), until == "claimed", ends))
-    db.execute(_sql["insert_job"], new_row(new, now))
+    _insert_all(db, [new], now)
     return Enqueued(id=new.id)
+
+
+def _insert_all(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -> None:
+    created_at = micros(now)
+    whole = len(jobs) - len(jobs) % _ROWS_AT_ONCE
+    for start in range(0, whole, _ROWS_AT_ONCE):
+        values: list[Any] = []
+        for job in jobs[start : start + _ROWS_AT_ONCE]:
+            values += new_row(job, now, created_at)
+        db.execute(_INSERT_MANY, values)
+    for job in jobs[whole:]:
+        db.execute(_sql["insert_jobs"], new_row(job, now, created_at))
 
 
 def _settle_all(

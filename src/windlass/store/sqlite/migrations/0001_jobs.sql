@@ -8,8 +8,7 @@ CREATE TABLE jobs (
     queue             TEXT    NOT NULL,
     priority          INTEGER NOT NULL,              -- greater is more urgent
     key               TEXT    NOT NULL,              -- what fairness and limits go by; mostly empty
-    state             TEXT    NOT NULL CHECK (state IN
-                      ('scheduled', 'pending', 'running', 'completed', 'dead', 'cancelled')),
+    state             TEXT    NOT NULL,              -- a word of windlass.core.states
     payload           TEXT    NOT NULL,              -- JSON
     due_at            INTEGER NOT NULL,              -- also the position in the lane
     created_at        INTEGER NOT NULL,
@@ -38,8 +37,7 @@ CREATE INDEX jobs_lanes    ON jobs (queue, kind, priority, key, due_at) WHERE st
 CREATE INDEX jobs_due      ON jobs (due_at) WHERE state = 'scheduled' AND waiting_for IS NULL;
 CREATE INDEX jobs_parked   ON jobs (waiting_for) WHERE waiting_for IS NOT NULL;
 CREATE INDEX jobs_held     ON jobs (worker, cancel_requested) WHERE state = 'running';
-CREATE INDEX jobs_finished ON jobs (state, finished_at, queue)
-    WHERE state IN ('completed', 'dead', 'cancelled');
+CREATE INDEX jobs_finished ON jobs (state, finished_at, queue) WHERE finished_at IS NOT NULL;
 
 CREATE TABLE unique_keys (
     key             TEXT    PRIMARY KEY,
