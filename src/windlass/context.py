@@ -19,7 +19,7 @@ _current: ContextVar[Context] = ContextVar("windlass_context")
 class Context:
     """One run of one job, as its handler and middleware see it."""
 
-    __slots__ = ("_cancelled", "_report", "arguments", "job", "log", "worker_id")
+    __slots__ = ("_cancelled", "_report", "_timeout", "arguments", "job", "log", "worker_id")
 
     log: Logger
     """A logger whose lines carry the job's id, kind, queue and attempt, and the worker's id."""
@@ -38,6 +38,7 @@ class Context:
         self.log = _log
         self._report = report
         self._cancelled = False
+        self._timeout: TimeoutError | None = None
 
     @property
     def job_id(self) -> UUID:
@@ -92,8 +93,9 @@ class Context:
             raise ValueError(f"progress goes from 0 to 1, and {fraction!r} does not")
         self._report(self.job, Progress(fraction=fraction, message=storable(message, 500)))
 
-    def _cancel(self) -> None:
+    def _cancel(self, why: TimeoutError | None) -> None:
         self._cancelled = True
+        self._timeout = why
 
 
 def current_context() -> Context:

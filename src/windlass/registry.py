@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -46,8 +46,12 @@ class Registration:
     queue: str
     priority: int
     retry: Retry
-    timeout: timedelta | None
+    timeout: timedelta | Literal["default"] | None
     middleware: tuple[Middleware, ...]
+
+    def timeout_or(self, default: timedelta) -> timedelta | None:
+        """Return how long a run may take: as registered, or by default."""
+        return default if self.timeout == "default" else self.timeout
 
 
 class Registry:
@@ -119,17 +123,32 @@ def payload_target(kind: str, function: Callable[..., Any], payload: Any) -> Tar
         call=lambda ctx, value: call(ctx, {name: value}),
         pool=_pool(function),
         codec=PayloadCodec(kind, payload, whole=True),
-        payload=lambda args, kwargs: _named(kind, (name,), args, kwargs)[name],
+        payload=partial(whole_payload, kind),
         result=_result(_hints(function).get("return", Any)),
     )
 
 
+def whole_payload(kind: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return the one argument that is the payload, whatever it is called."""
+    given = (*args, *kwargs.values())
+    if len(given) != 1:
+        raise TypeError(f"{kind} takes one argument, its payload, and {len(given)} were given")
+    return given[0]
+
+
 def class_target(kind: str, cls: type[Any]) -> Target:
     """Describe a class whose fields are the payload and whose `execute` does the work."""
+    execute = getattr(cls, "execute", None)
+    if execute is None:
+        raise ConfigError(f"{cls.__qualname__} has no `execute(self, ctx)`, so it is no job")
     hints = _hints(cls) if is_dataclass(cls) or issubclass(cls, msgspec.Struct) else None
     parameters, _ = _parameters(kind, cls, hints or _hints(cls.__init__))
-    execute = cls.execute
-    _, context = _parameters(kind, execute, _hints(execute), skip=1)
+    others, context = _parameters(kind, execute, _hints(execute), skip=1)
+    if others:
+        raise ConfigError(
+            f"{cls.__qualname__}.execute takes {', '.join(others)}: it takes `ctx: Context` only, "
+            "and what the job needs is in its fields"
+        )
     run = _caller(execute, context)
     return Target(
         call=lambda ctx, arguments: run(ctx, {"self": cls(**arguments)}),

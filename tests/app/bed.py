@@ -73,7 +73,7 @@ class Bed:
         """Make an app, on a store of the test's own if one is given."""
         app = Windlass(self.url, **settings)
         if store is not None:
-            app.__dict__["store"] = store
+            app.store = store
         self._apps.append(app)
         return app
 

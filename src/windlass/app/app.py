@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -18,11 +20,12 @@ from windlass.app.kind import Kind
 from windlass.app.portal import Portal, refuse_in_event_loop
 from windlass.app.producer import Draft, Producer
 from windlass.context import Context
-from windlass.core.errors import ConfigError
-from windlass.core.job import Retention
+from windlass.core.durations import human
+from windlass.core.errors import ConfigError, StoreUnavailable
+from windlass.core.job import Enqueued, NewJob, Retention
 from windlass.core.payload import PayloadCodec
 from windlass.middleware import Callbacks, log_runs
-from windlass.registry import Middleware, Registry
+from windlass.registry import Middleware, Registry, whole_payload
 from windlass.release import __version__
 from windlass.runtime import Hooks, Worker, WorkerOptions
 from windlass.settings import Resolved, Settings, load_settings
@@ -54,6 +57,8 @@ class Windlass:
     ) -> None:
         self._code = {"url": url, "imports": tuple(imports), **settings}
         self._flags: dict[str, object] = {}
+        self._store: Store | None = None
+        self._making = threading.Lock()
         self._resolved = self._resolve({})
         self._middleware = (log_runs, *middleware)
         self._callbacks = Callbacks()
@@ -81,15 +86,24 @@ class Windlass:
         Raises:
             ConfigError: a flag is wrong, or the store is in use.
         """
-        if "store" in self.__dict__ and flags.get("url") is not None:
+        if self._store is not None and flags.get("url") is not None:
             raise ConfigError("the store is in use already, so its URL cannot be changed")
         self._flags |= {name: value for name, value in flags.items() if value is not None}
         self._resolved = self._resolve({})
 
-    @cached_property
+    @property
     def store(self) -> Store:
         """The store that the URL names."""
-        return store_at(self.settings.url, queue_size=self.settings.queue_size)
+        if self._store is None:
+            with self._making:
+                if self._store is None:
+                    size = self.settings.queue_size
+                    self._store = store_at(self.settings.url, queue_size=size)
+        return self._store
+
+    @store.setter
+    def store(self, store: Store) -> None:
+        self._store = store
 
     # -- enqueue -------------------------------------------------------------------------------
 
@@ -99,7 +113,7 @@ class Windlass:
             self,
             kind.name,
             codec=PayloadCodec(kind.name, kind.payload, whole=True),
-            payload=lambda args, kwargs: (*args, *kwargs.values())[0],
+            payload=partial(whole_payload, kind.name),
         )
 
     def enqueue_many(self, drafts: Iterable[Draft[R]]) -> list[Handle[R]]:
@@ -130,11 +144,24 @@ class Windlass:
             StoreError: the store did not take them.
         """
         listed = list(drafts)
-        answers = await self.store.enqueue([draft.job for draft in listed])
+        answers = await self._enqueue([draft.job for draft in listed])
         return [
             Handle(self, answer.id, draft.hint, existing=answer.existing)
             for draft, answer in zip(listed, answers, strict=True)
         ]
+
+    async def _enqueue(self, jobs: list[NewJob]) -> list[Enqueued]:
+        """Enqueue within a bounded time, unless the store is bounded: then one waits for room."""
+        if self.store.capabilities.bounded:
+            return await self.store.enqueue(jobs)
+        patience = self.settings.enqueue_timeout
+        try:
+            async with asyncio.timeout(patience.total_seconds()):
+                return await self.store.enqueue(jobs)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"{self.store.location} did not take the jobs within {human(patience)}"
+            ) from None
 
     def job_by_id(self, job_id: UUID | str) -> Handle[Any]:
         """Return a handle on a job whose id is known.
@@ -185,6 +212,8 @@ class Windlass:
     def worker(self, *, name: str = "", **flags: object) -> Worker:
         """Return a worker that is not running yet: `run()` serves until `stop()`."""
         settings = self._resolve(flags).settings
+        if settings.url != self.settings.url:
+            raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
         callbacks = (self._callbacks,) if self._callbacks.wanted else ()
         return Worker(
@@ -237,4 +266,5 @@ def _worker_options(settings: Settings, name: str) -> WorkerOptions:
         shutdown_timeout=settings.shutdown_timeout,
         retention=Retention(finished=settings.retention, dead=settings.dead_retention),
         max_retries=settings.max_retries,
+        timeout=settings.timeout,
     )

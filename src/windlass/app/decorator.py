@@ -5,7 +5,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from datetime import timedelta
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 from windlass.app.kind import Kind
 from windlass.app.producer import Handler, Options, Producer
@@ -179,8 +190,9 @@ def _options(given: dict[str, Any]) -> JobOptions:
 
 def _class_options(options: JobOptions, cls: type[Any]) -> JobOptions:
     """Let a class carry its own `max_retries`, as a field of the class."""
-    own = cls.__dict__.get("max_retries")
-    if options.max_retries is None and isinstance(own, int):
+    own = getattr(cls, "max_retries", None)
+    is_field = "max_retries" in inspect.signature(cls).parameters
+    if options.max_retries is None and isinstance(own, int) and not is_field:
         return JobOptions(**{**vars(options), "max_retries": own})
     return options
 
@@ -192,16 +204,16 @@ def _register(
         raise ConfigError(
             f"kind {kind!r}: give retry=Retry(max_retries=...) or max_retries, not both"
         )
-    timeout = app.settings.timeout if options.timeout is DEFAULT else options.timeout
+    defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(
         Registration(
             kind=check_name("kind", kind),
             aliases=tuple(check_name("kind", alias) for alias in options.aliases),
             target=target,
-            queue=check_name("queue", options.queue),
-            priority=options.priority,
+            queue=defaults.queue,
+            priority=defaults.priority,
             retry=options.retry or Retry(max_retries=options.max_retries),
-            timeout=None if timeout is None else duration(timeout),
+            timeout=_timeout(options.timeout),
             middleware=options.middleware,
         )
     )
@@ -211,6 +223,12 @@ def _register(
         codec=target.codec,
         payload=target.payload,
         hint=target.result,
-        options=Options(queue=options.queue, priority=options.priority),
+        options=defaults,
     )
     return Handler(function, producer)
+
+
+def _timeout(given: Duration | None) -> timedelta | Literal["default"] | None:
+    if given is DEFAULT:
+        return "default"
+    return None if given is None else duration(given)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from windlass.app.portal import refuse_in_event_loop
 from windlass.core.durations import Duration, duration, human
-from windlass.core.errors import JobCancelled, JobDead, ResultTimeout, UnknownJob
+from windlass.core.errors import JobCancelled, JobDead, ResultError, ResultTimeout, UnknownJob
 from windlass.core.job import Job
 from windlass.core.payload import decode_json
 from windlass.core.states import FINISHED, State
@@ -111,5 +111,10 @@ class Handle(Generic[R]):
             raise JobDead(self.id, job.reason or "it failed", error)
         if job.state is State.CANCELLED:
             raise JobCancelled(self.id, f"cancelled: {job.reason}")
-        value = None if job.result is None else decode_json(job.result, self._hint)
-        return cast("R", value)
+        if job.result is None:
+            return cast("R", None)
+        try:
+            return cast("R", decode_json(job.result, self._hint))
+        except ValueError as error:
+            told = f"its result is not what its handler declares: {error}"
+            raise ResultError(self.id, told) from error

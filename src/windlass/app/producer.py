@@ -45,8 +45,12 @@ class Options:
             raise ValueError(f"a priority is between -1000 and 1000, and {self.priority!r} is not")
         if self.max_retries is not None and self.max_retries < 0:
             raise ValueError(f"max_retries cannot be negative: {self.max_retries}")
+        if self.timeout is not None and not self.timeout:
+            raise ValueError("a timeout of nothing lets no job run")
         if self.unique is not None:
             check_name("unique key", self.unique)
+        if not all(isinstance(text, str) for pair in self.headers.items() for text in pair):
+            raise TypeError(f"headers are text, and {self.headers!r} has something else")
         encode_json("headers", self.headers)
 
 

@@ -10,9 +10,10 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Union
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from windlass.core.errors import ConfigError, PayloadInvalid, PayloadTooLarge
 
@@ -45,7 +46,8 @@ class PayloadCodec:
             if parameter.default is inspect.Parameter.empty:
                 fields.append((name, hint))
             else:
-                fields.append((name, hint, _default(parameter.default)))
+                # Left unset if it is not given, so that the handler's own default holds.
+                fields.append((name, Union[hint, UnsetType], UNSET))  # noqa: UP007 - hints are values.
         try:
             shape = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=True)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -65,7 +67,7 @@ class PayloadCodec:
         return payload
 
     def decode(self, payload: bytes) -> Any:
-        """Return what is in a payload: a dict of all arguments, defaults included, or the whole.
+        """Return what is in a payload: a dict of the arguments that were given, or the whole.
 
         Raises:
             PayloadInvalid: it is not what the handler takes; the error names the field.
@@ -73,7 +75,8 @@ class PayloadCodec:
         value = self._decode(payload)
         if self._whole:
             return value
-        return {name: getattr(value, name) for name in value.__struct_fields__}
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {name: given for name, given in fields.items() if given is not UNSET}
 
     def _decode(self, payload: bytes) -> Any:
         try:
@@ -133,11 +136,6 @@ def _decoder(kind: str, shape: Any) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(shape, dec_hook=_from_json)
     except TypeError as error:
         raise ConfigError(f"the payload of {kind!r} cannot be described: {error}") from error
-
-
-def _default(value: Any) -> Any:
-    """Keep msgspec from copying or refusing a mutable default: the handler's own is used anyway."""
-    return msgspec.field(default_factory=lambda: value)
 
 
 def _invalid(kind: str, error: msgspec.ValidationError) -> PayloadInvalid:

@@ -47,15 +47,21 @@ class Callbacks:
             await self._tell(started, context)
         try:
             value = await call_next()
+        except asyncio.CancelledError:
+            if context._timeout is not None:
+                await self._tell_failed(context, context._timeout)
+            raise
         except BaseException as error:
-            if not isinstance(error, asyncio.CancelledError):
-                for failed in self.failed:
-                    await self._tell(failed, context, error)
+            await self._tell_failed(context, error)
             raise
         if not isinstance(value, Snooze | Cancel):
             for completed in self.completed:
                 await self._tell(completed, context, value)
         return value
+
+    async def _tell_failed(self, context: Context, error: BaseException) -> None:
+        for failed in self.failed:
+            await self._tell(failed, context, error)
 
     async def _tell(self, callback: Callable[..., Any], *args: Any) -> None:
         try:

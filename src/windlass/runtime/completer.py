@@ -48,7 +48,11 @@ class Completer(Service):
         self._added.set()
         await super().stop()
         while not self.is_idle:
-            await self.flush()
+            try:
+                await self.flush()
+            except StoreUnavailable as error:
+                # Whoever stops us bounds how often this is tried.
+                await asyncio.sleep(self._back_off(error))
 
     async def tick(self) -> float:
         if self.is_idle and not self._stopping.is_set():
@@ -94,4 +98,10 @@ class Completer(Service):
             error=ErrorInfo(type=type(error).__qualname__, message=reason),
             reason=reason,
         )
-        await self._store.settle([dead])
+        try:
+            await self._store.settle([dead])
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # Kept, it would hold up everybody else's outcome; without one, the job is rescued.
+            log.exception("settle.impossible", job_id=refused.id)

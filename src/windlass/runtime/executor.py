@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from windlass.context import Context, enter
+from windlass.core.durations import human
 from windlass.core.errors import PayloadInvalid
 from windlass.core.failure import describe
 from windlass.core.job import Job, Progress
@@ -67,12 +68,14 @@ class Executor:
         middleware: Sequence[Middleware],
         threads: Threads,
         worker_id: Callable[[], str],
+        timeout: timedelta,
         finish: Callable[[Run, Outcome], None],
         report: Callable[[Job, Progress], None],
     ) -> None:
         self._registry = registry
         self._threads = threads
         self._worker_id = worker_id
+        self._timeout = timeout
         self._finish = finish
         self._report = report
         self._middleware = tuple(middleware)
@@ -82,7 +85,7 @@ class Executor:
         self._next_check = math.inf
         self._check: asyncio.TimerHandle | None = None
         self.abandoned = 0
-        """How many runs ended without their handler's consent."""
+        """How many runs have ended although their handlers have not."""
 
     @property
     def runs(self) -> Mapping[UUID, Run]:
@@ -103,7 +106,7 @@ class Executor:
         run.stopped = outcome
         if run.context is not None:
             # A run that has not come so far sees for itself that it shall not begin.
-            run.context._cancel()
+            run.context._cancel(_as_error(outcome))
             run.task.cancel()
         run.timer = self._loop.call_later(HEED.total_seconds(), self._abandon, run)
 
@@ -118,7 +121,7 @@ class Executor:
         try:
             outcome = await self._attempt(run)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
-            outcome = run.stopped or Failed(exception=error, error=describe(error))
+            outcome = run.stopped or _outcome_of_error(error)
         self._end(run, outcome)
 
     async def _attempt(self, run: Run) -> Outcome:
@@ -151,7 +154,7 @@ class Executor:
         return lambda context: self._threads.run(lambda: call(context, context.arguments))
 
     def _set_deadline(self, run: Run, registration: Registration) -> None:
-        timeout = registration.timeout if run.job.timeout is None else run.job.timeout
+        timeout = run.job.timeout or registration.timeout_or(self._timeout)
         if timeout is not None:
             run.deadline = run.began + timeout.total_seconds()
             self._check_by(run.deadline)
@@ -178,6 +181,7 @@ class Executor:
 
     def _end(self, run: Run, outcome: Outcome) -> None:
         if run.ended:
+            self.abandoned -= 1
             return
         run.ended = True
         if run.timer is not None:
@@ -193,6 +197,12 @@ class Executor:
             self._end(run, run.stopped or Released(reason="abandoned"))
 
 
+def _as_error(outcome: Outcome) -> TimeoutError | None:
+    if isinstance(outcome, TimedOut):
+        return TimeoutError(f"no result within {human(outcome.after)}")
+    return None
+
+
 def _refusal(job: Job) -> Outcome | None:
     """Return why a claimed job is not to run at all, if it is not."""
     if job.cancel_requested:
@@ -204,6 +214,14 @@ def _refusal(job: Job) -> Outcome | None:
     ):
         return Cancelled(reason=f"expired at {job.expires_at.isoformat()}, before it could start")
     return None
+
+
+def _outcome_of_error(error: BaseException) -> Outcome:
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        # Neither we nor the handler did that: the program around the worker is ending.
+        return Released(reason="cancelled from outside")
+    return Failed(exception=error, error=describe(error))
 
 
 def _outcome_of(job: Job, value: Any) -> Outcome:

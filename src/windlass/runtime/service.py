@@ -33,7 +33,8 @@ class Service:
         """Finish the round under way, and end. A round is never cut short: it may hold jobs."""
         self._stopping.set()
         if self._task is not None:
-            await self._task
+            # Not awaited itself: a program that ends may have cancelled it before us.
+            await asyncio.wait({self._task})
 
     async def pause(self, seconds: float) -> None:
         """Wait, but no longer than until the service is stopped."""

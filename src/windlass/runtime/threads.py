@@ -14,6 +14,8 @@ from typing import Any
 from windlass.observe.logs import get_logger
 
 log = get_logger("windlass.threads")
+_HEED = 1.0
+"""Seconds in which a call that nobody waits for any more may come back by itself."""
 _Call = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", "_Work"]
 
 
@@ -30,6 +32,7 @@ class Threads:
         self._busy = 0
         self._serial = 0
         self.lost = 0
+        """How many calls run on although nobody waits for them."""
 
     @property
     def free(self) -> int:
@@ -54,9 +57,14 @@ class Threads:
         self._busy += 1
         self._calls.put((loop, answer, work))
         try:
-            return await answer
+            return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            if answer.cancelled() and not work.done:
+            # It may look at ctx.cancelled, and come back by itself.
+            if not answer.done():
+                await asyncio.wait({answer}, timeout=_HEED)
+            if answer.done():
+                answer.exception()
+            else:
                 self._lose(work)
             raise
         finally:
@@ -83,45 +91,42 @@ class Threads:
             except BaseException as raised:  # noqa: BLE001 - it is the job's, which waits for it.
                 error = raised
             try:
-                loop.call_soon_threadsafe(_deliver, answer, value, error)
+                loop.call_soon_threadsafe(self._deliver, answer, work, value, error)
             except RuntimeError:
                 return  # The loop is closed, so nobody waits and nothing more will come.
             if work.lost:
                 return
 
+    def _deliver(
+        self, answer: asyncio.Future[Any], work: _Work, value: Any, error: BaseException | None
+    ) -> None:
+        if work.lost:
+            self.lost -= 1
+        elif error is None:
+            answer.set_result(value)
+        elif isinstance(error, StopIteration):
+            # A future refuses it, since it would end the generator that awaits it.
+            answer.set_exception(RuntimeError(f"the handler raised {error!r}"))
+        else:
+            answer.set_exception(error)
+
 
 class _Work:
     """A call in its context, and what is known about it from outside."""
 
-    __slots__ = ("_call", "_context", "_thread", "done", "lost")
+    __slots__ = ("_call", "_context", "_thread", "lost")
 
     def __init__(self, context: contextvars.Context, call: Callable[[], Any]) -> None:
         self._context = context
         self._call = call
         self._thread: int | None = None
-        self.done = False
         self.lost = False
 
     def __call__(self) -> Any:
         self._thread = threading.get_ident()
-        try:
-            return self._context.run(self._call)
-        finally:
-            self.done = True
+        return self._context.run(self._call)
 
     def stack(self) -> str:
         """Return where the call is now."""
         frame = sys._current_frames().get(self._thread or 0)
         return "".join(traceback.format_stack(frame)) if frame else ""
-
-
-def _deliver(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-    if answer.done():
-        return
-    if error is None:
-        answer.set_result(value)
-    elif isinstance(error, StopIteration):
-        # A future refuses it, since it would end the generator that awaits it.
-        answer.set_exception(RuntimeError(f"the handler raised {error!r}"))
-    else:
-        answer.set_exception(error)

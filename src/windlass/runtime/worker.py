@@ -33,6 +33,7 @@ from windlass.store import Store
 
 log = get_logger("windlass.worker")
 _FLUSH = 2.0
+_HOOK = 10.0
 Hook = Callable[[], Awaitable[None] | None]
 
 
@@ -51,6 +52,7 @@ class WorkerOptions:
     shutdown_timeout: timedelta = timedelta(seconds=30)
     retention: Retention = field(default_factory=Retention)
     max_retries: int = 3
+    timeout: timedelta = timedelta(seconds=300)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +123,11 @@ class Worker:
     async def run(self) -> None:
         """Serve until stopped. Being cancelled counts as being stopped: the worker still drains."""
         self._assemble()
-        await self._call(self._hooks.on_start)
+        for hook in self._hooks.on_start:
+            await self._call(hook)
         await self._store.open()
         await self._register()
+        await self._orders.tick()  # A queue that is paused already is not served for a moment.
         self._start()
         try:
             await self._stop.wait()
@@ -143,6 +147,7 @@ class Worker:
             middleware=self._middleware,
             threads=self._threads,
             worker_id=lambda: self._id,
+            timeout=options.timeout,
             finish=self._finish,
             report=self._reporter.report,
         )
@@ -163,19 +168,20 @@ class Worker:
             pulse=self._pulse,
             lost=self._lose_lease,
         )
+        self._orders = Orders(
+            store,
+            worker_id=lambda: self._id,
+            running=lambda: self._executor.runs.keys(),
+            cancel=self._cancel,
+            pause=self._pause,
+        )
         self._chores: list[Service] = [
+            self._orders,
             Rescuer(
                 store,
                 interval=options.lease / 3,
                 worker_id=lambda: self._id,
                 policy=self._policy,
-            ),
-            Orders(
-                store,
-                worker_id=lambda: self._id,
-                running=lambda: self._executor.runs.keys(),
-                cancel=self._cancel,
-                pause=self._pause,
             ),
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
@@ -183,7 +189,8 @@ class Worker:
 
     def _patience(self) -> timedelta | None:
         """Return how long a loop may stand still: no handler may take longer than this."""
-        timeouts = [self._registry[kind].timeout for kind in self._registry]
+        default = self._options.timeout
+        timeouts = [self._registry[kind].timeout_or(default) for kind in self._registry]
         limits = [timeout for timeout in timeouts if timeout is not None]
         if len(limits) < len(timeouts):
             return None
@@ -364,7 +371,8 @@ class Worker:
         await self._within(_FLUSH, self._heart.stop())
         await self._within(_FLUSH, self._store.retire(self._id))
         self._threads.stop()
-        await self._call(self._hooks.on_shutdown)
+        for hook in self._hooks.on_shutdown:
+            await self._within(_HOOK, self._call(hook))
         log.info("worker.stopped", worker_id=self._id, processed=self._processed)
 
     async def _drain(self) -> None:
@@ -392,8 +400,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - what is left to do is more important.
             log.warning("shutdown.incomplete", error=f"{type(error).__qualname__}: {error}")
 
-    async def _call(self, hooks: Sequence[Hook]) -> None:
-        for hook in hooks:
-            answer = hook()
-            if answer is not None:
-                await answer
+    async def _call(self, hook: Hook) -> None:
+        answer = hook()
+        if answer is not None:
+            await answer

@@ -540,7 +540,7 @@ class MemoryStore:
         if job is None or not may_move(job.state, move.state):
             return False
         state, reason = move.state, move.reason
-        if state in WAITING and job.cancel_requested:
+        if job.cancel_requested and state in (*WAITING, State.CANCELLED):
             state, reason = State.CANCELLED, job.reason
         history = job.history if move.attempt is None else (*job.history, move.attempt)
         waits = state in WAITING

@@ -104,7 +104,8 @@ UPDATE jobs SET
     token       = NULL,
     result      = :result,
     error       = CASE WHEN :state = 'completed' THEN NULL ELSE coalesce(:error, error) END,
-    reason      = CASE WHEN :waits AND cancel_requested THEN reason ELSE :reason END,
+    reason      = CASE WHEN cancel_requested AND (:waits OR :state = 'cancelled') THEN reason
+                       ELSE :reason END,
     history     = CASE
         WHEN :attempt IS NULL THEN history
         WHEN json_array_length(history) < :history_kept THEN json_insert(history, '$[#]', json(:attempt))
@@ -167,7 +168,7 @@ UPDATE workers SET ended = 1 WHERE NOT ended AND lease_until <= ?
 
 -- name: orphaned_jobs
 -- List running jobs whose worker has no live lease, or was never known.
-SELECT * FROM jobs
+SELECT * FROM jobs INDEXED BY jobs_held
 WHERE state = 'running' AND worker NOT IN (SELECT id FROM workers WHERE NOT ended)
 ORDER BY seq LIMIT ?
 

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +44,7 @@ from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
 from windlass.store.sql import load_statements, repeat_values
-from windlass.store.sqlite.file import SCHEMA, Turn, connect, prepare, schema_at
+from windlass.store.sqlite.file import SCHEMA, Turn, prepare, schema_at
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
     Row,
@@ -57,7 +58,7 @@ from windlass.store.sqlite.rows import (
     worker_of,
     worker_values,
 )
-from windlass.store.sqlite.threads import Reader, Work, Writer, wait_for
+from windlass.store.sqlite.threads import Reader, Watch, Work, Writer, wait_for
 
 T = TypeVar("T")
 _sql = load_statements("windlass.store.sqlite")
@@ -78,7 +79,7 @@ class _Threads:
     writer: Writer
     sweeper: Reader
     looker: Reader
-    watch: sqlite3.Connection
+    watch: Watch
 
 
 class SqliteStore:
@@ -120,12 +121,13 @@ class SqliteStore:
         return await self._write(lambda db: self._insert(db, jobs))
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
-        writer = self._ready().writer
-        return writer.write(lambda db: self._insert(db, jobs), timeout.total_seconds(), "enqueue")
+        patience = timeout.total_seconds()
+        threads = self._threads or self._ready_within(patience)
+        return threads.writer.write(lambda db: self._insert(db, jobs), patience, "enqueue")
 
     async def sweep(self) -> Sweep:
         threads = await self._opened()
-        mark = _version(threads.watch)
+        mark = threads.watch.look()
         sweep = await asyncio.wrap_future(threads.sweeper.submit(lambda db: self._sweep(db, mark)))
         if sweep is not None:
             return sweep
@@ -138,7 +140,7 @@ class SqliteStore:
         until = began + timeout.total_seconds()
         # A few microseconds of shared memory, so the loop may do it; it sees every commit, and who
         # wakes up only sweeps: heartbeats of others make nobody write.
-        while self._threads is not None and _version(watch) == mark:
+        while self._threads is not None and watch.look() == mark:
             if (now := time.monotonic()) >= until:
                 return
             pause = min(max((now - began) / _WATCH_SHARE, _WATCH_SHORTEST), _WATCH_LONGEST)
@@ -190,8 +192,9 @@ class SqliteStore:
             values = {"id": worker, "pulse": as_json(pulse), "now": micros(self._clock())}
             return db.execute(_sql["renew_lease"], values).rowcount > 0
 
-        answer = self._ready().writer.submit(work, durable=False)
-        return wait_for(answer, timeout.total_seconds(), "the heartbeat")
+        patience = timeout.total_seconds()
+        threads = self._threads or self._ready_within(patience)
+        return wait_for(threads.writer.submit(work, durable=False), patience, "the heartbeat")
 
     async def retire(self, worker: str) -> None:
         await self._write(lambda db: db.execute(_sql["end_lease"], (worker,)), durable=False)
@@ -271,15 +274,27 @@ class SqliteStore:
                 turn = Turn(self._path)
                 with turn:
                     prepare(self._path)
-                    watch = connect(self._path)
                 self._threads = _Threads(
                     turn=turn,
                     writer=Writer(self._path, turn, "windlass-write"),
                     sweeper=Reader(self._path, turn, "windlass-sweep"),
                     looker=Reader(self._path, turn, "windlass-look"),
-                    watch=watch,
+                    watch=Watch(self._path, turn),
                 )
             return self._threads
+
+    def _ready_within(self, patience: float) -> _Threads:
+        """Do the same, but wait no longer than that for the turn to open the file."""
+        opened: Future[_Threads] = Future()
+
+        def work() -> None:
+            try:
+                opened.set_result(self._ready())
+            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it.
+                opened.set_exception(error)
+
+        threading.Thread(target=work, name="windlass-open", daemon=True).start()
+        return wait_for(opened, patience, "opening the file")
 
     def _migrate(self) -> list[str]:
         turn = Turn(self._path)
@@ -295,8 +310,7 @@ class SqliteStore:
         if threads is not None:
             for thread in (threads.sweeper, threads.looker, threads.writer):
                 thread.close()
-            with threads.turn:
-                threads.watch.close()
+            threads.watch.close()
             threads.turn.close()
 
     def _after_fork(self) -> None:
@@ -417,12 +431,6 @@ class SqliteStore:
                 )
             )
         return found
-
-
-def _version(watch: sqlite3.Connection) -> int:
-    """Return a number that changes with every commit of any other connection."""
-    version: int = watch.execute("PRAGMA data_version").fetchone()[0]
-    return version
 
 
 def _yes(db: sqlite3.Connection, name: str, values: Mapping[str, Any]) -> bool:

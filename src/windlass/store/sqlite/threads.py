@@ -33,16 +33,56 @@ class _Command(Generic[T]):
     answer: Future[T]
 
 
-class _SqlThread:
-    """A thread that owns one connection and runs what it is given, in order."""
+class _Connection:
+    """A connection that is made when it is needed, and anew if the file was replaced under it."""
 
-    def __init__(self, path: Path, turn: Turn, name: str) -> None:
+    def __init__(self, path: Path, turn: Turn) -> None:
         self._path = path
         self._file = str(path)
         self._turn = turn
-        self._commands: SimpleQueue[_Command[Any] | None] = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
+
+    def _connected(self) -> sqlite3.Connection:
+        try:
+            inode = os.stat(self._file).st_ino  # noqa: PTH116 - a third of the time of Path.stat().
+        except OSError:
+            inode = 0
+        if self._connection is None or inode != self._inode:
+            self._disconnect()
+            with self._turn:
+                prepare(self._path)
+                self._connection = connect(self._path)
+            self._inode = self._path.stat().st_ino
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with self._turn:
+                connection.close()
+
+
+class Watch(_Connection):
+    """Sees that something was committed, by whomever: a few microseconds of shared memory."""
+
+    def look(self) -> int:
+        """Return a number that changes with every commit of any other connection."""
+        connection = self._connected()
+        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        return hash((self._inode, version))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._disconnect()
+
+
+class _SqlThread(_Connection):
+    """A thread that owns one connection and runs what it is given, in order."""
+
+    def __init__(self, path: Path, turn: Turn, name: str) -> None:
+        super().__init__(path, turn)
+        self._commands: SimpleQueue[_Command[Any] | None] = SimpleQueue()
         # A daemon: a turn that never comes must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -80,26 +120,6 @@ class _SqlThread:
         connection = self._connected()
         for command in commands:
             command.answer.set_result(command.work(connection))
-
-    def _connected(self) -> sqlite3.Connection:
-        """Return the connection, made anew if the file was replaced under it."""
-        try:
-            inode = os.stat(self._file).st_ino  # noqa: PTH116 - a third of the time of Path.stat().
-        except OSError:
-            inode = 0
-        if self._connection is None or inode != self._inode:
-            self._disconnect()
-            with self._turn:
-                prepare(self._path)
-                self._connection = connect(self._path)
-            self._inode = self._path.stat().st_ino
-        return self._connection
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with self._turn:
-                connection.close()
 
     def _fail(self, commands: list[_Command[Any]], error: BaseException) -> None:
         told: BaseException = error
