@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contender import Contender
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.contender import Contender
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from rich.console import Console
+
 from benchmarks.contender import Contender
 from benchmarks.measure import enqueue_singly, fill_and_drain, latency
 from benchmarks.peers.huey_sqlite import HueySqlite
 from benchmarks.peers.windlass_sqlite import WindlassSqlite
 from benchmarks.report import Measure, Race, Report
-from rich.console import Console
 
 T = TypeVar("T")
 OURS, THEIRS = WindlassSqlite, HueySqlite

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.app.bed import Bed, our_threads, serving_in_a_thread, until
 
 import windlass
+from tests.app.bed import Bed, our_threads, serving_in_a_thread, until
 from windlass import CalledFromEventLoop
 from windlass.core.job import JobFilter
 

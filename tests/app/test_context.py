@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
-from tests.app.bed import Bed, in_state, serving, until
 
+from tests.app.bed import Bed, in_state, serving, until
 from windlass import Context, Snooze, State, Windlass, current_context
 from windlass.core.job import Progress
 from windlass.observe.logs import configure_logging

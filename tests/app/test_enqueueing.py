@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from tests.app.bed import Bed, Clock, in_state, serving, until
 
+from tests.app.bed import Bed, Clock, in_state, serving, until
 from windlass import (
     Context,
     JobCancelled,

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
-from tests.app.bed import Bed, in_state, serving, serving_in_a_thread, until
 
+from tests.app.bed import Bed, in_state, serving, serving_in_a_thread, until
 from windlass import (
     Context,
     IllegalMove,

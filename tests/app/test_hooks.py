@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from tests.app.bed import Bed, in_state, our_threads, serving, told
 
+from tests.app.bed import Bed, in_state, our_threads, serving, told
 from windlass import Callbacks, Cancel, Context, Snooze, State
 
 

@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 import msgspec
 import pytest
-from tests.app.bed import Bed, in_state, serving
 
+from tests.app.bed import Bed, in_state, serving
 from windlass import ConfigError, Context, Kind, PayloadInvalid, State
 
 

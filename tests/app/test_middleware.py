@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.app.bed import Bed, in_state, serving, told
 
+from tests.app.bed import Bed, in_state, serving, told
 from windlass import CallNext, Context, Middleware, Retry, Snooze, State
 
 

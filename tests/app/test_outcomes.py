@@ -6,8 +6,8 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.app.bed import Bed, Clock, charged, in_state, serving, told
 
+from tests.app.bed import Bed, Clock, charged, in_state, serving, told
 from windlass import Cancel, Context, Permanent, Retry, RetryAfter, Snooze, State
 
 MINUTE = timedelta(minutes=1)

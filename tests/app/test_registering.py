@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import pytest
-from tests.app.bed import Bed, in_state, serving
 
+from tests.app.bed import Bed, in_state, serving
 from windlass import ConfigError, Context, PayloadInvalid, Retry, State
 
 if TYPE_CHECKING:
@@ -330,8 +331,8 @@ def test_a_timeout_is_three_hundred_seconds_unless_written_out(bed: Bed) -> None
     app.job(name="usual")(_nothing)
     app.job(name="short", timeout="2s")(_nothing)
     app.job(name="endless", timeout=None)(_nothing)
-    usual, short = app.registry["usual"].timeout, app.registry["short"].timeout
-    assert usual is not None
-    assert short is not None
-    assert (usual.total_seconds(), short.total_seconds()) == (300, 2)
-    assert app.registry["endless"].timeout is None
+    default = app.settings.timeout
+    assert default == timedelta(seconds=300)
+    assert app.registry["usual"].timeout_or(default) == default
+    assert app.registry["short"].timeout_or(default) == timedelta(seconds=2)
+    assert app.registry["endless"].timeout_or(default) is None

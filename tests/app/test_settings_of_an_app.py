@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tests.app.bed import Bed, in_state, serving
 
+from tests.app.bed import Bed, in_state, serving
 from windlass import ConfigError, State, Windlass
 
 

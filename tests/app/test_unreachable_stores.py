@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.app.bed import Bed, in_state, serving
 
 import windlass
+from tests.app.bed import Bed, in_state, serving
 from windlass import QueueFull, State, StoreError, StoreUnavailable, Windlass
 from windlass.app import Handler
 from windlass.store.sqlite import file

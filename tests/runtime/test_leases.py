@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.app.bed import Bed, Clock, Through, in_state, serving, told, until
 
+from tests.app.bed import Bed, Clock, Through, in_state, serving, told, until
 from windlass import State, Windlass
 from windlass.core.job import (
     Ask,

@@ -6,8 +6,8 @@ import asyncio
 import threading
 
 import pytest
-from tests.app.bed import Bed, Clock, in_state, our_threads, serving, until
 
+from tests.app.bed import Bed, Clock, in_state, our_threads, serving, until
 from windlass import State
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.app.bed import QUICK, Bed, Through, in_state, serving, started, until
 
+from tests.app.bed import QUICK, Bed, Through, in_state, serving, started, until
 from windlass import State, StoreUnavailable, Windlass
 from windlass.core.settle import Transition
 from windlass.runtime import Worker

@@ -7,8 +7,8 @@ import threading
 from datetime import timedelta
 
 import pytest
-from tests.app.bed import Bed, Clock, in_state, our_threads, serving, told, until
 
+from tests.app.bed import Bed, Clock, in_state, our_threads, serving, told, until
 from windlass import Context, State
 
 

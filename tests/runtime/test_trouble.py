@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from tests.app.bed import Bed, Through, in_state, serving, told, until
 
+from tests.app.bed import Bed, Through, in_state, serving, told, until
 from windlass import State, StoreUnavailable
 from windlass.core.job import Claim, Job, Json, Sweep
 from windlass.core.settle import Transition

@@ -8,7 +8,6 @@ import sys
 from datetime import timedelta
 
 from tests.torture.harness import LEASE
-
 from windlass import Windlass
 from windlass.core.job import Ask, Claim, Lane, WorkerInfo
 

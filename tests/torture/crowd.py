@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.torture.ledger import Ledger
-
 from windlass import Kind, State, Windlass
 from windlass.core.job import Ask, Claim, Lane, Pulse, WorkerInfo
 from windlass.core.settle import Transition

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.torture.ledger import Ledger
-
 from windlass import Cancel, Context, Retry, RetryAfter, Windlass
 
 YARD = Path(os.environ["TORTURE_YARD"])

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from tests.torture.ledger import Ledger
-
 import windlass
+from tests.torture.ledger import Ledger
 from windlass import Kind, State, Windlass
 from windlass.core.job import Job, WorkerRecord
 

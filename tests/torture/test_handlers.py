@@ -6,7 +6,6 @@ import asyncio
 import signal
 
 from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
-
 from windlass import Context, State, Windlass
 from windlass.core.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
 from windlass.core.job import Job

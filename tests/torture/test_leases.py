@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
 
+from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
 from windlass import Context, Handler, Snooze, State, StoreUnavailable, Windlass
 from windlass.app.ids import Ids
 from windlass.core.job import Ask, Claim, Job, Lane, NewJob, Pulse, WorkerInfo

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.torture.harness import Yard, until
 
+from tests.torture.harness import Yard, until
 from windlass import Kind, PayloadError, PayloadInvalid, PayloadTooLarge, State, Windlass
 from windlass.app.ids import Ids
 

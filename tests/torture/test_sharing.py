@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.torture.harness import PATIENCE, Yard, until
-
 from windlass import State
 
 

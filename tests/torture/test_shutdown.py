@@ -7,8 +7,8 @@ import time
 from collections import Counter
 
 import pytest
-from tests.torture.harness import NOISE, WorkerProcess, Yard, until
 
+from tests.torture.harness import NOISE, WorkerProcess, Yard, until
 from windlass import State
 from windlass.core.job import Job
 

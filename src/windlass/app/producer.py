@@ -50,7 +50,7 @@ class Options:
         if self.unique is not None:
             check_name("unique key", self.unique)
         if not all(isinstance(text, str) for pair in self.headers.items() for text in pair):
-            raise TypeError(f"headers are text, and {self.headers!r} has something else")
+            raise ValueError(f"headers are text, and {self.headers!r} has something else")
         encode_json("headers", self.headers)
 
 

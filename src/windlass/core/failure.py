@@ -34,11 +34,11 @@ def _safe(part: Callable[[BaseException], str], error: BaseException) -> str:
 
 def _name(error: BaseException) -> str:
     kind = type(error)
-    return (
-        kind.__qualname__
-        if kind.__module__ in ("builtins", "__main__")
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    if kind.__module__ in ("builtins", "__main__"):
+        return kind.__qualname__
+    # Our own are known by the name under which people import them.
+    package = "windlass" if kind.__module__ == "windlass.core.errors" else kind.__module__
+    return f"{package}.{kind.__qualname__}"
 
 
 def _message(error: BaseException) -> str:

@@ -286,6 +286,7 @@ class SqliteStore:
     def _ready_within(self, patience: float) -> _Threads:
         """Do the same, but wait no longer than that for the turn to open the file."""
         opened: Future[_Threads] = Future()
+        opened.set_running_or_notify_cancel()
 
         def work() -> None:
             try:

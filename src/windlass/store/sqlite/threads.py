@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from windlass.store.sqlite.file import Turn, connect, prepare, unreachable
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
+_BUSY = 5.0
+_BUSY_LOOK = 0.01
 _GROUP = 256
 """How many pieces of work share a transaction at most, so that the first does not wait for ever."""
 
@@ -52,9 +55,12 @@ class _Connection:
             self._disconnect()
             with self._turn:
                 prepare(self._path)
-                self._connection = connect(self._path)
+                self._connection = self._connect()
             self._inode = self._path.stat().st_ino
         return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self._path)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -161,6 +167,8 @@ class Writer(_SqlThread):
                 connection = self._connected()
                 if self._turn.take_if_free():
                     return self._write_here(connection, work)
+            except _Busy:
+                pass
             except sqlite3.Error as error:
                 self._disconnect()
                 raise unreachable(self._path, error) from error
@@ -172,7 +180,7 @@ class Writer(_SqlThread):
         """Do one piece of work in a transaction of its own; the turn is taken, and given back."""
         try:
             self._set_durable(connection, True)
-            with _transaction(connection):
+            with _transaction(connection, patience=0):
                 return work(connection)
         finally:
             self._turn.__exit__()
@@ -195,7 +203,7 @@ class Writer(_SqlThread):
             connection = self._connected()
             with self._turn:
                 self._set_durable(connection, any(command.durable for command in commands))
-                with _transaction(connection):
+                with _transaction(connection, patience=_BUSY):
                     answers = [self._try(connection, command) for command in commands]
         for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, _Failure):
@@ -217,6 +225,11 @@ class Writer(_SqlThread):
         connection.execute("RELEASE piece")
         return answer
 
+    def _connect(self) -> sqlite3.Connection:
+        connection = super()._connect()
+        connection.execute("PRAGMA busy_timeout = 0")
+        return connection
+
     def _set_durable(self, connection: sqlite3.Connection, durable: bool) -> None:
         if self._durable is not durable:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -228,13 +241,30 @@ class Writer(_SqlThread):
 
 
 class _transaction:  # noqa: N801 - reads as the statement that it is.
-    """`with _transaction(connection):` commits, or undoes everything."""
+    """Commits, or undoes everything. A writer that does not take turns is waited for, for a time.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    SQLite could wait by itself, but only for one time that is set with the connection.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, patience: float) -> None:
         self._connection = connection
+        self._patience = patience
 
     def __enter__(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if not self._patience:
+                    raise _Busy from error
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_BUSY_LOOK)
+            else:
+                return
 
     def __exit__(self, error: object, *_: object) -> None:
         if error is None:
@@ -249,6 +279,10 @@ class _transaction:  # noqa: N801 - reads as the statement that it is.
     def _undo(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
+
+
+class _Busy(Exception):
+    """Somebody else is writing, and there was no time to wait for it."""
 
 
 @dataclass(frozen=True)
