@@ -152,10 +152,9 @@ def test_headers_that_are_not_text_are_refused(bed: Bed) -> None:
         note.using(headers={"n": None})
 
 
+@pytest.mark.parametrize("bed", ["sqlite"], indirect=True)
 def test_a_job_that_no_claim_can_read_does_not_stop_the_others(bed: Bed) -> None:
     """Prevents: one row written by somebody else takes every worker out of service."""
-    if bed.kind != "sqlite":
-        pytest.skip("only a file can be written to by others")
     app = bed.app()
     note = noted(app)
 

@@ -24,7 +24,7 @@ import windlass
 from tests.app.bed import Bed, in_state, serving
 from windlass import QueueFull, State, StoreError, StoreUnavailable, Windlass
 from windlass.app import Handler
-from windlass.store.sqlite import file
+from windlass.store.sqlite import file, threads
 
 SOURCE = str(Path(windlass.__file__).parents[1])
 Note = Handler[[], None, [], None]
@@ -163,6 +163,7 @@ def test_a_store_that_somebody_holds_is_unavailable_within_the_timeout(
     else:
         app = first
     monkeypatch.setattr(file, "_BUSY_MS", 300)
+    monkeypatch.setattr(threads, "_BUSY", 0.3)
 
     errors: list[Exception] = []
 
@@ -186,7 +187,7 @@ def test_a_foreign_transaction_fails_an_async_enqueue_in_bounded_time_and_then_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "jobs.db"
-    monkeypatch.setattr(file, "_BUSY_MS", 200)
+    monkeypatch.setattr(threads, "_BUSY", 0.2)
     app, note = note_at(f"sqlite:///{path}")
 
     async def main() -> None:

@@ -83,7 +83,7 @@ class Reader:
         self._run([sys.executable, "page.py"])
 
     def _type(self, command: str) -> None:
-        if command.startswith("windlass worker"):
+        if command.split()[:2] == ["windlass", "worker"]:
             self._background.enter_context(self._worker(command.split()))
         else:
             self._run(["sh", "-c", command])
