@@ -59,7 +59,10 @@ class Windlass:
         self._flags: dict[str, object] = {}
         self._store: Store | None = None
         self._making = threading.Lock()
-        self._resolved = self._resolve({})
+        self.resolved = self._resolve({})
+        """The settings in force, and where each came from."""
+        self.settings = self.resolved.settings
+        """The settings in force."""
         self._middleware = (log_runs, *middleware)
         self._callbacks = Callbacks()
         self._on_start: list[Callable[[], Awaitable[None] | None]] = []
@@ -70,16 +73,6 @@ class Windlass:
         self.control = Control(lambda: self.store)
         self.job = JobDecorator(self)
 
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self._resolved.settings
-
-    @property
-    def resolved(self) -> Resolved:
-        """The settings in force, and where each came from."""
-        return self._resolved
-
     def configure(self, **flags: object) -> None:
         """Let flags win over everything else. Only before the store is used.
 
@@ -89,7 +82,8 @@ class Windlass:
         if self._store is not None and flags.get("url") is not None:
             raise ConfigError("the store is in use already, so its URL cannot be changed")
         self._flags |= {name: value for name, value in flags.items() if value is not None}
-        self._resolved = self._resolve({})
+        self.resolved = self._resolve({})
+        self.settings = self.resolved.settings
 
     @property
     def store(self) -> Store:
@@ -134,7 +128,8 @@ class Windlass:
 
     def enqueue_draft(self, draft: Draft[R]) -> Handle[R]:
         """Enqueue one job from blocking code, in a thread that is known to run no event loop."""
-        (answer,) = self.store.enqueue_blocking([draft.job], self.settings.enqueue_timeout)
+        store = self._store or self.store
+        (answer,) = store.enqueue_blocking([draft.job], self.settings.enqueue_timeout)
         return Handle(self, answer.id, draft.hint, existing=answer.existing)
 
     async def aenqueue_many(self, drafts: Iterable[Draft[R]]) -> list[Handle[R]]:

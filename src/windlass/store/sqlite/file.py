@@ -13,11 +13,12 @@ from windlass.core.errors import SchemaMismatch, StoreError, StoreUnavailable
 from windlass.store.sql import Migration, load_migrations
 
 OLDEST_SQLITE = (3, 37, 0)
+_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 _BUSY_MS = 5_000
 _PAGE_BYTES = 2_048
 """Of a new file. Half of the usual: a commit writes three pages, and a job has few bytes."""
 _CACHE_KIB = 16_000
-_CHECKPOINT_PAGES = 400
+_CHECKPOINT_PAGES = 1000
 """Sooner than SQLite would: a log that is overwritten is flushed faster than one that grows."""
 _WAL_LIMIT = 64 * 1024 * 1024
 MIGRATIONS = load_migrations("windlass.store.sqlite")
@@ -48,7 +49,7 @@ class Turn:
     def __exit__(self, *_: object) -> None:
         """Give the turn to whoever is next."""
         try:
-            fcntl.flock(self._open(), fcntl.LOCK_UN)
+            fcntl.flock(self._descriptor or self._open(), fcntl.LOCK_UN)
         finally:
             self._mine.release()
 
@@ -57,7 +58,7 @@ class Turn:
         if not self._mine.acquire(blocking=False):
             return False
         try:
-            fcntl.flock(self._open(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor or self._open(), _AT_ONCE)
         except BaseException as error:
             self._mine.release()
             if isinstance(error, BlockingIOError):

@@ -344,8 +344,9 @@ class SqliteStore:
 
     def _insert(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[Enqueued]:
         now = self._clock()
-        if any(job.unique is not None for job in jobs):
-            return [_insert_one(db, job, now) for job in jobs]
+        for job in jobs:
+            if job.unique is not None:
+                return [_insert_one(db, each, now) for each in jobs]
         _insert_all(db, jobs, now)
         return [Enqueued(id=job.id) for job in jobs]
 

@@ -7,7 +7,6 @@ fails by itself.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
@@ -23,6 +22,8 @@ from windlass.store.sqlite.file import Turn, connect, prepare, unreachable
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
+_LOOK_AT_FILE = 0.2
+"""Seconds between looks whether the file is still the one that was opened."""
 _BUSY = 5.0
 _BUSY_LOOK = 0.01
 _GROUP = 256
@@ -41,23 +42,31 @@ class _Connection:
 
     def __init__(self, path: Path, turn: Turn) -> None:
         self._path = path
-        self._file = str(path)
         self._turn = turn
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
+        self._next_look = 0.0
 
     def _connected(self) -> sqlite3.Connection:
-        try:
-            inode = os.stat(self._file).st_ino  # noqa: PTH116 - a third of the time of Path.stat().
-        except OSError:
-            inode = 0
-        if self._connection is None or inode != self._inode:
-            self._disconnect()
+        now = time.monotonic()
+        if self._connection is None or now > self._next_look:
+            self._next_look = now + _LOOK_AT_FILE
+            self._look_at_file()
+        if self._connection is None:
             with self._turn:
                 prepare(self._path)
                 self._connection = self._connect()
             self._inode = self._path.stat().st_ino
         return self._connection
+
+    def _look_at_file(self) -> None:
+        """Let go of a file that was deleted or replaced: what is written there is lost."""
+        try:
+            inode = self._path.stat().st_ino
+        except OSError:
+            inode = 0
+        if inode != self._inode:
+            self._disconnect()
 
     def _connect(self) -> sqlite3.Connection:
         return connect(self._path)
@@ -180,7 +189,7 @@ class Writer(_SqlThread):
         """Do one piece of work in a transaction of its own; the turn is taken, and given back."""
         try:
             self._set_durable(connection, True)
-            with _transaction(connection, patience=0):
+            with _Transaction(connection):
                 return work(connection)
         finally:
             self._turn.__exit__()
@@ -203,7 +212,7 @@ class Writer(_SqlThread):
             connection = self._connected()
             with self._turn:
                 self._set_durable(connection, any(command.durable for command in commands))
-                with _transaction(connection, patience=_BUSY):
+                with _PatientTransaction(connection):
                     answers = [self._try(connection, command) for command in commands]
         for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, _Failure):
@@ -240,49 +249,54 @@ class Writer(_SqlThread):
         super()._disconnect()
 
 
-class _transaction:  # noqa: N801 - reads as the statement that it is.
-    """Commits, or undoes everything. A writer that does not take turns is waited for, for a time.
+class _Transaction:
+    """Commits, or undoes everything. If somebody else writes, it does not begin."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise _Busy(str(error)) from error
+            raise
+
+    def __exit__(self, error: object, *_: object) -> None:
+        try:
+            if error is None:
+                self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+
+class _PatientTransaction(_Transaction):
+    """The same, but a writer that does not take turns is waited for, for a time.
 
     SQLite could wait by itself, but only for one time that is set with the connection.
     """
 
-    def __init__(self, connection: sqlite3.Connection, *, patience: float) -> None:
-        self._connection = connection
-        self._patience = patience
+    __slots__ = ()
 
     def __enter__(self) -> None:
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + _BUSY
         while True:
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                    raise
-                if not self._patience:
-                    raise _Busy from error
+                super().__enter__()
+            except _Busy:
                 if time.monotonic() > until:
                     raise
                 time.sleep(_BUSY_LOOK)
             else:
                 return
 
-    def __exit__(self, error: object, *_: object) -> None:
-        if error is None:
-            try:
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._undo()
-                raise
-        else:
-            self._undo()
 
-    def _undo(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-
-
-class _Busy(Exception):
-    """Somebody else is writing, and there was no time to wait for it."""
+class _Busy(sqlite3.OperationalError):
+    """Somebody else is writing."""
 
 
 @dataclass(frozen=True)
