@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Any
 
@@ -22,7 +23,8 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
     except BaseException as error:
         context.log.warning("job.raised", duration=_since(began), error=type(error).__qualname__)
         raise
-    context.log.info("job.finished", duration=_since(began))
+    if context.log.is_enabled_for(logging.INFO):
+        context.log.info("job.finished", duration=_since(began))
     return value
 
 

@@ -36,6 +36,11 @@ job_fields: ContextVar[Mapping[str, object] | None] = ContextVar(
 class Logger(BoundLoggerBase):
     """A logger of named events with fields; `bind` makes one whose lines all carry some fields."""
 
+    def is_enabled_for(self, level: int) -> bool:
+        """Say whether lines of a level are logged at all, before effort goes into one."""
+        enabled: bool = self._logger.isEnabledFor(level)
+        return enabled
+
     def debug(self, event: str, /, **fields: object) -> None:
         """Log what only somebody who looks for a fault wants to know."""
         if self._logger.isEnabledFor(logging.DEBUG):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -43,6 +44,7 @@ def micros(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+@lru_cache(1024)  # Jobs that were enqueued, or claimed, together share their times.
 def instant(value: int) -> datetime:
     """Return an instant from what SQLite keeps; beyond the calendar there is only its end."""
     try:

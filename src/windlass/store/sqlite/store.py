@@ -127,8 +127,8 @@ class SqliteStore:
 
     async def sweep(self) -> Sweep:
         threads = await self._opened()
-        mark = threads.watch.look()
-        sweep = await asyncio.wrap_future(threads.sweeper.submit(lambda db: self._sweep(db, mark)))
+        looking = threads.sweeper.submit(lambda db: self._sweep(db, threads.watch.look()))
+        sweep = await asyncio.wrap_future(looking)
         if sweep is not None:
             return sweep
         await self._write(lambda db: bury_unreadable(db, micros(self._clock())))
