@@ -113,6 +113,7 @@ UNREADABLE: dict[str, tuple[str, str | bytes]] = {
     "headers of the wrong shape": ("headers", '{"a": [1]}'),
     "history that is not JSON": ("history", "{nonsense"),
     "an id that is none": ("id", "not-an-id"),
+    "an id in another form": ("id", "01A1E0E2-6854-70D4-A79B-BD6891AB9162"),
     "a payload that is not UTF-8": ("payload", b'{"number": "\xff\xfe"}'),
     "a kind that is not UTF-8": ("kind", b"take\xff"),
     "a queue that is not UTF-8": ("queue", b"\xff\xfe"),

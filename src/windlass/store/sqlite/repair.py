@@ -82,7 +82,6 @@ def _text(value: Any) -> Any:
 
 def _is_uuid(text: Any) -> bool:
     try:
-        UUID(text)
+        return bool(str(UUID(text)) == text)
     except (ValueError, TypeError, AttributeError):
         return False
-    return True

@@ -21,6 +21,7 @@ from windlass.core.job import (
     Pulse,
     WorkerInfo,
     WorkerRecord,
+    uuid_of,
 )
 from windlass.core.settle import Transition
 from windlass.core.states import WAITING, State
@@ -67,7 +68,7 @@ def job_of(row: Row) -> Job:
         history,
     ) = row  # fmt: skip
     return Job(
-        id=UUID(id_),
+        id=_uuid(id_),
         kind=kind,
         queue=queue,
         priority=priority,
@@ -96,6 +97,14 @@ def job_of(row: Row) -> Job:
         reason=reason,
         history=() if history == "[]" else _history.decode(history),
     )
+
+
+def _uuid(text: str) -> UUID:
+    """Read an id that is written as we write it; by any other way its job could not be found."""
+    made = uuid_of(int(text.replace("-", ""), 16))
+    if str(made) != text:
+        raise ValueError(f"not an id: {text!r}")
+    return made
 
 
 def new_row(new: NewJob, now: datetime, created_at: int) -> Row:
