@@ -27,8 +27,8 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import State
-from windlass.store import memory
 from windlass.store.memory import MemoryStore
+from windlass.store.memory import jobs as memory_jobs
 
 SHORT = timedelta(milliseconds=20)
 LANE = Lane("default", "work")
@@ -121,7 +121,7 @@ def test_running_and_finished_jobs_take_no_room() -> None:
 
 
 def test_finished_jobs_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "FINISHED_KEPT", 10)
+    monkeypatch.setattr(memory_jobs, "FINISHED_KEPT", 10)
     store = MemoryStore(size=1000)
 
     async def main() -> None:
@@ -136,7 +136,7 @@ def test_finished_jobs_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatc
 def test_pruning_and_forgetting_do_not_get_in_each_others_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "FINISHED_KEPT", 5)
+    monkeypatch.setattr(memory_jobs, "FINISHED_KEPT", 5)
     store = MemoryStore(size=1000)
 
     async def main() -> None:
@@ -193,4 +193,4 @@ def test_nothing_is_kept_of_lanes_that_are_empty() -> None:
         assert (await store.sweep()).heads == ()
 
     asyncio.run(main())
-    assert len(store._lanes) == 0
+    assert len(store._jobs._lanes) == 0

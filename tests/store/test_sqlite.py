@@ -160,7 +160,11 @@ def remove(path: Path) -> None:
             each.unlink()
 
 
-def test_a_file_that_was_deleted_is_noticed_and_made_anew(store: SqliteStore, path: Path) -> None:
+def test_a_file_that_was_deleted_is_noticed_and_made_anew(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_LOOK_AT_FILE", 0)
+
     async def main() -> None:
         await store.enqueue([new(1)])
         remove(path)
@@ -177,9 +181,10 @@ def test_a_file_that_was_deleted_is_noticed_and_made_anew(store: SqliteStore, pa
 
 
 def test_those_who_wait_are_woken_by_commits_to_the_new_file_too(
-    store: SqliteStore, path: Path
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: after a restore from a backup, every job waits for the next poll."""
+    monkeypatch.setattr(threads, "_LOOK_AT_FILE", 0)
 
     async def main() -> None:
         await store.enqueue([new(1)])

@@ -62,6 +62,7 @@ from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, settle
 from windlass.core.states import FINISHED, State
 from windlass.store.memory import MemoryStore
+from windlass.store.memory.jobs import Jobs
 from windlass.store.protocol import Store
 from windlass.store.sqlite import SqliteStore
 
@@ -472,12 +473,18 @@ def test_the_stores_agree_whatever_happens() -> None:
     run_state_machine_as_test(StoresAgree, settings=QUIET)
 
 
+class _UnfencedJobs(Jobs):
+    def held(self, job_id: UUID, token: int) -> Job | None:
+        job = self.get(job_id)
+        return job if job is not None and job.state is State.RUNNING else None
+
+
 class _Unfenced(MemoryStore):
     """Settles by id alone."""
 
-    def _held(self, job_id: UUID, token: int) -> Job | None:
-        job = self._jobs.get(job_id)
-        return job if job is not None and job.state is State.RUNNING else None
+    def __init__(self, *, size: int = 1000, clock: Callable[[], datetime]) -> None:
+        super().__init__(size=size, clock=clock)
+        self._jobs = _UnfencedJobs()
 
 
 class _Forgetful(MemoryStore):

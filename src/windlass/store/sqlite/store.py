@@ -58,7 +58,7 @@ from windlass.store.sqlite.rows import (
     worker_of,
     worker_values,
 )
-from windlass.store.sqlite.threads import Reader, Watch, Work, Writer, wait_for
+from windlass.store.sqlite.threads import Closed, Reader, Watch, Work, Writer, wait_for
 
 T = TypeVar("T")
 _sql = load_statements("windlass.store.sqlite")
@@ -122,13 +122,17 @@ class SqliteStore:
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
         patience = timeout.total_seconds()
-        threads = self._threads or self._ready_within(patience)
-        return threads.writer.write(lambda db: self._insert(db, jobs), patience, "enqueue")
+        while True:
+            writer = (self._threads or self._ready_within(patience)).writer
+            try:
+                return writer.write(lambda db: self._insert(db, jobs), patience, "enqueue")
+            except Closed:
+                continue
 
     async def sweep(self) -> Sweep:
-        threads = await self._opened()
-        looking = threads.sweeper.submit(lambda db: self._sweep(db, threads.watch.look()))
-        sweep = await asyncio.wrap_future(looking)
+        sweep = await self._run(
+            lambda threads: threads.sweeper.submit(lambda db: self._sweep(db, threads.watch.look()))
+        )
         if sweep is not None:
             return sweep
         await self._write(lambda db: bury_unreadable(db, micros(self._clock())))
@@ -193,8 +197,12 @@ class SqliteStore:
             return db.execute(_sql["renew_lease"], values).rowcount > 0
 
         patience = timeout.total_seconds()
-        threads = self._threads or self._ready_within(patience)
-        return wait_for(threads.writer.submit(work, durable=False), patience, "the heartbeat")
+        while True:
+            writer = (self._threads or self._ready_within(patience)).writer
+            try:
+                return wait_for(writer.submit(work, durable=False), patience, "the heartbeat")
+            except Closed:
+                continue
 
     async def retire(self, worker: str) -> None:
         await self._write(lambda db: db.execute(_sql["end_lease"], (worker,)), durable=False)
@@ -333,12 +341,20 @@ class SqliteStore:
         return await asyncio.to_thread(self._ready)
 
     async def _write(self, work: Work[T], *, durable: bool = True) -> T:
-        threads = await self._opened()
-        return await asyncio.wrap_future(threads.writer.submit(work, durable=durable))
+        return await self._run(lambda threads: threads.writer.submit(work, durable=durable))
 
     async def _look(self, work: Work[T]) -> T:
-        threads = await self._opened()
-        return await asyncio.wrap_future(threads.looker.submit(work))
+        return await self._run(lambda threads: threads.looker.submit(work))
+
+    async def _run(self, submit: Callable[[_Threads], Future[T]]) -> T:
+        """Submit work, and wait for it; if the store is closed meanwhile, it opens again."""
+        while True:
+            threads = await self._opened()
+            try:
+                answer = submit(threads)
+            except Closed:
+                continue
+            return await asyncio.wrap_future(answer)
 
     # -- work for the threads ------------------------------------------------------------------
 

@@ -98,6 +98,8 @@ class _SqlThread(_Connection):
     def __init__(self, path: Path, turn: Turn, name: str) -> None:
         super().__init__(path, turn)
         self._commands: SimpleQueue[_Command[Any] | None] = SimpleQueue()
+        self._gate = threading.Lock()
+        self._closed = False
         # A daemon: a turn that never comes must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -106,14 +108,22 @@ class _SqlThread(_Connection):
         """Run work on the connection, and answer when what it wrote is committed.
 
         Work that is not `durable` may be forgotten if the machine loses power right after.
+
+        Raises:
+            Closed: the thread takes no more work.
         """
         command = _Command(work, durable, Future[T]())
-        self._commands.put(command)
+        with self._gate:
+            if self._closed:
+                raise Closed
+            self._commands.put(command)
         return command.answer
 
     def close(self, timeout: float = 10) -> None:
         """Finish what was submitted, then let go of the connection."""
-        self._commands.put(None)
+        with self._gate:
+            self._closed = True
+            self._commands.put(None)
         self._thread.join(timeout)
 
     def _run(self) -> None:
@@ -170,9 +180,12 @@ class Writer(_SqlThread):
 
         Raises:
             StoreUnavailable: it took too long; repeating the call is safe.
+            Closed: the thread takes no more work.
         """
         if self._commands.empty() and self._writing.acquire(blocking=False):
             try:
+                if self._closed:
+                    raise Closed
                 connection = self._connected()
                 if self._turn.take_if_free():
                     return self._write_here(connection, work)
@@ -293,6 +306,10 @@ class _PatientTransaction(_Transaction):
                 time.sleep(_BUSY_LOOK)
             else:
                 return
+
+
+class Closed(Exception):
+    """The store was closed in between; it opens again by itself."""
 
 
 class _Busy(sqlite3.OperationalError):

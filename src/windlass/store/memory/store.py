@@ -1,21 +1,16 @@
-"""Owns the in-process store: bounded, gone with the process, the readable reference for the others.
-
-Everything happens under one lock and on plain dictionaries. Heaps order what waits; an entry whose
-job has moved on is dropped when it comes up, so that nothing is ever searched for.
-"""
+"""Owns the memory store: the contract's methods, all under one lock and on plain dictionaries."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from heapq import heappop, heappush
 from typing import TypeVar
 from uuid import UUID
 
@@ -46,11 +41,11 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, WAITING, State, may_move
+from windlass.store.memory.jobs import Jobs
+from windlass.store.memory.keys import Keys
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
 
 T = TypeVar("T")
-FINISHED_KEPT = 10_000
-"""How many finished jobs are remembered: their retention must not fill the process's memory."""
 
 
 @dataclass
@@ -67,15 +62,6 @@ class _Lease:
 
     def is_live(self, now: datetime) -> bool:
         return not self.ended and self.until > now
-
-
-@dataclass
-class _Hold:
-    """Who holds a unique key; `until` is None while the job's state decides."""
-
-    job: UUID
-    frees_on_claim: bool
-    until: datetime | None
 
 
 @dataclass
@@ -98,14 +84,8 @@ class MemoryStore:
         self._size = size
         self._clock = clock
         self._lock = threading.RLock()
-        self._jobs: dict[UUID, Job] = {}
-        self._arrival: dict[UUID, int] = {}
-        self._arrivals = 0
-        self._states: Counter[State] = Counter()
-        self._lanes: defaultdict[Lane, list[tuple[datetime, int, UUID]]] = defaultdict(list)
-        self._due: list[tuple[datetime, int, UUID]] = []
-        self._finished: deque[UUID] = deque()
-        self._holds: dict[str, _Hold] = {}
+        self._jobs = Jobs()
+        self._keys = Keys()
         self._leases: dict[str, _Lease] = {}
         self._records: dict[str, Json] = {}
         self._producers: deque[_Producer] = deque()
@@ -146,15 +126,10 @@ class MemoryStore:
 
     async def sweep(self) -> Sweep:
         with self._lock:
-            heads = [
-                Head(lane=lane, position=self._jobs[first].due_at)
-                for lane in list(self._lanes)
-                if (first := self._first(lane)) is not None
-            ]
-            due = self._first_due()
+            due = self._jobs.first_due()
             return Sweep(
-                heads=tuple(heads),
-                next_due=None if due is None else self._jobs[due].due_at,
+                heads=tuple(Head(lane=job.lane, position=job.due_at) for job in self._jobs.heads()),
+                next_due=None if due is None else due.due_at,
                 now=self._clock(),
                 mark=self._version,
             )
@@ -193,19 +168,18 @@ class MemoryStore:
 
     async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
         with self._lock:
-            held = self._held(job, token)
+            held = self._jobs.held(job, token)
             if held is not None:
-                self._jobs[job] = replace(held, progress=progress)
+                self._jobs.put(replace(held, progress=progress))
             return held is not None
 
     async def promote(self, limit: int) -> int:
         with self._changing() as now:
             count = 0
-            while count < limit and (first := self._first_due()) is not None:
-                job = self._jobs[first]
+            while count < limit and (job := self._jobs.first_due()) is not None:
                 if job.due_at > now:
                     break
-                self._put(replace(job, state=State.PENDING))
+                self._jobs.put(replace(job, state=State.PENDING))
                 count += 1
             return count
 
@@ -218,21 +192,18 @@ class MemoryStore:
                 return []
             for lease in self._leases.values():
                 lease.ended |= lease.until <= now
-            orphans = [job for job in self._jobs.values() if self._is_orphan(job)]
-            orphans.sort(key=lambda job: self._arrival[job.id])
+            orphans = [job for job in self._jobs if self._is_orphan(job)]
             for job in orphans[:limit]:
-                self._put(replace(job, worker=worker, token=token))
+                self._jobs.put(replace(job, worker=worker, token=token))
             return [replace(job, token=token) for job in orphans[:limit]]
 
     async def prune(self, retention: Retention, limit: int) -> int:
         with self._changing() as now:
-            old = [job for job in self._jobs.values() if _is_past(job, retention, now)]
+            old = [job for job in self._jobs if _is_past(job, retention, now)]
             old = sorted(old, key=lambda job: job.finished_at or now)[:limit]
             for job in old:
-                self._forget(job)
-            spent = [key for key, hold in self._holds.items() if hold.until and hold.until <= now]
-            for key in spent:
-                del self._holds[key]
+                self._jobs.forget(job)
+            spent = self._keys.prune(now)
             gone = [
                 name
                 for name, lease in self._leases.items()
@@ -240,7 +211,7 @@ class MemoryStore:
             ]
             for name in gone:
                 del self._leases[name]
-            return len(old) + len(spent) + len(gone)
+            return len(old) + spent + len(gone)
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -279,7 +250,7 @@ class MemoryStore:
         with self._lock:
             return [
                 job.id
-                for job in self._jobs.values()
+                for job in self._jobs
                 if job.state is State.RUNNING and job.worker == worker and job.cancel_requested
             ]
 
@@ -317,9 +288,7 @@ class MemoryStore:
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         with self._lock:
             fitting = [
-                job
-                for job in self._jobs.values()
-                if _fits(job, which) and (after is None or job.id < after)
+                job for job in self._jobs if _fits(job, which) and (after is None or job.id < after)
             ]
         fitting.sort(key=lambda job: job.id, reverse=True)
         limit = max(limit, 1)
@@ -328,7 +297,7 @@ class MemoryStore:
 
     async def counts(self) -> list[QueueCount]:
         with self._lock:
-            jobs = list(self._jobs.values())
+            jobs = list(self._jobs)
         counted = Counter((job.queue, job.state) for job in jobs)
         oldest: dict[tuple[str, State], datetime] = {}
         for job in jobs:
@@ -393,8 +362,7 @@ class MemoryStore:
         """Let producers in, first come first served, as long as there is room."""
         while self._producers:
             jobs, answer = self._producers[0].jobs, self._producers[0].answer
-            waiting = sum(self._states[state] for state in WAITING)
-            if waiting + len(jobs) > self._size and not answer.cancelled():
+            if self._jobs.waiting + len(jobs) > self._size and not answer.cancelled():
                 return
             self._producers.popleft()
             if answer.set_running_or_notify_cancel():
@@ -407,18 +375,11 @@ class MemoryStore:
         if new.id in self._jobs:
             return Enqueued(id=new.id)
         if new.unique is not None:
-            hold = self._holds.get(new.unique.key)
-            if hold is not None and (hold.until is None or hold.until > now):
-                return Enqueued(id=hold.job, existing=True)
-            until = new.unique.until
-            self._holds[new.unique.key] = _Hold(
-                job=new.id,
-                frees_on_claim=until == "claimed",
-                until=now + until if isinstance(until, timedelta) else None,
-            )
+            holder = self._keys.holder(new.unique.key, now)
+            if holder is not None:
+                return Enqueued(id=holder, existing=True)
+            self._keys.hold(new.unique, new.id, now)
         due_at = now if new.due is None else max(resolve(new.due, now), now)
-        self._arrivals += 1
-        self._arrival[new.id] = self._arrivals
         self._put(
             Job(
                 id=new.id,
@@ -440,87 +401,26 @@ class MemoryStore:
         return Enqueued(id=new.id)
 
     def _put(self, job: Job) -> None:
-        """Store a job, and its place among those that wait."""
-        before = self._jobs.get(job.id)
-        if before is not None:
-            self._states[before.state] -= 1
-        self._states[job.state] += 1
-        self._jobs[job.id] = job
-        place = (job.due_at, self._arrival[job.id], job.id)
-        if job.state is State.PENDING:
-            heappush(self._lanes[job.lane], place)
-        elif job.state is State.SCHEDULED and job.waiting_for is None:
-            heappush(self._due, place)
-        elif job.state in FINISHED:
-            self._free_key(job)
-            self._remember(job)
-
-    def _remember(self, job: Job) -> None:
-        if job.state is State.DEAD:
-            return
-        self._finished.append(job.id)
-        if len(self._finished) > FINISHED_KEPT:
-            oldest = self._jobs.get(self._finished.popleft())
-            if oldest is not None and oldest.state in FINISHED:
-                self._forget(oldest)
-
-    def _forget(self, job: Job) -> None:
-        self._states[job.state] -= 1
-        del self._jobs[job.id], self._arrival[job.id]
-
-    def _free_key(self, job: Job) -> None:
-        hold = self._holds.get(job.unique_key or "")
-        if hold is not None and hold.job == job.id and hold.until is None:
-            del self._holds[job.unique_key or ""]
-
-    def _first(self, lane: Lane) -> UUID | None:
-        """Return the first pending job of a lane, dropping what has moved on."""
-        heap = self._lanes[lane]
-        while heap:
-            due_at, _, job_id = heap[0]
-            job = self._jobs.get(job_id)
-            if job is not None and job.state is State.PENDING and job.due_at == due_at:
-                return job_id
-            heappop(heap)
-        del self._lanes[lane]
-        return None
-
-    def _first_due(self) -> UUID | None:
-        while self._due:
-            due_at, _, job_id = self._due[0]
-            job = self._jobs.get(job_id)
-            if (
-                job is not None
-                and job.state is State.SCHEDULED
-                and job.waiting_for is None
-                and job.due_at == due_at
-            ):
-                return job_id
-            heappop(self._due)
-        return None
+        self._jobs.put(job)
+        if job.state in FINISHED:
+            self._keys.free(job)
 
     def _take(self, lane: Lane, room: int, worker: str, token: int, now: datetime) -> list[Job]:
         taken: list[Job] = []
-        while len(taken) < room and (first := self._first(lane)) is not None:
+        while len(taken) < room and (first := self._jobs.first(lane)) is not None:
             job = replace(
-                self._jobs[first],
+                first,
                 state=State.RUNNING,
-                attempt=self._jobs[first].attempt + 1,
+                attempt=first.attempt + 1,
                 worker=worker,
                 token=token,
                 started_at=now,
                 progress=None,
             )
             self._put(job)
-            hold = self._holds.get(job.unique_key or "")
-            if hold is not None and hold.frees_on_claim:
-                self._free_key(job)
+            self._keys.free_on_claim(job)
             taken.append(job)
         return taken
-
-    def _held(self, job_id: UUID, token: int) -> Job | None:
-        job = self._jobs.get(job_id)
-        return job if job is not None and job.token == token else None
 
     def _is_orphan(self, job: Job) -> bool:
         if job.state is not State.RUNNING:
@@ -531,12 +431,12 @@ class MemoryStore:
     def _check_fences(self, changes: Changes[T]) -> None:
         settled: set[UUID] = set()
         for transition in changes.settle:
-            if transition.id in settled or self._held(transition.id, transition.token) is None:
+            if transition.id in settled or self._jobs.held(transition.id, transition.token) is None:
                 raise Fenced(transition.id)
             settled.add(transition.id)
 
     def _settle(self, move: Transition, now: datetime) -> bool:
-        job = self._held(move.id, move.token)
+        job = self._jobs.held(move.id, move.token)
         if job is None or not may_move(job.state, move.state):
             return False
         state, reason = move.state, move.reason
@@ -571,7 +471,7 @@ class MemoryStore:
         if after is None:
             return None
         if move.verb is Verb.PURGE:
-            self._forget(job)
+            self._jobs.forget(job)
         else:
             self._put(after)
         return after

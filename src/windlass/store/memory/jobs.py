@@ -1,0 +1,116 @@
+"""Owns the jobs of the memory store, and the order in which those that wait come up.
+
+Heaps order what waits; an entry whose job has moved on is dropped when it comes up, so that nothing
+is ever searched for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator
+from datetime import datetime
+from heapq import heappop, heappush
+from uuid import UUID
+
+from windlass.core.job import Job, Lane
+from windlass.core.states import FINISHED, WAITING, State
+
+_Place = tuple[datetime, int, UUID]
+FINISHED_KEPT = 10_000
+"""How many finished jobs are remembered: their retention must not fill the process's memory."""
+
+
+class Jobs:
+    """All jobs by id; the heads of lanes, and the job that is due next."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[UUID, Job] = {}
+        self._arrival: dict[UUID, int] = {}
+        self._arrivals = 0
+        self._states: Counter[State] = Counter()
+        self._lanes: defaultdict[Lane, list[_Place]] = defaultdict(list)
+        self._due: list[_Place] = []
+        self._finished: deque[UUID] = deque()
+
+    def __contains__(self, job_id: UUID) -> bool:
+        """Say whether there is a job with this id."""
+        return job_id in self._jobs
+
+    def __iter__(self) -> Iterator[Job]:
+        """Iterate over all jobs, in the order of their arrival."""
+        return iter(list(self._jobs.values()))
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait, due or not."""
+        return sum(self._states[state] for state in WAITING)
+
+    def get(self, job_id: UUID) -> Job | None:
+        """Return a job."""
+        return self._jobs.get(job_id)
+
+    def held(self, job_id: UUID, token: int) -> Job | None:
+        """Return a job if it is under this fence."""
+        job = self._jobs.get(job_id)
+        return job if job is not None and job.token == token else None
+
+    def put(self, job: Job) -> None:
+        """Store a job, and its place among those that wait."""
+        before = self._jobs.get(job.id)
+        if before is None:
+            self._arrivals += 1
+            self._arrival[job.id] = self._arrivals
+        else:
+            self._states[before.state] -= 1
+        self._states[job.state] += 1
+        self._jobs[job.id] = job
+        place = (job.due_at, self._arrival[job.id], job.id)
+        if job.state is State.PENDING:
+            heappush(self._lanes[job.lane], place)
+        elif job.state is State.SCHEDULED and job.waiting_for is None:
+            heappush(self._due, place)
+        elif job.state in FINISHED and job.state is not State.DEAD:
+            self._remember(job)
+
+    def forget(self, job: Job) -> None:
+        """Delete a job."""
+        self._states[job.state] -= 1
+        del self._jobs[job.id], self._arrival[job.id]
+
+    def heads(self) -> list[Job]:
+        """Return the first pending job of every lane."""
+        firsts = [self.first(lane) for lane in list(self._lanes)]
+        return [job for job in firsts if job is not None]
+
+    def first(self, lane: Lane) -> Job | None:
+        """Return the first pending job of a lane, dropping what has moved on."""
+        heap = self._lanes[lane]
+        while heap:
+            job = self._at(heap[0], State.PENDING)
+            if job is not None:
+                return job
+            heappop(heap)
+        del self._lanes[lane]
+        return None
+
+    def first_due(self) -> Job | None:
+        """Return the scheduled job that is due first, parked ones left out."""
+        while self._due:
+            job = self._at(self._due[0], State.SCHEDULED)
+            if job is not None and job.waiting_for is None:
+                return job
+            heappop(self._due)
+        return None
+
+    def _at(self, place: _Place, state: State) -> Job | None:
+        """Return the job of an entry, if it is still there in that state."""
+        due_at, _, job_id = place
+        job = self._jobs.get(job_id)
+        return job if job is not None and job.state is state and job.due_at == due_at else None
+
+    def _remember(self, job: Job) -> None:
+        self._finished.append(job.id)
+        if len(self._finished) > FINISHED_KEPT:
+            oldest = self._jobs.get(self._finished.popleft())
+            if oldest is not None and oldest.state in FINISHED:
+                self.forget(oldest)
