@@ -22,7 +22,7 @@ from windlass.core.job import Ask, Claim, Job, JobFilter, Lane, NewJob, WorkerIn
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.store.sql import Migration, load_statements
-from windlass.store.sqlite import SqliteStore, file
+from windlass.store.sqlite import SqliteStore, file, threads
 from windlass.store.sqlite import store as store_module
 
 STATEMENTS = load_statements("windlass.store.sqlite")
