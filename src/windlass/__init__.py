@@ -14,6 +14,7 @@ from windlass.core.errors import (
     Permanent,
     QueueFull,
     ResultError,
+    ResultInvalid,
     ResultTimeout,
     RetryAfter,
     SchemaMismatch,
@@ -28,6 +29,7 @@ from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.retry import Backoff, Retry
 from windlass.core.states import State
 from windlass.middleware import Callbacks, CallNext, Middleware
+from windlass.observe.logs import configure_logging
 from windlass.release import __version__
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "Permanent",
     "QueueFull",
     "ResultError",
+    "ResultInvalid",
     "ResultTimeout",
     "Retry",
     "RetryAfter",
@@ -66,5 +69,6 @@ __all__ = [
     "Windlass",
     "WindlassError",
     "__version__",
+    "configure_logging",
     "current_context",
 ]

@@ -101,6 +101,8 @@ class Registry:
 
 def function_target(kind: str, function: Callable[..., Any]) -> Target:
     """Describe a function whose parameters are the fields of the payload."""
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise ConfigError(f"the handler of {kind!r} is a generator; a handler returns once")
     parameters, context = _parameters(kind, function, _hints(function))
     codec = PayloadCodec.for_parameters(kind, parameters)
     return Target(
@@ -192,6 +194,8 @@ def _parameters(
                 "so give every parameter a name"
             )
         hint = hints.get(name, parameter.empty)
+        if hint is Context and context is not None:
+            raise ConfigError(f"the handler of {kind!r} takes two contexts; one is all there is")
         if hint is Context:
             context = name
         else:

@@ -103,7 +103,7 @@ def load_settings(
     Raises:
         ConfigError: a value is wrong, a file cannot be read, or two names contradict each other.
     """
-    dotenv = _read_dotenv(directory / ".env")
+    dotenv = read_dotenv(directory / ".env")
     file, toml = _read_toml(
         directory, environ.get("WINDLASS_CONFIG", dotenv.get("WINDLASS_CONFIG"))
     )
@@ -240,7 +240,12 @@ def _variable(name: str) -> str:
     return f"WINDLASS_{name.upper()}"
 
 
-def _read_dotenv(path: Path) -> dict[str, str]:
+def read_dotenv(path: Path) -> dict[str, str]:
+    """Read a `.env` file, if there is one.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
         return {name: raw for name, raw in dotenv_values(path).items() if raw is not None}
     except (OSError, ValueError) as error:

@@ -157,7 +157,7 @@ async def steal(app: Windlass, token: int) -> None:
     """Put the one running job under another fence, as a rescue by another worker does."""
     store = app.store
     if isinstance(store, MemoryStore):
-        (job,) = store._jobs.values()
+        (job,) = store._jobs
         store._put(replace(job, token=42, worker="another", progress=None))
     else:
         assert isinstance(store, SqliteStore)

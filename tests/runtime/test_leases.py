@@ -23,7 +23,7 @@ from windlass.core.job import (
 )
 from windlass.core.plan import Policies
 from windlass.core.retry import Retry
-from windlass.core.settle import Policy
+from windlass.core.settle import Policy, Transition
 from windlass.runtime.chores import Pruner, Rescuer
 from windlass.store import Store
 
@@ -47,11 +47,22 @@ async def beat(store: Store, worker: str) -> bool:
 
 
 def rescuer(store: Store, worker: str) -> Rescuer:
-    return Rescuer(
+    """Make a rescuer whose outcomes are settled at the end of each tick."""
+    moves: list[Transition] = []
+
+    class Settling(Rescuer):
+        async def tick(self) -> float:
+            delay = await super().tick()
+            await store.settle(moves)
+            moves.clear()
+            return delay
+
+    return Settling(
         store,
         interval=LEASE / 3,
         worker_id=lambda: worker,
         policy=lambda job: Policy(retry=Retry()),
+        settle=lambda job, move: moves.append(move),
     )
 
 

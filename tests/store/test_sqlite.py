@@ -329,7 +329,7 @@ PINNED: dict[str, tuple[str, ...]] = {
     "promote_jobs": ("jobs_due", "INTEGER PRIMARY KEY"),
     "rescue_is_due": ("jobs_held",),
     "orphaned_jobs": ("jobs_held",),
-    "take_over_job": ("INTEGER PRIMARY KEY",),
+    "take_over_job": ("sqlite_autoindex_jobs_1",),
     "cancel_requests": ("jobs_held",),
     "prune_is_due": ("jobs_finished",),
     "prune_jobs": ("jobs_finished", "INTEGER PRIMARY KEY"),

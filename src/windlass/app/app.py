@@ -23,6 +23,7 @@ from windlass.context import Context
 from windlass.core.durations import human
 from windlass.core.errors import ConfigError, StoreUnavailable
 from windlass.core.job import Enqueued, NewJob, Retention
+from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec
 from windlass.middleware import Callbacks, log_runs
 from windlass.registry import Middleware, Registry, whole_payload
@@ -164,7 +165,10 @@ class Windlass:
         Raises:
             ValueError: this is not an id.
         """
-        return Handle(self, job_id if isinstance(job_id, UUID) else UUID(job_id))
+        try:
+            return Handle(self, job_id if isinstance(job_id, UUID) else UUID(job_id))
+        except ValueError:
+            raise ValueError(f"{job_id!r} is not a job id") from None
 
     # -- hooks ---------------------------------------------------------------------------------
 
@@ -206,6 +210,8 @@ class Windlass:
 
     def worker(self, *, name: str = "", **flags: object) -> Worker:
         """Return a worker that is not running yet: `run()` serves until `stop()`."""
+        if name:
+            check_name("worker", name)
         settings = self._resolve(flags).settings
         if settings.url != self.settings.url:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")

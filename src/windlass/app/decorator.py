@@ -144,7 +144,11 @@ class JobDecorator:
         return self._register(target)
 
     def _register(self, function: Any) -> Handler[Any, Any, Any, Any]:
-        kind = self._options.name or function.__name__
+        if not callable(function):
+            raise ConfigError(f"a handler is a function or a class, and {function!r} is neither")
+        kind = self._options.name or str(getattr(function, "__name__", ""))
+        if not kind.isidentifier() and self._options.name is None:
+            raise ConfigError(f"{function!r} has no name that could be its kind; give one: name=")
         if inspect.isclass(function):
             options = _class_options(self._options, function)
             return _register(self._app, kind, function, class_target(kind, function), options)

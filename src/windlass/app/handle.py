@@ -115,6 +115,6 @@ class Handle(Generic[R]):
             return cast("R", None)
         try:
             return cast("R", decode_json(job.result, self._hint))
-        except ValueError as error:
+        except (ValueError, NotImplementedError) as error:
             told = f"its result is not what its handler declares: {error}"
             raise ResultError(self.id, told) from error

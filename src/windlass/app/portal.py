@@ -31,6 +31,7 @@ class Portal:
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:
+            asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
@@ -48,6 +49,14 @@ class Portal:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._loop = None
+
+
+async def _cancel_all() -> None:
+    """End what is under way, so that nobody waits for ever for what a stopped loop never does."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def refuse_in_event_loop(called: str, instead: str) -> None:

@@ -74,7 +74,11 @@ def examine_settings(app: Windlass, report: Report) -> None:
 
 async def examine_store(app: Windlass, report: Report) -> None:
     """Open the store and look around, unless to look would be to make or change it."""
-    store = app.store
+    try:
+        store = app.store
+    except WindlassError as error:
+        report.problem(str(error), "correct the URL")
+        return
     report.facts["store"] = store.location
     if not store.capabilities.shared:
         report.note(

@@ -95,7 +95,7 @@ def _attempt(attempt: Attempt) -> Iterator[RenderableType]:
     yield Text.assemble(
         f"  {attempt.number}. ",
         (inert(attempt.outcome), _OUTCOMES.get(attempt.outcome, "red")),
-        (f" after {show.short(attempt.duration)}", ""),
+        (f" after {show.short(attempt.duration)}" if attempt.duration else "", ""),
         (inert(f" · {started} · {attempt.worker or 'no worker'}"), "dim"),
     )
     if attempt.error is not None:

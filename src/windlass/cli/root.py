@@ -29,6 +29,13 @@ class _Tidy(TyperGroup):
                 raise
             show.error(str(error))
             raise typer.Exit(1) from None
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if ctx.obj is _DEBUG:
+                raise
+            show.error(f"{error.strerror or error}")
+            raise typer.Exit(1) from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List the commands in the order in which a newcomer needs them."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
-from dotenv import dotenv_values
 
 from windlass.app import Windlass
 from windlass.cli import places
 from windlass.core.errors import ConfigError, WindlassError
+from windlass.settings import read_dotenv
 
 T = TypeVar("T")
 VARIABLE = "WINDLASS_APP"
@@ -47,7 +47,9 @@ def choose(app: str | None, url: str | None) -> Windlass:
 
 def reference_in_force() -> str | None:
     """Return what WINDLASS_APP says, in the environment or in `.env`."""
-    return os.environ.get(VARIABLE) or dotenv_values(Path.cwd() / ".env").get(VARIABLE) or None
+    if VARIABLE in os.environ:
+        return os.environ[VARIABLE] or None
+    return read_dotenv(Path.cwd() / ".env").get(VARIABLE) or None
 
 
 def load(reference: str) -> Windlass:

@@ -82,6 +82,8 @@ def worker(
         "log_level": log_level,
         "log_format": log_format,
     }
+    if queues is not None and not queues.strip():
+        raise typer.BadParameter("--queues names none; leave it out to serve all of them")
     reference = app_option or app or target.reference_in_force()
     if reference is None:
         raise typer.BadParameter(

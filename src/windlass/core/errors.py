@@ -2,9 +2,10 @@
 
 WindlassError
 ├── ConfigError            a setting, URL or registration that cannot work
-├── PayloadError           arguments that cannot become a payload
+├── PayloadError           values that cannot be stored
 │   ├── PayloadInvalid     ... because a field is wrong
-│   └── PayloadTooLarge    ... because there is too much of them
+│   ├── PayloadTooLarge    ... because there is too much of them
+│   └── ResultInvalid      ... because what a handler returned has no JSON form
 ├── UnknownKind            no handler is registered for a kind
 ├── UnknownJob             no job has this id
 ├── IllegalMove            the job's state does not allow what was asked
@@ -27,7 +28,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from windlass.core.durations import Duration, When, when
+from windlass.core.durations import Duration, When, human, when
 
 
 class WindlassError(Exception):
@@ -39,7 +40,7 @@ class ConfigError(WindlassError):
 
 
 class PayloadError(WindlassError):
-    """Arguments that cannot become a payload."""
+    """Arguments, or a result, that cannot be stored."""
 
 
 class PayloadInvalid(PayloadError):
@@ -72,6 +73,18 @@ class PayloadTooLarge(PayloadError):
         )
 
 
+class ResultInvalid(PayloadError):
+    """What a handler returned, and cannot be stored."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(kind, reason)
+        self.kind = kind
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the result of {self.kind!r} cannot be stored: {self.reason}"
+
+
 class UnknownKind(WindlassError):
     """A kind for which no handler is registered in this app."""
 
@@ -81,10 +94,9 @@ class UnknownKind(WindlassError):
         self.known = known
 
     def __str__(self) -> str:
-        known = f" Known here: {', '.join(self.known)}." if self.known else ""
+        near = f" Did you mean {' or '.join(self.known)}?" if self.known else ""
         return (
-            f"UnknownKind({self.kind!r}): no handler is registered; "
-            f"is its module imported by the worker?{known}"
+            f"UnknownKind({self.kind!r}): no handler is registered; is its module imported?{near}"
         )
 
 
@@ -211,6 +223,8 @@ class RetryAfter(WindlassError):
 
     def __str__(self) -> str:
         asked = (
-            f"in {self.due}" if isinstance(self.due, timedelta) else f"at {self.due.isoformat()}"
+            f"in {human(self.due)}"
+            if isinstance(self.due, timedelta)
+            else f"at {self.due.isoformat()}"
         )
         return f"asked to be retried {asked}" + (f": {self.reason}" if self.reason else "")

@@ -182,6 +182,8 @@ _PLAIN: dict[type[Any], Callable[[Any], Any]] = {
 
 
 def _from_json(hint: Any, value: Any) -> Any:
+    if hint is object:
+        return value
     validate: Callable[[Any], Any] | None = getattr(hint, "model_validate", None)
     if validate is not None:
         return validate(value)

@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from windlass.core.job import Job, Progress, Retention
-from windlass.core.outcomes import Crashed
+from windlass.core.outcomes import Crashed, Released
+from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, settle
 from windlass.observe.logs import get_logger
+from windlass.runtime.lines import fields_of
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -36,33 +38,27 @@ class Rescuer(Service):
         interval: timedelta,
         worker_id: Callable[[], str],
         policy: Callable[[Job], Policy],
+        settle: Callable[[Job, Transition], None],
     ) -> None:
         super().__init__()
         self._store = store
         self._interval = interval.total_seconds()
         self._worker_id = worker_id
         self._policy = policy
+        self._settle = settle
 
     async def tick(self) -> float:
         token = secrets.randbits(63)
         jobs = await self._store.rescue(
             worker=self._worker_id(), token=token, limit=_RESCUED_AT_ONCE
         )
-        if not jobs:
-            return self._interval
-        moves = [self._crashed(job) for job in jobs]
-        settled = await self._store.settle(moves)
-        for job, move, is_settled in zip(jobs, moves, settled, strict=True):
-            if is_settled:
-                log.warning(
-                    "job.rescued",
-                    job_id=job.id,
-                    kind=job.kind,
-                    lost_by=job.worker,
-                    attempt=job.attempt,
-                    state=move.state.value,
-                )
-        return 0
+        for job in jobs:
+            move = self._crashed(job)
+            told = fields_of(job, self._worker_id())
+            log.warning("job.rescued", **told, lost_by=job.worker, state=move.state.value)
+            # Not settled here: the job is ours now, so its outcome must not get lost either.
+            self._settle(job, move)
+        return 0 if len(jobs) == _RESCUED_AT_ONCE else self._interval
 
     def _crashed(self, job: Job) -> Transition:
         outcome = Crashed(reason=f"the lease of worker {job.worker} ran out")
@@ -116,6 +112,10 @@ class Reporter(Service):
         """Take a word from a handler, in whatever thread that runs."""
         self._latest[job.id] = (job, progress)
 
+    def forget(self, job_id: UUID) -> None:
+        """Drop the word of a run that has ended: it would come too late."""
+        self._latest.pop(job_id, None)
+
     async def tick(self) -> float:
         while self._latest:
             job_id, (job, progress) = self._latest.popitem()
@@ -124,6 +124,47 @@ class Reporter(Service):
             ):
                 self._fenced(job)
         return _ORDERS
+
+
+class Keeper(Service):
+    """Gives back jobs that this worker holds by the store's account, and knows nothing of.
+
+    The answer to a claim can get lost after the claim was made. Such a job would be held for as
+    long as the worker lives. What is seen twice in a row is not on its way any more.
+    """
+
+    name = "keeper"
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        interval: timedelta,
+        worker_id: Callable[[], str],
+        is_known: Callable[[Job], bool],
+        settle: Callable[[Job, Transition], None],
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._interval = interval.total_seconds()
+        self._worker_id = worker_id
+        self._is_known = is_known
+        self._settle = settle
+        self._seen: set[tuple[UUID, int | None]] = set()
+
+    async def tick(self) -> float:
+        held = await self._store.held(self._worker_id())
+        unknown = {(job.id, job.token): job for job in held if not self._is_known(job)}
+        for each in self._seen & unknown.keys():
+            self.give_back(unknown[each])
+        self._seen = set(unknown)
+        return self._interval
+
+    def give_back(self, job: Job) -> None:
+        """Release a job that nobody here runs."""
+        outcome = Released(reason="claimed, and never started")
+        now = job.started_at or datetime.now(UTC)
+        self._settle(job, settle(job, outcome, Policy(retry=Retry()), now=now, jitter=0))
 
 
 class Pruner(Service):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from windlass.core.errors import StoreUnavailable
-from windlass.core.job import ErrorInfo
+from windlass.core.job import ErrorInfo, Job
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
@@ -14,6 +15,13 @@ from windlass.runtime.service import Service
 from windlass.store import Store
 
 log = get_logger("windlass.completer")
+
+
+class Settlement(NamedTuple):
+    """A job, and what becomes of it."""
+
+    job: Job
+    transition: Transition
 
 
 class Completer(Service):
@@ -25,12 +33,19 @@ class Completer(Service):
 
     name = "completer"
 
-    def __init__(self, store: Store, *, fenced: Callable[[Transition], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        settled: Callable[[Settlement], None],
+        fenced: Callable[[Settlement], None],
+    ) -> None:
         super().__init__()
         self._store = store
+        self._settled = settled
         self._fenced = fenced
-        self._waiting: list[Transition] = []
-        self._under_way: list[Transition] = []
+        self._waiting: list[Settlement] = []
+        self._under_way: list[Settlement] = []
         self._added = asyncio.Event()
 
     @property
@@ -38,9 +53,15 @@ class Completer(Service):
         """Whether everything that was added is in the store."""
         return not self._waiting and not self._under_way
 
-    def add(self, transition: Transition) -> None:
-        """Take a transition, to be written with the next group."""
-        self._waiting.append(transition)
+    def has(self, job: Job) -> bool:
+        """Say whether an outcome of this very claim is on its way into the store."""
+        mine = (job.id, job.token)
+        on_their_way = (*self._waiting, *self._under_way)
+        return any((each.job.id, each.transition.token) == mine for each in on_their_way)
+
+    def add(self, job: Job, transition: Transition) -> None:
+        """Take what becomes of a job, to be written with the next group."""
+        self._waiting.append(Settlement(job, transition))
         self._added.set()
 
     async def stop(self) -> None:
@@ -69,26 +90,25 @@ class Completer(Service):
             await self._settle(self._under_way)
             self._under_way = []
 
-    async def _settle(self, group: list[Transition]) -> None:
+    async def _settle(self, group: list[Settlement]) -> None:
         try:
-            settled = await self._store.settle(group)
+            settled = await self._store.settle([each.transition for each in group])
         except StoreUnavailable:
             raise
         except Exception as error:
             log.exception("settle.refused", jobs=len(group))
             await self._settle_singly(group, error)
             return
-        for transition, is_settled in zip(group, settled, strict=True):
-            if not is_settled:
-                self._fenced(transition)
+        for each, is_settled in zip(group, settled, strict=True):
+            (self._settled if is_settled else self._fenced)(each)
 
-    async def _settle_singly(self, group: list[Transition], error: Exception) -> None:
+    async def _settle_singly(self, group: list[Settlement], error: Exception) -> None:
         """Find the transition that the store cannot take, and let its job die of that."""
         if len(group) > 1:
-            for transition in group:
-                await self._settle([transition])
+            for each in group:
+                await self._settle([each])
             return
-        (refused,) = group
+        refused = group[0].transition
         reason = f"its outcome could not be stored: {type(error).__qualname__}"
         dead = Transition(
             id=refused.id,

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from windlass.context import Context, enter
 from windlass.core.durations import human
-from windlass.core.errors import PayloadInvalid
+from windlass.core.errors import PayloadInvalid, ResultInvalid
 from windlass.core.failure import describe
 from windlass.core.job import Job, Progress
 from windlass.core.outcomes import (
@@ -35,6 +35,7 @@ from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Registry
+from windlass.runtime.lines import fields_of
 from windlass.runtime.threads import Threads
 
 log = get_logger("windlass.executor")
@@ -45,7 +46,9 @@ HEED = timedelta(seconds=2)
 class Run:
     """One attempt of one job."""
 
-    __slots__ = ("began", "context", "deadline", "ended", "job", "stopped", "task", "timer")
+    __slots__ = (
+        "began", "context", "deadline", "ended", "in_thread", "job", "stopped", "task", "timer",
+    )  # fmt: skip
 
     def __init__(self, job: Job, began: float) -> None:
         self.job = job
@@ -55,6 +58,7 @@ class Run:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.stopped: Outcome | None = None
+        self.in_thread = False
         self.ended = False
 
 
@@ -82,6 +86,9 @@ class Executor:
         self._handlers: dict[str, Handle] = {}
         self._runs: dict[UUID, Run] = {}
         self._loop = asyncio.get_running_loop()
+        self._pools = registry.pools()
+        self.in_threads = 0
+        """How many runs need a thread, whether they have come to their handler yet or not."""
         self._next_check = math.inf
         self._check: asyncio.TimerHandle | None = None
         self.abandoned = 0
@@ -95,7 +102,13 @@ class Executor:
     def start(self, job: Job) -> None:
         """Begin to run a job."""
         run = Run(job, self._loop.time())
+        if job.id in self._runs:
+            # We lost it, got it back, and have not cleaned up yet: two runs would share one name.
+            self._finish(run, Released(reason="its last run here has not ended yet"))
+            return
         self._runs[job.id] = run
+        run.in_thread = self._pools.get(job.kind) is Pool.THREADS
+        self.in_threads += run.in_thread
         run.task = self._loop.create_task(self._perform(run))
 
     def stop(self, job_id: UUID, outcome: Outcome) -> None:
@@ -187,13 +200,18 @@ class Executor:
         if run.timer is not None:
             run.timer.cancel()
         del self._runs[run.job.id]
+        self.in_threads -= run.in_thread
         self._finish(run, outcome)
 
     def _abandon(self, run: Run) -> None:
         """End a run whose handler does not; what that still does changes nothing of the job."""
         if not run.ended:
             self.abandoned += 1
-            log.warning("job.abandoned", job_id=run.job.id, kind=run.job.kind)
+            log.warning(
+                "job.abandoned",
+                **fields_of(run.job, self._worker_id()),
+                duration=round(self._loop.time() - run.began, 6),
+            )
             self._end(run, run.stopped or Released(reason="abandoned"))
 
 
@@ -239,6 +257,8 @@ def _outcome_of(job: Job, value: Any) -> Outcome:
 
 def _result_of(job: Job, value: Any) -> Outcome:
     try:
-        return Succeeded(result=encode_json(f"result of {job.kind}", value))
-    except PayloadInvalid as error:
+        return Succeeded(result=encode_json(job.kind, value))
+    except PayloadInvalid as refused:
+        where = f"{refused.field}: " if refused.field else ""
+        error = ResultInvalid(job.kind, where + refused.reason)
         return Failed(exception=error, error=describe(error))

@@ -76,11 +76,15 @@ class Heart:
 
     def _run(self) -> None:
         due = time.monotonic() + self._interval
+        given_up = False
         while not self._stopping.wait(min(_LOOK, self._interval)):
             lag = self._watch_loop()
             if self._patience is not None and lag > self._patience:
-                log.critical("heart.stopped", lag=round(lag, 1), why="the event loop is stuck")
-                return
+                if not given_up:
+                    log.critical("heart.stopped", lag=round(lag, 1), why="the event loop is stuck")
+                given_up = True
+                continue  # Should the loop move again, the next beat learns what became of us.
+            given_up = False
             if time.monotonic() >= due:
                 due = time.monotonic() + self._beat(lag)
 

@@ -29,15 +29,9 @@ class Threads:
     def __init__(self, count: int) -> None:
         self._count = count
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._busy = 0
         self._serial = 0
         self.lost = 0
         """How many calls run on although nobody waits for them."""
-
-    @property
-    def free(self) -> int:
-        """How many calls could start at once."""
-        return self._count - self._busy
 
     def start(self) -> None:
         """Make the threads."""
@@ -54,7 +48,6 @@ class Threads:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         work = _Work(contextvars.copy_context(), call)
-        self._busy += 1
         self._calls.put((loop, answer, work))
         try:
             return await asyncio.shield(answer)
@@ -67,8 +60,6 @@ class Threads:
             else:
                 self._lose(work)
             raise
-        finally:
-            self._busy -= 1
 
     def _add(self) -> None:
         self._serial += 1
@@ -77,7 +68,8 @@ class Threads:
         threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def _lose(self, work: _Work) -> None:
-        work.lost = True
+        if not work.lose():
+            return  # It had not begun, and never will.
         self.lost += 1
         self._add()
         log.warning("thread.lost", lost=self.lost, stack=work.stack())
@@ -85,6 +77,8 @@ class Threads:
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
             loop, answer, work = call
+            if not work.begin():
+                continue
             value, error = None, None
             try:
                 value = work()
@@ -114,13 +108,27 @@ class Threads:
 class _Work:
     """A call in its context, and what is known about it from outside."""
 
-    __slots__ = ("_call", "_context", "_thread", "lost")
+    __slots__ = ("_begun", "_call", "_context", "_lock", "_thread", "lost")
 
     def __init__(self, context: contextvars.Context, call: Callable[[], Any]) -> None:
         self._context = context
         self._call = call
         self._thread: int | None = None
+        self._lock = threading.Lock()
+        self._begun = False
         self.lost = False
+
+    def begin(self) -> bool:
+        """Say, in a thread, that the call begins; False if nobody waits for it any more."""
+        with self._lock:
+            self._begun = not self.lost
+            return self._begun
+
+    def lose(self) -> bool:
+        """Say that nobody waits for the call any more; False if it had not begun."""
+        with self._lock:
+            self.lost = True
+            return self._begun
 
     def __call__(self) -> Any:
         self._thread = threading.get_ident()

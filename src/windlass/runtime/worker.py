@@ -13,20 +13,20 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from windlass.core.durations import human
 from windlass.core.job import Job, Pulse, Retention, WorkerInfo
-from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
+from windlass.core.outcomes import Cancelled, Outcome, Released
 from windlass.core.plan import Policies, Room
 from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, give_up, settle
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
-from windlass.runtime.chores import Census, Orders, Pruner, Reporter, Rescuer
+from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Reporter, Rescuer
 from windlass.runtime.claimer import Claimer
-from windlass.runtime.completer import Completer
+from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.heart import Heart
+from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
 from windlass.store import Store
@@ -126,8 +126,8 @@ class Worker:
         for hook in self._hooks.on_start:
             await self._call(hook)
         await self._store.open()
-        await self._register()
         await self._orders.tick()  # A queue that is paused already is not served for a moment.
+        await self._register()
         self._start()
         try:
             await self._stop.wait()
@@ -141,7 +141,7 @@ class Worker:
         options, store = self._options, self._store
         self._threads = Threads(options.threads)
         self._reporter = Reporter(store, fenced=self._cancel_lost)
-        self._completer = Completer(store, fenced=self._log_fenced)
+        self._completer = Completer(store, settled=self._log_settled, fenced=self._log_fenced)
         self._executor = Executor(
             registry=self._registry,
             middleware=self._middleware,
@@ -175,6 +175,13 @@ class Worker:
             cancel=self._cancel,
             pause=self._pause,
         )
+        self._keeper = Keeper(
+            store,
+            interval=options.lease / 3,
+            worker_id=lambda: self._id,
+            is_known=self._is_known,
+            settle=self._completer.add,
+        )
         self._chores: list[Service] = [
             self._orders,
             Rescuer(
@@ -182,7 +189,9 @@ class Worker:
                 interval=options.lease / 3,
                 worker_id=lambda: self._id,
                 policy=self._policy,
+                settle=self._completer.add,
             ),
+            self._keeper,
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
         ]
@@ -235,26 +244,25 @@ class Worker:
     # -- one job's way through -----------------------------------------------------------------
 
     def _room(self) -> Room:
-        taken = len(self._executor.runs)
-        return Room(slots=self._options.slots - taken, threads=self._threads.free)
+        slots = self._options.slots - len(self._executor.runs)
+        return Room(slots=slots, threads=self._options.threads - self._executor.in_threads)
 
     def _start_job(self, job: Job) -> None:
         if self._draining:
-            self._completer.add(self._settle(job, Released(reason="shutdown"), timedelta(0)))
+            given_back = self._settle(job, Released(reason="shutdown"), timedelta(0))
+            self._completer.add(job, given_back)
         else:
             self._idle.clear()
             self._executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome) -> None:
         elapsed = timedelta(seconds=asyncio.get_running_loop().time() - run.began)
-        transition = self._settle(run.job, outcome, elapsed)
-        self._completer.add(transition)
+        self._completer.add(run.job, self._settle(run.job, outcome, elapsed))
+        self._reporter.forget(run.job.id)
         self._processed += 1
         self._claimer.freed()
         if not self._executor.runs:
             self._idle.set()
-        if not isinstance(outcome, Succeeded):
-            self._log_settled(run.job, transition)
 
     def _settle(self, job: Job, outcome: Outcome, elapsed: timedelta) -> Transition:
         # The claim's time is the store's; what has passed since is ours to add.
@@ -282,27 +290,11 @@ class Worker:
             self._retries[job.kind] = policy
         return policy
 
-    def _log_settled(self, job: Job, move: Transition) -> None:
-        event = {State.SCHEDULED: "job.retried" if move.failures else "job.snoozed"}.get(
-            move.state, f"job.{'released' if move.state is State.PENDING else move.state.value}"
-        )
-        say = log.info if move.state in (State.CANCELLED, State.PENDING) else log.warning
-        fields: dict[str, Any] = {}
-        if move.due is not None:
-            fields["next"] = human(move.due) if isinstance(move.due, timedelta) else str(move.due)
-        if move.error is not None:
-            fields["error"] = str(move.error)
-        say(
-            event,
-            job_id=job.id,
-            worker_id=self._id,
-            kind=job.kind,
-            queue=job.queue,
-            attempt=job.attempt,
-            failures=job.failures + move.failures,
-            reason=move.reason,
-            **fields,
-        )
+    def _log_settled(self, settled: Settlement) -> None:
+        """Log what is now in the store; a success, and a rescue, were logged before."""
+        move = settled.transition
+        if move.state is not State.COMPLETED and not (move.crashes and move.state is State.PENDING):
+            log_settled(settled.job, settled.transition, worker_id=self._id)
 
     # -- what others make happen ---------------------------------------------------------------
 
@@ -325,18 +317,17 @@ class Worker:
 
     def _cancel_lost(self, job: Job) -> None:
         """Stop the run whose word came too late, but not the next one of the same job."""
-        self._fenced += 1
         run = self._executor.runs.get(job.id)
         if run is not None and run.job.token == job.token:
+            self._fenced += 1
             self._executor.stop(job.id, Released(reason="lease lost"))
 
-    def _log_fenced(self, transition: Transition) -> None:
+    def _log_fenced(self, refused: Settlement) -> None:
         self._fenced += 1
         log.warning(
             "job.fenced",
-            job_id=transition.id,
-            worker_id=self._id,
-            outcome=transition.state.value,
+            **fields_of(refused.job, self._id),
+            outcome=refused.transition.state.value,
             why="another worker has the job, or it was settled before; nothing was changed",
         )
 
@@ -363,17 +354,30 @@ class Worker:
     async def _shut_down(self) -> None:
         self._draining = True
         log.info("worker.draining", worker_id=self._id, running=len(self._executor.runs))
-        await self._claimer.stop()
+        await self._first(_FLUSH, self._claimer.stop(), self._stop_now.wait())
         await self._drain()
         await self._within(_FLUSH, self._completer.stop())
         for service in (self._reporter, *self._chores):
             await self._within(_FLUSH, service.stop())
         await self._within(_FLUSH, self._heart.stop())
-        await self._within(_FLUSH, self._store.retire(self._id))
+        await self._within(_FLUSH, self._say_goodbye())
         self._threads.stop()
         for hook in self._hooks.on_shutdown:
             await self._within(_HOOK, self._call(hook))
         log.info("worker.stopped", worker_id=self._id, processed=self._processed)
+
+    def _is_known(self, job: Job) -> bool:
+        run = self._executor.runs.get(job.id)
+        return (run is not None and run.job.token == job.token) or self._completer.has(job)
+
+    async def _say_goodbye(self) -> None:
+        """Give back what a lost claim may have left, tell the last counts, and end the lease."""
+        for job in await self._store.held(self._id):
+            self._keeper.give_back(job)
+        await self._completer.flush()
+        pulse, patience = self._pulse(), timedelta(seconds=_FLUSH)
+        await asyncio.to_thread(self._store.heartbeat, self._id, pulse, patience)
+        await self._store.retire(self._id)
 
     async def _drain(self) -> None:
         """Let runs end by themselves, then make them, then do without them."""

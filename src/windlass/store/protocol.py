@@ -165,6 +165,9 @@ class Store(Protocol):
     async def retire(self, worker: str) -> None:
         """End a worker's lease; what it still holds is free to be rescued."""
 
+    async def held(self, worker: str) -> list[Job]:
+        """Return the running jobs that this worker holds."""
+
     async def cancel_requests(self, worker: str) -> list[UUID]:
         """Return the running jobs of this worker that somebody asked to cancel."""
 

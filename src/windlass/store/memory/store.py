@@ -61,7 +61,8 @@ class _Lease:
     ended: bool = False
 
     def is_live(self, now: datetime) -> bool:
-        return not self.ended and self.until > now
+        # A clock that was set back must not keep the dead alive for as long as it went back.
+        return not self.ended and self.until > now and self.last_seen <= now + self.info.lease
 
 
 @dataclass
@@ -191,7 +192,7 @@ class MemoryStore:
             if now - rescuer.since < rescuer.info.lease:
                 return []
             for lease in self._leases.values():
-                lease.ended |= lease.until <= now
+                lease.ended |= not lease.is_live(now)
             orphans = [job for job in self._jobs if self._is_orphan(job)]
             for job in orphans[:limit]:
                 self._jobs.put(replace(job, worker=worker, token=token))
@@ -246,13 +247,13 @@ class MemoryStore:
             if (lease := self._leases.get(worker)) is not None:
                 lease.ended = True
 
+    async def held(self, worker: str) -> list[Job]:
+        with self._lock:
+            return [job for job in self._jobs if _is_held(job, worker)]
+
     async def cancel_requests(self, worker: str) -> list[UUID]:
         with self._lock:
-            return [
-                job.id
-                for job in self._jobs
-                if job.state is State.RUNNING and job.worker == worker and job.cancel_requested
-            ]
+            return [job.id for job in self._jobs if _is_held(job, worker) and job.cancel_requested]
 
     # -- records and whole changes -------------------------------------------------------------
 
@@ -475,6 +476,10 @@ class MemoryStore:
         else:
             self._put(after)
         return after
+
+
+def _is_held(job: Job, worker: str) -> bool:
+    return job.state is State.RUNNING and job.worker == worker
 
 
 def _is_past(job: Job, retention: Retention, now: datetime) -> bool:

@@ -141,7 +141,10 @@ def unreachable(path: Path, error: Exception) -> StoreError:
     """Return the error of ours that says what another says, and what to do about it."""
     said = str(error)
     if "not a database" in said or "malformed" in said:
-        return StoreError(f"{path} is not an SQLite database, or it is damaged ({said})")
+        return StoreError(
+            f"{path} is not an SQLite database, or it is damaged ({said}): "
+            "name another file, or restore it from a backup"
+        )
     if isinstance(error, FileNotFoundError) or not path.parent.exists():
         return StoreUnavailable(
             f"the directory of {path} does not exist; create it: mkdir -p {path.parent}"

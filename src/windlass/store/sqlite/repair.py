@@ -31,9 +31,9 @@ def readable(rows: Iterable[Sequence[Any]]) -> list[Job] | None:
         raise
 
 
-def bury_unreadable(db: sqlite3.Connection, now: int) -> int:
-    """Mend and bury every pending job that cannot be read; return how many there were."""
-    seqs = [row[0] for row in db.execute("SELECT seq FROM jobs WHERE state = 'pending'")]
+def bury_unreadable(db: sqlite3.Connection, now: int, state: str) -> int:
+    """Mend and bury every job of a state that cannot be read; return how many there were."""
+    seqs = [row[0] for row in db.execute("SELECT seq FROM jobs WHERE state = ?", (state,))]
     select = "SELECT * FROM jobs WHERE seq = ?"
     bad = [seq for seq in seqs if readable(db.execute(select, (seq,))) is None]
     for seq in bad:

@@ -144,13 +144,16 @@ UPDATE workers SET
 WHERE id = :id AND NOT ended
 
 -- name: worker_is_live
--- Say whether a worker's lease is alive.
-SELECT 1 FROM workers WHERE id = ? AND NOT ended AND lease_until > ?
+-- Say whether a worker's lease is alive. One that was renewed in the future, by a clock that has
+-- been set back since, is not: it would last for as long as the clock went back.
+SELECT 1 FROM workers
+WHERE id = :id AND NOT ended AND lease_until > :now AND last_seen <= :now + lease
 
 -- name: worker_may_rescue
 -- Say whether a worker's lease is alive, and has been for a whole lease without a gap.
 SELECT 1 FROM workers
-WHERE id = :id AND NOT ended AND lease_until > :now AND :now - since >= lease
+WHERE id = :id AND NOT ended AND lease_until > :now AND last_seen <= :now + lease
+  AND :now - since >= lease
 
 -- name: end_lease
 -- End a worker's lease for good.
@@ -158,13 +161,15 @@ UPDATE workers SET ended = 1 WHERE id = ?
 
 -- name: rescue_is_due
 -- Say, without writing, whether there is a lease to end or a job to rescue.
-SELECT EXISTS (SELECT 1 FROM workers WHERE NOT ended AND lease_until <= :now)
+SELECT EXISTS (SELECT 1 FROM workers
+               WHERE NOT ended AND (lease_until <= :now OR last_seen > :now + lease))
     OR EXISTS (SELECT 1 FROM jobs WHERE state = 'running'
                AND worker NOT IN (SELECT id FROM workers WHERE NOT ended))
 
 -- name: end_expired_leases
 -- End, before anything is rescued, every lease that ran out, so that a late renewal finds nothing.
-UPDATE workers SET ended = 1 WHERE NOT ended AND lease_until <= ?
+UPDATE workers SET ended = 1
+WHERE NOT ended AND (lease_until <= :now OR last_seen > :now + lease)
 
 -- name: orphaned_jobs
 -- List running jobs whose worker has no live lease, or was never known.
@@ -174,7 +179,11 @@ ORDER BY seq LIMIT ?
 
 -- name: take_over_job
 -- Put a job under a rescuer's lease and a new fence.
-UPDATE jobs SET worker = ?, token = ? WHERE seq = ?
+UPDATE jobs SET worker = ?, token = ? WHERE id = ?
+
+-- name: held_jobs
+-- List the running jobs of a worker.
+SELECT * FROM jobs INDEXED BY jobs_held WHERE state = 'running' AND worker = ?
 
 -- name: cancel_requests
 -- List the running jobs of a worker that somebody asked to cancel.
@@ -252,5 +261,6 @@ FROM jobs GROUP BY queue, state ORDER BY queue, state
 
 -- name: list_workers
 -- Return the workers that are known, newest first.
-SELECT info, pulse, started_at, last_seen, lease_until, NOT ended AND lease_until > ?
+SELECT info, pulse, started_at, last_seen, lease_until,
+       NOT ended AND lease_until > :now AND last_seen <= :now + lease
 FROM workers ORDER BY started_at DESC, id

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.core.changes import Applied, Decide, Move, Verb, moved
-from windlass.core.errors import Fenced
+from windlass.core.errors import Fenced, StoreUnavailable
 from windlass.core.job import (
     Claim,
     Enqueued,
@@ -65,6 +65,7 @@ _sql = load_statements("windlass.store.sqlite")
 _ROWS_AT_ONCE = 100
 _INSERT_MANY = repeat_values(_sql["insert_jobs"], _ROWS_AT_ONCE)
 _WAL_LARGE = 256 * 1024 * 1024
+_FORK_PATIENCE = 5.0
 _WATCH_SHORTEST = 0.001
 _WATCH_LONGEST = 0.02
 _WATCH_SHARE = 20
@@ -81,6 +82,11 @@ class _Threads:
     looker: Reader
     watch: Watch
 
+    @property
+    def connections(self) -> tuple[Writer | Reader | Watch, ...]:
+        """Everything that may have a connection open."""
+        return (self.writer, self.sweeper, self.looker, self.watch)
+
 
 class SqliteStore:
     """Keeps jobs in one file on one machine, for any number of its processes."""
@@ -94,9 +100,10 @@ class SqliteStore:
         self._clock = clock
         self._lock = threading.Lock()
         self._threads: _Threads | None = None
-        self._inherited: list[_Threads] = []
-        ref = weakref.WeakMethod(self._after_fork)
-        os.register_at_fork(after_in_child=lambda: (forked := ref()) and forked())
+        self._opening: Future[_Threads] | None = None
+        self._resting: list[Writer | Reader | Watch] = []
+        self._inherited: _Threads | None = None
+        _stores.add(self)
 
     @property
     def location(self) -> str:
@@ -104,16 +111,17 @@ class SqliteStore:
         return str(self._path)
 
     async def open(self) -> None:
-        await asyncio.to_thread(self._ready)
+        await self._opened()
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._close)
+        await asyncio.wrap_future(_in_thread(self._close))
 
     async def schema(self) -> Schema:
-        return Schema(found=await asyncio.to_thread(schema_at, self._path), wanted=SCHEMA)
+        found = await asyncio.wrap_future(_in_thread(lambda: schema_at(self._path)))
+        return Schema(found=found, wanted=SCHEMA)
 
     async def migrate(self) -> list[str]:
-        return await asyncio.to_thread(self._migrate)
+        return await asyncio.wrap_future(_in_thread(self._migrate))
 
     # -- the hot path --------------------------------------------------------------------------
 
@@ -135,7 +143,7 @@ class SqliteStore:
         )
         if sweep is not None:
             return sweep
-        await self._write(lambda db: bury_unreadable(db, micros(self._clock())))
+        await self._write(lambda db: bury_unreadable(db, micros(self._clock()), "pending"))
         return await self.sweep()
 
     async def wait(self, mark: int, timeout: timedelta) -> None:
@@ -207,6 +215,12 @@ class SqliteStore:
     async def retire(self, worker: str) -> None:
         await self._write(lambda db: db.execute(_sql["end_lease"], (worker,)), durable=False)
 
+    async def held(self, worker: str) -> list[Job]:
+        def work(db: sqlite3.Connection) -> list[Job]:
+            return [job_of(row) for row in db.execute(_sql["held_jobs"], (worker,))]
+
+        return await self._look(work)
+
     async def cancel_requests(self, worker: str) -> list[UUID]:
         def work(db: sqlite3.Connection) -> list[UUID]:
             return [UUID(row[0]) for row in db.execute(_sql["cancel_requests"], (worker,))]
@@ -242,7 +256,8 @@ class SqliteStore:
         }
 
         def work(db: sqlite3.Connection) -> Page:
-            jobs = [job_of(row) for row in db.execute(_sql["find_jobs"], values)]
+            rows = db.execute(_sql["find_jobs"], values)
+            jobs = [job for row in rows for job in readable([row]) or ()]
             more = len(jobs) > limit
             return Page(jobs=tuple(jobs[:limit]), after=jobs[limit - 1].id if more else None)
 
@@ -265,45 +280,49 @@ class SqliteStore:
     async def workers(self) -> list[WorkerRecord]:
         def work(db: sqlite3.Connection) -> list[WorkerRecord]:
             return [
-                worker_of(row) for row in db.execute(_sql["list_workers"], (micros(self._clock()),))
+                worker_of(row)
+                for row in db.execute(_sql["list_workers"], {"now": micros(self._clock())})
             ]
 
         return await self._look(work)
 
     async def findings(self) -> list[Finding]:
-        return await asyncio.to_thread(self._inspect)
+        return await asyncio.wrap_future(_in_thread(self._inspect))
 
     # -- threads and connections ---------------------------------------------------------------
 
     def _ready(self) -> _Threads:
         """Return the threads of this process, started on first use."""
+        if (threads := self._threads) is not None:
+            return threads
+        if self._inherited is not None:
+            raise StoreUnavailable(
+                f"this process was forked while {self._path} was being written, and SQLite cannot "
+                "be used on both sides of a fork: close the app before, or start a new process"
+            )
+        turn = Turn(self._path)
+        with turn:
+            prepare(self._path)
+        threads = _Threads(
+            turn=turn,
+            writer=Writer(self._path, turn, "windlass-write"),
+            sweeper=Reader(self._path, turn, "windlass-sweep"),
+            looker=Reader(self._path, turn, "windlass-look"),
+            watch=Watch(self._path, turn),
+        )
+        self._threads = threads
+        return threads
+
+    def _soon_ready(self) -> Future[_Threads]:
+        """Begin to open the file, once for all who wait: it may have to wait for a turn."""
         with self._lock:
-            if self._threads is None:
-                turn = Turn(self._path)
-                with turn:
-                    prepare(self._path)
-                self._threads = _Threads(
-                    turn=turn,
-                    writer=Writer(self._path, turn, "windlass-write"),
-                    sweeper=Reader(self._path, turn, "windlass-sweep"),
-                    looker=Reader(self._path, turn, "windlass-look"),
-                    watch=Watch(self._path, turn),
-                )
-            return self._threads
+            if self._opening is None or self._opening.done():
+                self._opening = _in_thread(self._ready)
+            return self._opening
 
     def _ready_within(self, patience: float) -> _Threads:
-        """Do the same, but wait no longer than that for the turn to open the file."""
-        opened: Future[_Threads] = Future()
-        opened.set_running_or_notify_cancel()
-
-        def work() -> None:
-            try:
-                opened.set_result(self._ready())
-            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it.
-                opened.set_exception(error)
-
-        threading.Thread(target=work, name="windlass-open", daemon=True).start()
-        return wait_for(opened, patience, "opening the file")
+        """Return the threads of this process, but wait no longer than that."""
+        return wait_for(self._soon_ready(), patience, "opening the file")
 
     def _migrate(self) -> list[str]:
         turn = Turn(self._path)
@@ -322,23 +341,40 @@ class SqliteStore:
             threads.watch.close()
             threads.turn.close()
 
-    def _after_fork(self) -> None:
-        """Begin anew in a child process.
+    def before_fork(self) -> None:
+        """Let go of every connection.
 
-        SQLite forbids to use, and even to close, a connection on the other side of a fork, so the
-        parent's are kept, unused. The parent's turn is closed: if it was taken at that moment, a
-        child that outlives its parent would hold it for ever.
+        SQLite keeps an account of its locks for each process, and a fork copies the account but not
+        the locks: a connection on the other side would believe in locks that nobody holds, and
+        write into a log that others have deleted.
         """
+        self._resting = []
+        threads = self._threads
+        for each in () if threads is None else threads.connections:
+            if each.rest(_FORK_PATIENCE):
+                self._resting.append(each)
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        for each in self._resting:
+            each.resume()
+        self._resting = []
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew; with a connection that could not be closed in time, not at all."""
+        threads, self._threads = self._threads, None
         self._lock = threading.Lock()
-        if self._threads is not None:
-            self._inherited.append(self._threads)
-            self._threads.turn.close()
-            self._threads = None
+        self._opening = None
+        if threads is not None:
+            if len(self._resting) < len(threads.connections):
+                self._inherited = threads
+            # Not held by a child that outlives its parent, if it was taken at that moment.
+            threads.turn.close()
 
     async def _opened(self) -> _Threads:
         if (threads := self._threads) is not None:
             return threads
-        return await asyncio.to_thread(self._ready)
+        return await asyncio.wrap_future(self._soon_ready())
 
     async def _write(self, work: Work[T], *, durable: bool = True) -> T:
         return await self._run(lambda threads: threads.writer.submit(work, durable=durable))
@@ -383,7 +419,7 @@ class SqliteStore:
 
     def _claim(self, db: sqlite3.Connection, claim: Claim, worker: str, token: int) -> list[Job]:
         now = micros(self._clock())
-        if db.execute(_sql["worker_is_live"], (worker, now)).fetchone() is None:
+        if db.execute(_sql["worker_is_live"], {"id": worker, "now": now}).fetchone() is None:
             return []
         values: dict[str, Any] = {"worker": worker, "token": token, "now": now}
         budgets = dict(claim.budgets)
@@ -405,10 +441,13 @@ class SqliteStore:
         now = micros(self._clock())
         if not _yes(db, "worker_may_rescue", {"id": worker, "now": now}):
             return []
-        db.execute(_sql["end_expired_leases"], (now,))
-        rows = db.execute(_sql["orphaned_jobs"], (limit,)).fetchall()
-        db.executemany(_sql["take_over_job"], [(worker, token, row[0]) for row in rows])
-        return [replace(job_of(row), token=token) for row in rows]
+        db.execute(_sql["end_expired_leases"], {"now": now})
+        jobs = readable(db.execute(_sql["orphaned_jobs"], (limit,)))
+        if jobs is None:
+            bury_unreadable(db, now, "running")
+            jobs = [job_of(row) for row in db.execute(_sql["orphaned_jobs"], (limit,))]
+        db.executemany(_sql["take_over_job"], [(worker, token, str(job.id)) for job in jobs])
+        return [replace(job, token=token) for job in jobs]
 
     def _apply(self, db: sqlite3.Connection, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
         now = self._clock()
@@ -451,6 +490,42 @@ class SqliteStore:
         return found
 
 
+def _in_thread(work: Callable[[], T]) -> Future[T]:
+    """Run what may wait for a turn in a daemon thread of its own.
+
+    Not in the event loop's executor: that would be used up, and would keep the program from ending.
+    """
+    answer: Future[T] = Future()
+    answer.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            answer.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it.
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="windlass-file", daemon=True).start()
+    return answer
+
+
+_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+
+
+def _each_store(action: Callable[[SqliteStore], None]) -> Callable[[], None]:
+    def run() -> None:
+        for store in list(_stores):
+            action(store)
+
+    return run
+
+
+os.register_at_fork(
+    before=_each_store(SqliteStore.before_fork),
+    after_in_parent=_each_store(SqliteStore.after_fork_in_parent),
+    after_in_child=_each_store(SqliteStore.after_fork_in_child),
+)
+
+
 def _yes(db: sqlite3.Connection, name: str, values: Mapping[str, Any]) -> bool:
     row = db.execute(_sql[name], values).fetchone()
     return row is not None and bool(row[0])
@@ -462,7 +537,7 @@ def _claim_lane(db: sqlite3.Connection, values: Mapping[str, Any]) -> list[Job]:
     jobs = readable(_in_order(db.execute(_sql["claim_lane"], values)))
     if jobs is None:
         db.execute("ROLLBACK TO lane")
-        bury_unreadable(db, values["now"])
+        bury_unreadable(db, values["now"], "pending")
         jobs = [job_of(row) for row in _in_order(db.execute(_sql["claim_lane"], values))]
     db.execute("RELEASE lane")
     return jobs

@@ -46,6 +46,21 @@ class _Connection:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self._next_look = 0.0
+        self._using = threading.Lock()
+
+    def rest(self, patience: float) -> bool:
+        """Close the connection, and let nobody open it before `resume`; say whether that worked."""
+        if not self._using.acquire(timeout=patience):
+            return False
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # Without the turn: SQLite settles by itself who may tidy up, and we must not wait.
+            connection.close()
+        return True
+
+    def resume(self) -> None:
+        """Let the connection be opened again."""
+        self._using.release()
 
     def _connected(self) -> sqlite3.Connection:
         now = time.monotonic()
@@ -83,13 +98,15 @@ class Watch(_Connection):
 
     def look(self) -> int:
         """Return a number that changes with every commit of any other connection."""
-        connection = self._connected()
-        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
-        return hash((self._inode, version))
+        with self._using:
+            connection = self._connected()
+            version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+            return hash((self._inode, id(connection), version))
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._disconnect()
+        with self._using:
+            self._disconnect()
 
 
 class _SqlThread(_Connection):
@@ -131,11 +148,13 @@ class _SqlThread(_Connection):
             ready = [c for c in commands if c.answer.set_running_or_notify_cancel()]
             if not ready:
                 continue
-            try:
-                self._perform(ready)
-            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of any error.
-                self._fail(ready, error)
-        self._disconnect()
+            with self._using:
+                try:
+                    self._perform(ready)
+                except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it.
+                    self._fail(ready, error)
+        with self._using:
+            self._disconnect()
 
     def _next(self) -> list[_Command[Any]] | None:
         command = self._commands.get()
@@ -168,7 +187,6 @@ class Writer(_SqlThread):
     """Runs what changes anything: one at a time in its process, in turn with other processes."""
 
     def __init__(self, path: Path, turn: Turn, name: str) -> None:
-        self._writing = threading.Lock()
         self._durable: bool | None = None
         super().__init__(path, turn, name)
 
@@ -182,30 +200,40 @@ class Writer(_SqlThread):
             StoreUnavailable: it took too long; repeating the call is safe.
             Closed: the thread takes no more work.
         """
-        if self._commands.empty() and self._writing.acquire(blocking=False):
+        if self._commands.empty() and self._using.acquire(blocking=False):
             try:
                 if self._closed:
                     raise Closed
-                connection = self._connected()
-                if self._turn.take_if_free():
+                connection = self._connection
+                # To open one may mean to wait for the turn, which is the writer thread's to do.
+                if connection is not None and time.monotonic() < self._next_look:
                     return self._write_here(connection, work)
             except _Busy:
                 pass
             except sqlite3.Error as error:
-                self._disconnect()
+                self._inode = self._next_look = 0  # The writer thread begins with a new one.
                 raise unreachable(self._path, error) from error
             finally:
-                self._writing.release()
+                self._using.release()
         return wait_for(self.submit(work), timeout, what)
 
     def _write_here(self, connection: sqlite3.Connection, work: Work[T]) -> T:
-        """Do one piece of work in a transaction of its own; the turn is taken, and given back."""
+        """Do one piece of work in a transaction of its own, if the turn is free.
+
+        Raises:
+            _Busy: somebody else has the turn, or writes without it.
+        """
+        taken = False
         try:
+            taken = self._turn.take_if_free()
+            if not taken:
+                raise _Busy
             self._set_durable(connection, True)
             with _Transaction(connection):
                 return work(connection)
         finally:
-            self._turn.__exit__()
+            if taken:
+                self._turn.__exit__()
 
     def _next(self) -> list[_Command[Any]] | None:
         first = self._commands.get()
@@ -221,12 +249,11 @@ class Writer(_SqlThread):
         return group
 
     def _perform(self, commands: list[_Command[Any]]) -> None:
-        with self._writing:
-            connection = self._connected()
-            with self._turn:
-                self._set_durable(connection, any(command.durable for command in commands))
-                with _PatientTransaction(connection):
-                    answers = [self._try(connection, command) for command in commands]
+        connection = self._connected()
+        with self._turn:
+            self._set_durable(connection, any(command.durable for command in commands))
+            with _PatientTransaction(connection):
+                answers = [self._try(connection, command) for command in commands]
         for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, _Failure):
                 command.answer.set_exception(answer.error)
@@ -250,16 +277,13 @@ class Writer(_SqlThread):
     def _connect(self) -> sqlite3.Connection:
         connection = super()._connect()
         connection.execute("PRAGMA busy_timeout = 0")
+        self._durable = None
         return connection
 
     def _set_durable(self, connection: sqlite3.Connection, durable: bool) -> None:
         if self._durable is not durable:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
-
-    def _disconnect(self) -> None:
-        self._durable = None
-        super()._disconnect()
 
 
 class _Transaction:
@@ -277,14 +301,21 @@ class _Transaction:
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
                 raise _Busy(str(error)) from error
             raise
+        except BaseException:
+            # A signal's handler raised, in the thread of a user who writes here.
+            self._undo()
+            raise
 
     def __exit__(self, error: object, *_: object) -> None:
         try:
             if error is None:
                 self._connection.execute("COMMIT")
         finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            self._undo()
+
+    def _undo(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
 
 class _PatientTransaction(_Transaction):

@@ -133,3 +133,14 @@ async def workers_are_listed_newest_first(bench: Bench) -> None:
 async def _record(bench: Bench, worker: str) -> WorkerRecord:
     (record,) = [known for known in await bench.store.workers() if known.info.id == worker]
     return record
+
+
+@law
+async def a_worker_can_ask_what_it_holds(bench: Bench) -> None:
+    """What is claimed is held, with its token, until it is settled; what others hold is theirs."""
+    mine = await bench.start()
+    await bench.start()
+    (held,) = await bench.store.held(mine.worker or "")
+    assert (held.id, held.token) == (mine.id, mine.token)
+    assert await bench.leave(mine)
+    assert await bench.store.held(mine.worker or "") == []

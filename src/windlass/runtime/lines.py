@@ -1,0 +1,48 @@
+"""Owns the log lines about what became of a job, with the fields that every one of them carries."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from windlass.core.durations import human
+from windlass.core.job import Job
+from windlass.core.settle import Transition
+from windlass.core.states import State
+from windlass.observe.logs import get_logger
+
+log = get_logger("windlass.worker")
+
+
+def fields_of(job: Job, worker_id: str) -> dict[str, Any]:
+    """Return what every line about a job carries."""
+    return {
+        "job_id": job.id,
+        "worker_id": worker_id,
+        "kind": job.kind,
+        "queue": job.queue,
+        "attempt": job.attempt,
+    }
+
+
+def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
+    """Log what became of a job that was not completed."""
+    say = log.warning if move.failures or move.state is State.DEAD else log.info
+    fields: dict[str, Any] = {}
+    if move.due is not None:
+        fields["next"] = human(move.due) if isinstance(move.due, timedelta) else str(move.due)
+    if move.error is not None:
+        fields["error"] = str(move.error)
+    say(
+        _event(move),
+        **fields_of(job, worker_id),
+        failures=job.failures + move.failures,
+        reason=move.reason,
+        **fields,
+    )
+
+
+def _event(move: Transition) -> str:
+    if move.state is State.SCHEDULED:
+        return "job.retried" if move.failures else "job.snoozed"
+    return "job.released" if move.state is State.PENDING else f"job.{move.state.value}"
