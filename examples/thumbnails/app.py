@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 import zlib
 
 from windlass import Context, Permanent, Retry, Windlass
 
-app = Windlass()
+# WINDLASS_URL says where else the jobs may be.
+app = Windlass(os.environ.get("WINDLASS_URL", f"sqlite:///{tempfile.gettempdir()}/thumbnails.db"))
 
 
 @app.job(queue="images", retry=Retry.network(), timeout="10s")

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from tests.app.bed import Bed, Clock, in_state, our_threads, serving, until
-from windlass import State
+from windlass import CallNext, Context, State
+from windlass.runtime.threads import Threads
 
 
 def test_threads_are_made_at_start_and_gone_after_the_end(bed: Bed) -> None:
@@ -274,3 +275,55 @@ def test_every_job_is_run_once(bed: Bed, count: int) -> None:
 
     asyncio.run(main())
     assert sorted(ran) == list(range(count))
+
+
+def test_sync_jobs_that_wait_in_middleware_take_their_threads_too(bed: Bed) -> None:
+    """Prevents: more claimed than can run, and charged a timeout for standing in line."""
+
+    now = most = 0
+
+    async def ponder(_: Context, call_next: CallNext) -> object:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        try:
+            await asyncio.sleep(0.05)
+            return await call_next()
+        finally:
+            now -= 1
+
+    app = bed.app(middleware=[ponder])
+
+    @app.job
+    def work() -> None: ...
+
+    async def main() -> None:
+        handles = await app.aenqueue_many(work.draft() for _ in range(8))
+        async with serving(app, slots=50, threads=1):
+            for handle in handles:
+                await handle.aresult("10s")
+
+    asyncio.run(main())
+    assert most == 1
+
+
+def test_a_call_that_was_given_up_before_it_began_is_never_made() -> None:
+    """Prevents: a handler that runs after its job was settled without it."""
+
+    async def main() -> None:
+        threads = Threads(1)
+        threads.start()
+        go, calls = threading.Event(), []
+        first = asyncio.create_task(threads.run(lambda: go.wait(10)))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(threads.run(lambda: calls.append(2)))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait({second})
+        go.set()
+        assert await first
+        assert await threads.run(lambda: 3) == 3
+        assert (calls, threads.lost) == ([], 0)
+        threads.stop()
+
+    asyncio.run(main())

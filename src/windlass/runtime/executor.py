@@ -103,8 +103,8 @@ class Executor:
         """Begin to run a job."""
         run = Run(job, self._loop.time())
         if job.id in self._runs:
-            # We lost it, got it back, and have not cleaned up yet: two runs would share one name.
-            self._finish(run, Released(reason="its last run here has not ended yet"))
+            # We lost it, got it back, and its last run has not ended yet: later, then.
+            self._finish(run, Snoozed(due=HEED))
             return
         self._runs[job.id] = run
         run.in_thread = self._pools.get(job.kind) is Pool.THREADS

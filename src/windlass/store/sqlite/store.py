@@ -150,9 +150,8 @@ class SqliteStore:
         watch = (await self._opened()).watch
         began = time.monotonic()
         until = began + timeout.total_seconds()
-        # A few microseconds of shared memory, so the loop may do it; it sees every commit, and who
-        # wakes up only sweeps: heartbeats of others make nobody write.
-        while self._threads is not None and watch.look() == mark:
+        # It sees every commit; who wakes up only sweeps, so heartbeats make nobody write.
+        while self._threads is not None and watch.glance() == mark:
             if (now := time.monotonic()) >= until:
                 return
             pause = min(max((now - began) / _WATCH_SHARE, _WATCH_SHORTEST), _WATCH_LONGEST)

@@ -63,10 +63,7 @@ class _Connection:
         self._using.release()
 
     def _connected(self) -> sqlite3.Connection:
-        now = time.monotonic()
-        if self._connection is None or now > self._next_look:
-            self._next_look = now + _LOOK_AT_FILE
-            self._look_at_file()
+        self._look_at_file_if_due()
         if self._connection is None:
             with self._turn:
                 prepare(self._path)
@@ -74,14 +71,20 @@ class _Connection:
             self._inode = self._path.stat().st_ino
         return self._connection
 
-    def _look_at_file(self) -> None:
+    def _look_at_file_if_due(self) -> None:
         """Let go of a file that was deleted or replaced: what is written there is lost."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_AT_FILE
         try:
             inode = self._path.stat().st_ino
         except OSError:
             inode = 0
-        if inode != self._inode:
-            self._disconnect()
+        connection = self._connection
+        if inode != self._inode and connection is not None:
+            self._connection = None
+            connection.close()
 
     def _connect(self) -> sqlite3.Connection:
         return connect(self._path)
@@ -94,19 +97,34 @@ class _Connection:
 
 
 class Watch(_Connection):
-    """Sees that something was committed, by whomever: a few microseconds of shared memory."""
+    """Sees that something was committed, by whomever."""
 
     def look(self) -> int:
         """Return a number that changes with every commit of any other connection."""
         with self._using:
-            connection = self._connected()
-            version: int = connection.execute("PRAGMA data_version").fetchone()[0]
-            return hash((self._inode, id(connection), version))
+            return self._version(self._connected())
+
+    def glance(self) -> int | None:
+        """Return the same number without waiting for anything; None if that cannot be done now.
+
+        A few microseconds of shared memory, so that an event loop may do it.
+        """
+        if not self._using.acquire(blocking=False):
+            return None
+        try:
+            self._look_at_file_if_due()
+            return None if self._connection is None else self._version(self._connection)
+        finally:
+            self._using.release()
 
     def close(self) -> None:
         """Let go of the connection."""
         with self._using:
             self._disconnect()
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        return hash((self._inode, id(connection), version))
 
 
 class _SqlThread(_Connection):
