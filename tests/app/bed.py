@@ -178,8 +178,14 @@ async def _has_failed(handle: Handle[Any], failures: int) -> bool:
 
 
 def our_threads(*, besides: Collection[threading.Thread] = ()) -> list[str]:
-    """Return the names of the threads that Windlass has made and that still run."""
+    """Return the names of the threads that Windlass has made and that still run.
+
+    Those for one errand are waited for: they answer first, and then end.
+    """
     running = [thread for thread in threading.enumerate() if thread not in besides]
+    for errand in [each for each in running if each.name == "windlass-file"]:
+        errand.join(10)
+    running = [each for each in running if each.is_alive()]
     return sorted(each.name for each in running if each.name.startswith("windlass-"))
 
 
