@@ -7,6 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from uuid import UUID
 
+from msgspec import Struct
+
 from windlass.app.portal import refuse_in_event_loop
 from windlass.core.durations import Duration, duration, human
 from windlass.core.errors import JobCancelled, JobDead, ResultError, ResultTimeout, UnknownJob
@@ -22,22 +24,17 @@ _SHORTEST_LOOK = 0.002
 _LONGEST_LOOK = 0.25
 
 
-class Handle(Generic[R]):
+class Handle(Struct, Generic[R], eq=False, gc=False):
     """A job that was enqueued, now or before.
 
     `existing` says that this enqueue added nothing, since another job held its unique key: the
     handle is that job's.
     """
 
-    __slots__ = ("_app", "_hint", "existing", "id")
-
-    def __init__(
-        self, app: Windlass, job_id: UUID, hint: Any = Any, *, existing: bool = False
-    ) -> None:
-        self._app = app
-        self._hint = hint
-        self.id = job_id
-        self.existing = existing
+    _app: Windlass
+    id: UUID
+    _hint: Any = Any
+    existing: bool = False
 
     def __repr__(self) -> str:
         """Show the id, and whether the job was there before."""

@@ -59,12 +59,12 @@ async def _cancel_all() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-def refuse_in_event_loop(called: str, instead: str) -> None:
-    """Keep a blocking call from stopping an event loop.
+def refuse_in_event_loop(called: str, instead: str, *names: str) -> None:
+    """Keep a blocking call from stopping an event loop; `names` are put into what is said.
 
     Raises:
         CalledFromEventLoop: one is running in this thread.
     """
     # Not get_running_loop(): in the usual case that raises, which takes longer than all the rest.
     if asyncio._get_running_loop() is not None:
-        raise CalledFromEventLoop(called, instead)
+        raise CalledFromEventLoop(called.format(*names), instead.format(*names))

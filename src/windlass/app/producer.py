@@ -161,7 +161,7 @@ class Producer(Generic[P, R]):
             StoreError: the store did not take the job within `enqueue_timeout`.
             CalledFromEventLoop: this would block an event loop.
         """
-        refuse_in_event_loop(f"{self.kind}.enqueue(...)", f"await {self.kind}.aenqueue(...)")
+        refuse_in_event_loop("{}.enqueue(...)", "await {}.aenqueue(...)", self.kind)
         return self._app.enqueue_draft(self.draft(*args, **kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:

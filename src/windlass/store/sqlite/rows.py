@@ -107,8 +107,19 @@ def _uuid(text: str) -> UUID:
     return made
 
 
-def new_row(new: NewJob, now: datetime, created_at: int) -> Row:
-    """Return the values of `insert_jobs` for one of them; `created_at` is `now` in microseconds."""
+def is_plain(new: NewJob) -> bool:
+    """Say whether a job has none of the options that `insert_plain_jobs` leaves out."""
+    return (
+        new.unique is None
+        and new.timeout is None
+        and new.expires is None
+        and new.max_retries is None
+        and not new.headers
+    )
+
+
+def plain_row(new: NewJob, now: datetime, created_at: int) -> Row:
+    """Return the values of `insert_plain_jobs` for one; `created_at` is `now` in microseconds."""
     due_at = created_at
     if new.due is not None:
         due_at = max(micros(resolve(new.due, now)), created_at)
@@ -122,6 +133,13 @@ def new_row(new: NewJob, now: datetime, created_at: int) -> Row:
         new.payload.decode(),
         due_at,
         created_at,
+    )
+
+
+def new_row(new: NewJob, now: datetime, created_at: int) -> Row:
+    """Return the values of `insert_jobs` for one of them."""
+    return (
+        *plain_row(new, now, created_at),
         None if new.expires is None else micros(resolve(new.expires, now)),
         new.max_retries,
         None if new.timeout is None else new.timeout // _MICROSECOND,

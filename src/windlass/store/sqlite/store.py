@@ -50,10 +50,12 @@ from windlass.store.sqlite.rows import (
     Row,
     as_json,
     instant,
+    is_plain,
     job_of,
     micros,
     move_values,
     new_row,
+    plain_row,
     settle_values,
     worker_of,
     worker_values,
@@ -64,6 +66,7 @@ T = TypeVar("T")
 _sql = load_statements("windlass.store.sqlite")
 _ROWS_AT_ONCE = 100
 _INSERT_MANY = repeat_values(_sql["insert_jobs"], _ROWS_AT_ONCE)
+_INSERT_MANY_PLAIN = repeat_values(_sql["insert_plain_jobs"], _ROWS_AT_ONCE)
 _WAL_LARGE = 256 * 1024 * 1024
 _FORK_PATIENCE = 5.0
 _WATCH_SHORTEST = 0.001
@@ -563,12 +566,18 @@ def _insert_all(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -
     created_at = micros(now)
     whole = len(jobs) - len(jobs) % _ROWS_AT_ONCE
     for start in range(0, whole, _ROWS_AT_ONCE):
+        group = jobs[start : start + _ROWS_AT_ONCE]
+        plain = all(map(is_plain, group))
+        row = plain_row if plain else new_row
         values: list[Any] = []
-        for job in jobs[start : start + _ROWS_AT_ONCE]:
-            values += new_row(job, now, created_at)
-        db.execute(_INSERT_MANY, values)
+        for job in group:
+            values += row(job, now, created_at)
+        db.execute(_INSERT_MANY_PLAIN if plain else _INSERT_MANY, values)
     for job in jobs[whole:]:
-        db.execute(_sql["insert_jobs"], new_row(job, now, created_at))
+        if is_plain(job):
+            db.execute(_sql["insert_plain_jobs"], plain_row(job, now, created_at))
+        else:
+            db.execute(_sql["insert_jobs"], new_row(job, now, created_at))
 
 
 def _settle_all(
