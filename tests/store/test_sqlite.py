@@ -10,7 +10,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from windlass.core.states import State
 from windlass.store.sql import Migration, load_statements
 from windlass.store.sqlite import SqliteStore, file, threads
 from windlass.store.sqlite import store as store_module
+from windlass.store.sqlite import work as store_work
 
 STATEMENTS = load_statements("windlass.store.sqlite")
 PATIENCE = timedelta(seconds=10)
@@ -288,8 +289,9 @@ def test_a_copy_of_the_file_is_a_store_of_its_own(store: SqliteStore, path: Path
 
 
 def test_every_named_statement_is_used_and_every_used_name_exists() -> None:
-    source = Path(store_module.__file__).read_text()
-    used = set(re.findall(r'(?:_sql\[|_yes\(db, )"(\w+)"', source))
+    package = Path(store_module.__file__).parent
+    source = "".join(each.read_text() for each in sorted(package.glob("*.py")))
+    used = set(re.findall(r'(?:sql\[|yes\(db, )"(\w+)"', source))
     assert used == set(STATEMENTS)
 
 
@@ -454,17 +456,17 @@ def test_a_piece_of_work_that_fails_undoes_itself_and_not_its_neighbours(
         gate.wait(10)
 
     def good(number: int) -> Callable[[sqlite3.Connection], int]:
-        return lambda db: (store._insert(db, [new(number)]), number)[1]
+        return lambda db: (store_work.insert(db, [new(number)], datetime.now(UTC)), number)[1]
 
     def bad(error: Exception) -> Callable[[sqlite3.Connection], None]:
         def work(db: sqlite3.Connection) -> None:
-            store._insert(db, [new(500)])
+            store_work.insert(db, [new(500)], datetime.now(UTC))
             raise error
 
         return work
 
     def torn(db: sqlite3.Connection) -> None:
-        store._insert(db, [new(501)])
+        store_work.insert(db, [new(501)], datetime.now(UTC))
         db.execute("INSERT INTO records (name, value) VALUES ('x', NULL)")
 
     first = writer.submit(block)
@@ -499,7 +501,7 @@ def test_what_waits_for_the_writer_shares_one_commit(store: SqliteStore) -> None
         gate.wait(10)
 
     def insert(number: int, db: sqlite3.Connection) -> None:
-        store._insert(db, [new(number)])
+        store_work.insert(db, [new(number)], datetime.now(UTC))
 
     first = writer.submit(block)
     assert ready.wait(10)

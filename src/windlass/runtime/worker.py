@@ -168,6 +168,10 @@ class Worker:
             pulse=self._pulse,
             lost=self._lose_lease,
         )
+        self._assemble_chores()
+
+    def _assemble_chores(self) -> None:
+        options, store = self._options, self._store
         self._orders = Orders(
             store,
             worker_id=lambda: self._id,

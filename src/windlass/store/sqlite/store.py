@@ -8,28 +8,25 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import replace
 
-from windlass.core.changes import Applied, Decide, Move, Verb, moved
-from windlass.core.errors import Fenced, StoreUnavailable
+from windlass.core.changes import Applied, Decide
+from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
     Claim,
     Enqueued,
     Finding,
-    Head,
     Job,
     JobFilter,
     Json,
-    Lane,
     NewJob,
     Page,
     Progress,
@@ -42,31 +39,21 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import State
-from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
-from windlass.store.sql import load_statements, repeat_values
+from windlass.store.protocol import Capabilities, Schema
+from windlass.store.sqlite import work
 from windlass.store.sqlite.file import SCHEMA, Turn, prepare, schema_at
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
-    Row,
     as_json,
     instant,
-    is_plain,
     job_of,
     micros,
-    move_values,
-    new_row,
-    plain_row,
-    settle_values,
     worker_of,
     worker_values,
 )
 from windlass.store.sqlite.threads import Closed, Reader, Watch, Work, Writer, wait_for
 
 T = TypeVar("T")
-_sql = load_statements("windlass.store.sqlite")
-_ROWS_AT_ONCE = 100
-_INSERT_MANY = repeat_values(_sql["insert_jobs"], _ROWS_AT_ONCE)
-_INSERT_MANY_PLAIN = repeat_values(_sql["insert_plain_jobs"], _ROWS_AT_ONCE)
 _WAL_LARGE = 256 * 1024 * 1024
 _FORK_PATIENCE = 5.0
 _WATCH_SHORTEST = 0.001
@@ -129,20 +116,24 @@ class SqliteStore:
     # -- the hot path --------------------------------------------------------------------------
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._write(lambda db: self._insert(db, jobs))
+        return await self._write(lambda db: work.insert(db, jobs, self._clock()))
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
         patience = timeout.total_seconds()
         while True:
             writer = (self._threads or self._ready_within(patience)).writer
             try:
-                return writer.write(lambda db: self._insert(db, jobs), patience, "enqueue")
+                return writer.write(
+                    lambda db: work.insert(db, jobs, self._clock()), patience, "enqueue"
+                )
             except Closed:
                 continue
 
     async def sweep(self) -> Sweep:
         sweep = await self._run(
-            lambda threads: threads.sweeper.submit(lambda db: self._sweep(db, threads.watch.look()))
+            lambda threads: threads.sweeper.submit(
+                lambda db: work.sweep(db, threads.watch.look(), self._clock())
+            )
         )
         if sweep is not None:
             return sweep
@@ -161,90 +152,96 @@ class SqliteStore:
             await asyncio.sleep(min(pause, until - now))
 
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
-        return await self._write(lambda db: self._claim(db, claim, worker, token), durable=False)
+        return await self._write(
+            lambda db: work.claim(db, claim, worker, token, micros(self._clock())), durable=False
+        )
 
     async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
-        return await self._write(lambda db: _settle_all(db, transitions, self._clock()))
+        return await self._write(lambda db: work.settle_all(db, transitions, self._clock()))
 
     async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
         values = (as_json(progress), str(job), token)
         return await self._write(
-            lambda db: db.execute(_sql["record_progress"], values).rowcount > 0, durable=False
+            lambda db: db.execute(work.sql["record_progress"], values).rowcount > 0, durable=False
         )
 
     async def promote(self, limit: int) -> int:
-        def work(db: sqlite3.Connection) -> int:
-            return db.execute(_sql["promote_jobs"], (micros(self._clock()), limit)).rowcount
+        def piece(db: sqlite3.Connection) -> int:
+            return db.execute(work.sql["promote_jobs"], (micros(self._clock()), limit)).rowcount
 
-        return await self._write(work, durable=False)
+        return await self._write(piece, durable=False)
 
     async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
-        due = await self._look(lambda db: _yes(db, "rescue_is_due", {"now": micros(self._clock())}))
+        due = await self._look(
+            lambda db: work.yes(db, "rescue_is_due", {"now": micros(self._clock())})
+        )
         if not due:
             return []
-        return await self._write(lambda db: self._rescue(db, worker, token, limit), durable=False)
+        return await self._write(
+            lambda db: work.rescue(db, worker, token, limit, micros(self._clock())), durable=False
+        )
 
     async def prune(self, retention: Retention, limit: int) -> int:
         if not await self._look(
-            lambda db: _yes(db, "prune_is_due", _horizons(retention, self._clock()))
+            lambda db: work.yes(db, "prune_is_due", work.horizons(retention, self._clock()))
         ):
             return 0
         return await self._write(
-            lambda db: _prune(db, _horizons(retention, self._clock()), limit), durable=False
+            lambda db: work.prune(db, work.horizons(retention, self._clock()), limit), durable=False
         )
 
     # -- leases --------------------------------------------------------------------------------
 
     async def register(self, worker: WorkerInfo) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            db.execute(_sql["register_worker"], worker_values(worker, self._clock()))
+        def piece(db: sqlite3.Connection) -> None:
+            db.execute(work.sql["register_worker"], worker_values(worker, self._clock()))
 
-        await self._write(work, durable=False)
+        await self._write(piece, durable=False)
 
     def heartbeat(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
-        def work(db: sqlite3.Connection) -> bool:
+        def piece(db: sqlite3.Connection) -> bool:
             values = {"id": worker, "pulse": as_json(pulse), "now": micros(self._clock())}
-            return db.execute(_sql["renew_lease"], values).rowcount > 0
+            return db.execute(work.sql["renew_lease"], values).rowcount > 0
 
         patience = timeout.total_seconds()
         while True:
             writer = (self._threads or self._ready_within(patience)).writer
             try:
-                return wait_for(writer.submit(work, durable=False), patience, "the heartbeat")
+                return wait_for(writer.submit(piece, durable=False), patience, "the heartbeat")
             except Closed:
                 continue
 
     async def retire(self, worker: str) -> None:
-        await self._write(lambda db: db.execute(_sql["end_lease"], (worker,)), durable=False)
+        await self._write(lambda db: db.execute(work.sql["end_lease"], (worker,)), durable=False)
 
     async def held(self, worker: str) -> list[Job]:
-        def work(db: sqlite3.Connection) -> list[Job]:
-            return [job_of(row) for row in db.execute(_sql["held_jobs"], (worker,))]
+        def piece(db: sqlite3.Connection) -> list[Job]:
+            return [job_of(row) for row in db.execute(work.sql["held_jobs"], (worker,))]
 
-        return await self._look(work)
+        return await self._look(piece)
 
     async def cancel_requests(self, worker: str) -> list[UUID]:
-        def work(db: sqlite3.Connection) -> list[UUID]:
-            return [UUID(row[0]) for row in db.execute(_sql["cancel_requests"], (worker,))]
+        def piece(db: sqlite3.Connection) -> list[UUID]:
+            return [UUID(row[0]) for row in db.execute(work.sql["cancel_requests"], (worker,))]
 
-        return await self._look(work)
+        return await self._look(piece)
 
     # -- records and whole changes -------------------------------------------------------------
 
     async def records(self, prefix: str) -> Mapping[str, Json]:
-        def work(db: sqlite3.Connection) -> dict[str, Json]:
-            rows = db.execute(_sql["read_records"], (prefix, prefix + "\U0010ffff"))
+        def piece(db: sqlite3.Connection) -> dict[str, Json]:
+            rows = db.execute(work.sql["read_records"], (prefix, prefix + "\U0010ffff"))
             return {name: msgspec.json.decode(value) for name, value in rows}
 
-        return await self._look(work)
+        return await self._look(piece)
 
     async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
-        return await self._write(lambda db: self._apply(db, names, decide))
+        return await self._write(lambda db: work.apply(db, names, decide, self._clock()))
 
     # -- looking -------------------------------------------------------------------------------
 
     async def get(self, job: UUID) -> Job | None:
-        return await self._look(lambda db: _get(db, job))
+        return await self._look(lambda db: work.get_job(db, job))
 
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         limit = max(limit, 1)
@@ -257,16 +254,16 @@ class SqliteStore:
             "limit": limit + 1,
         }
 
-        def work(db: sqlite3.Connection) -> Page:
-            rows = db.execute(_sql["find_jobs"], values)
+        def piece(db: sqlite3.Connection) -> Page:
+            rows = db.execute(work.sql["find_jobs"], values)
             jobs = [job for row in rows for job in readable([row]) or ()]
             more = len(jobs) > limit
             return Page(jobs=tuple(jobs[:limit]), after=jobs[limit - 1].id if more else None)
 
-        return await self._look(work)
+        return await self._look(piece)
 
     async def counts(self) -> list[QueueCount]:
-        def work(db: sqlite3.Connection) -> list[QueueCount]:
+        def piece(db: sqlite3.Connection) -> list[QueueCount]:
             return [
                 QueueCount(
                     queue=queue,
@@ -274,19 +271,19 @@ class SqliteStore:
                     count=count,
                     oldest=None if oldest is None else instant(oldest),
                 )
-                for queue, state, count, oldest in db.execute(_sql["count_jobs"])
+                for queue, state, count, oldest in db.execute(work.sql["count_jobs"])
             ]
 
-        return await self._look(work)
+        return await self._look(piece)
 
     async def workers(self) -> list[WorkerRecord]:
-        def work(db: sqlite3.Connection) -> list[WorkerRecord]:
+        def piece(db: sqlite3.Connection) -> list[WorkerRecord]:
             return [
                 worker_of(row)
-                for row in db.execute(_sql["list_workers"], {"now": micros(self._clock())})
+                for row in db.execute(work.sql["list_workers"], {"now": micros(self._clock())})
             ]
 
-        return await self._look(work)
+        return await self._look(piece)
 
     async def findings(self) -> list[Finding]:
         return await asyncio.wrap_future(_in_thread(self._inspect))
@@ -396,80 +393,6 @@ class SqliteStore:
 
     # -- work for the threads ------------------------------------------------------------------
 
-    def _insert(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        now = self._clock()
-        for job in jobs:
-            if job.unique is not None:
-                return [_insert_one(db, each, now) for each in jobs]
-        _insert_all(db, jobs, now)
-        return [Enqueued(id=job.id) for job in jobs]
-
-    def _sweep(self, db: sqlite3.Connection, mark: int) -> Sweep | None:
-        """Walk the lanes; None says that the name of one cannot be read."""
-        try:
-            heads = [
-                Head(lane=Lane(queue, kind, priority, key), position=instant(due_at))
-                for queue, kind, priority, key, due_at in db.execute(_sql["sweep_heads"])
-            ]
-        except sqlite3.OperationalError as error:
-            if "decode" in str(error):
-                return None
-            raise
-        due = db.execute(_sql["next_due"]).fetchone()
-        next_due = None if due is None else instant(due[0])
-        return Sweep(heads=tuple(heads), next_due=next_due, now=self._clock(), mark=mark)
-
-    def _claim(self, db: sqlite3.Connection, claim: Claim, worker: str, token: int) -> list[Job]:
-        now = micros(self._clock())
-        if db.execute(_sql["worker_is_live"], {"id": worker, "now": now}).fetchone() is None:
-            return []
-        values: dict[str, Any] = {"worker": worker, "token": token, "now": now}
-        budgets = dict(claim.budgets)
-        taken: list[Job] = []
-        for ask in claim.asks:
-            room = min((ask.count, *(budgets[name] for name in ask.draws)))
-            if room <= 0:
-                continue
-            got = _claim_lane(db, {**values, **ask.lane._asdict(), "count": room})
-            for name in ask.draws:
-                budgets[name] -= len(got)
-            taken += got
-        for job in taken:
-            if job.unique_key is not None:
-                db.execute(_sql["free_unique_key_on_claim"], (job.unique_key, str(job.id)))
-        return taken
-
-    def _rescue(self, db: sqlite3.Connection, worker: str, token: int, limit: int) -> list[Job]:
-        now = micros(self._clock())
-        if not _yes(db, "worker_may_rescue", {"id": worker, "now": now}):
-            return []
-        db.execute(_sql["end_expired_leases"], {"now": now})
-        jobs = readable(db.execute(_sql["orphaned_jobs"], (limit,)))
-        if jobs is None:
-            bury_unreadable(db, now, "running")
-            jobs = [job_of(row) for row in db.execute(_sql["orphaned_jobs"], (limit,))]
-        db.executemany(_sql["take_over_job"], [(worker, token, str(job.id)) for job in jobs])
-        return [replace(job, token=token) for job in jobs]
-
-    def _apply(self, db: sqlite3.Connection, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
-        now = self._clock()
-        known = {}
-        for name in names:
-            if (row := db.execute(_sql["read_record"], (name,)).fetchone()) is not None:
-                known[name] = msgspec.json.decode(row[0])
-        changes = decide(known, now)
-        settled = _settle_all(db, changes.settle, now)
-        if not all(settled):
-            raise Fenced(changes.settle[settled.index(False)].id)
-        for name, record in changes.records.items():
-            if record is None:
-                db.execute(_sql["delete_record"], (name,))
-            else:
-                db.execute(_sql["write_record"], (name, as_json(record)))
-        self._insert(db, changes.enqueue)
-        done = tuple(_move(db, move, now) for move in changes.moves)
-        return Applied(answer=changes.answer, moved=done)
-
     def _inspect(self) -> list[Finding]:
         self._ready()
         found = []
@@ -526,146 +449,3 @@ os.register_at_fork(
     after_in_parent=_each_store(SqliteStore.after_fork_in_parent),
     after_in_child=_each_store(SqliteStore.after_fork_in_child),
 )
-
-
-def _yes(db: sqlite3.Connection, name: str, values: Mapping[str, Any]) -> bool:
-    row = db.execute(_sql[name], values).fetchone()
-    return row is not None and bool(row[0])
-
-
-def _claim_lane(db: sqlite3.Connection, values: Mapping[str, Any]) -> list[Job]:
-    """Start the oldest jobs of a lane; what cannot be read is buried, and stops nobody."""
-    db.execute("SAVEPOINT lane")
-    jobs = readable(_in_order(db.execute(_sql["claim_lane"], values)))
-    if jobs is None:
-        db.execute("ROLLBACK TO lane")
-        bury_unreadable(db, values["now"], "pending")
-        jobs = [job_of(row) for row in _in_order(db.execute(_sql["claim_lane"], values))]
-    db.execute("RELEASE lane")
-    return jobs
-
-
-def _in_order(rows: Iterable[Row]) -> Iterator[Row]:
-    """Sort rows of RETURNING, which promises no order, as the lane is: due time, then arrival."""
-    yield from sorted(rows, key=lambda row: (row[8], row[0]))
-
-
-def _insert_one(db: sqlite3.Connection, new: NewJob, now: datetime) -> Enqueued:
-    if new.unique is not None and not db.execute(_sql["job_exists"], (str(new.id),)).fetchone():
-        key, until = new.unique.key, new.unique.until
-        holder = db.execute(_sql["unique_holder"], (key, micros(now))).fetchone()
-        if holder is not None:
-            return Enqueued(id=UUID(holder[0]), existing=True)
-        ends = micros(now + until) if isinstance(until, timedelta) else None
-        db.execute(_sql["hold_unique_key"], (key, str(new.id), until == "claimed", ends))
-    _insert_all(db, [new], now)
-    return Enqueued(id=new.id)
-
-
-def _insert_all(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -> None:
-    created_at = micros(now)
-    whole = len(jobs) - len(jobs) % _ROWS_AT_ONCE
-    for start in range(0, whole, _ROWS_AT_ONCE):
-        group = jobs[start : start + _ROWS_AT_ONCE]
-        plain = all(map(is_plain, group))
-        row = plain_row if plain else new_row
-        values: list[Any] = []
-        for job in group:
-            values += row(job, now, created_at)
-        db.execute(_INSERT_MANY_PLAIN if plain else _INSERT_MANY, values)
-    for job in jobs[whole:]:
-        if is_plain(job):
-            db.execute(_sql["insert_plain_jobs"], plain_row(job, now, created_at))
-        else:
-            db.execute(_sql["insert_jobs"], new_row(job, now, created_at))
-
-
-def _settle_all(
-    db: sqlite3.Connection, transitions: Sequence[Transition], now: datetime
-) -> list[bool]:
-    successes = [move for move in transitions if _is_plain_success(move)]
-    # In a group that settles a job twice, the first settle counts; so its order matters.
-    in_any_order = len({move.id for move in transitions}) == len(transitions)
-    done = in_any_order and len(successes) > 1 and _complete_all(db, successes, now)
-    settled = [(done and _is_plain_success(move)) or _settle(db, move, now) for move in transitions]
-    _free_keys(db, [move.id for move in transitions])
-    return settled
-
-
-def _is_plain_success(move: Transition) -> bool:
-    return (
-        move.state is State.COMPLETED
-        and move.attempt is None
-        and not move.failures
-        and not move.crashes
-    )
-
-
-def _complete_all(db: sqlite3.Connection, successes: Sequence[Transition], now: datetime) -> bool:
-    """Record successes by one statement, or none if any is fenced: then each goes by itself.
-
-    One statement is one release of the interpreter's lock, which a busy event loop may take some
-    milliseconds to give back.
-    """
-    rows = [
-        (move.id, move.token, None if move.result is None else move.result.decode(), move.reason)
-        for move in successes
-    ]
-    db.execute("SAVEPOINT successes")
-    values = {"now": micros(now), "successes": as_json(rows)}
-    complete = db.execute(_sql["complete_jobs"], values).rowcount == len(successes)
-    if not complete:
-        db.execute("ROLLBACK TO successes")
-    db.execute("RELEASE successes")
-    return complete
-
-
-def _settle(db: sqlite3.Connection, move: Transition, now: datetime) -> bool:
-    return db.execute(_sql["settle_job"], settle_values(move, now)).rowcount > 0
-
-
-def _free_keys(db: sqlite3.Connection, jobs: Sequence[UUID]) -> None:
-    """Free the unique keys of those jobs that are finished; most have none."""
-    if db.execute(_sql["any_unique_key"]).fetchone() is not None:
-        db.execute(_sql["free_unique_keys"], (as_json(jobs),))
-
-
-def _get(db: sqlite3.Connection, job: UUID) -> Job | None:
-    row = db.execute(_sql["get_job"], (str(job),)).fetchone()
-    return None if row is None else job_of(row)
-
-
-def _move(db: sqlite3.Connection, move: Move, now: datetime) -> Job | None:
-    job = _get(db, move.id)
-    after = None if job is None else moved(job, move, now)
-    if after is None:
-        return None
-    if move.verb is Verb.PURGE:
-        db.execute(_sql["delete_job"], (str(move.id),))
-        return after
-    db.execute(_sql["write_move"], move_values(after))
-    _free_keys(db, [move.id])
-    return after
-
-
-def _horizons(retention: Retention, now: datetime) -> dict[str, int | None]:
-    """Return the times before which things are past keeping; None is before everything."""
-    return {
-        "finished": None if retention.finished is None else micros(now - retention.finished),
-        "dead": None if retention.dead is None else micros(now - retention.dead),
-        "workers": micros(now - WORKERS_KEPT),
-        "now": micros(now),
-    }
-
-
-def _prune(db: sqlite3.Connection, horizons: Mapping[str, int | None], limit: int) -> int:
-    pruned = 0
-    for state, horizon in (
-        (State.COMPLETED, "finished"),
-        (State.CANCELLED, "finished"),
-        (State.DEAD, "dead"),
-    ):
-        values = (state.value, horizons[horizon], limit - pruned)
-        pruned += db.execute(_sql["prune_jobs"], values).rowcount
-    pruned += db.execute(_sql["prune_unique_keys"], (horizons["now"],)).rowcount
-    return pruned + db.execute(_sql["prune_workers"], (horizons["workers"],)).rowcount

@@ -227,7 +227,7 @@ class Writer(_SqlThread):
                 if connection is not None and time.monotonic() < self._next_look:
                     return self._write_here(connection, work)
             except _Busy:
-                pass
+                pass  # The writer thread waits for whoever it is.
             except sqlite3.Error as error:
                 self._inode = self._next_look = 0  # The writer thread begins with a new one.
                 raise unreachable(self._path, error) from error
