@@ -39,6 +39,11 @@ class Settings:
     """What can be set. `load_settings` checks the bounds; this constructor trusts its caller."""
 
     url: str = field(default="sqlite:///windlass.db", repr=False)
+    schema: str = "windlass"
+    listen_url: str = field(default="", repr=False)
+    pool_size: int = 10
+    pool_overflow: int = 20
+    pool_recycle: timedelta = timedelta(hours=1)
     threads: int = field(default_factory=_cpus)
     slots: int = 100
     batch_size: int = 100
@@ -319,6 +324,18 @@ class _Reader(NamedTuple):
     read: Callable[[object, _Unit], object]
 
 
+def _name(raw: object, _unit: _Unit) -> str:
+    if isinstance(raw, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,39}", raw.strip(), re.ASCII):
+        return raw.strip()
+    raise ValueError("not a name")
+
+
+def _listen(raw: object, unit: _Unit) -> str:
+    return "off" if raw == "off" else _url(raw, unit)
+
+
+_NAME = _Reader("a name of letters, digits and underscores, at most 40", _name)
+_LISTEN = _Reader("a URL like 'postgresql://host/database', or 'off'", _listen)
 _URL = _Reader("a URL like 'sqlite:///windlass.db'", _url)
 _NUMBER = _Reader("a whole number", _whole)
 _TIME = _Reader("a time like '30s', a bare number being in {unit}", _span)
@@ -357,7 +374,7 @@ class _Rule:
 
     def show(self, value: object) -> str:
         """Write a value as people do."""
-        if value is None or value == ():
+        if value in (None, (), ""):
             return self.empty
         if isinstance(value, timedelta):
             return human(value)
@@ -370,6 +387,22 @@ _SECOND = timedelta(seconds=1)
 
 _RULES: dict[str, _Rule] = {
     "url": _Rule(_URL, "Where the jobs are kept.", secret=True),
+    "schema": _Rule(_NAME, "The schema of a PostgreSQL database that holds the jobs."),
+    "listen_url": _Rule(
+        _LISTEN,
+        "Where a PostgreSQL server is listened to, if the URL leads to a pooler; off: poll only.",
+        secret=True,
+        empty="the URL",
+    ),
+    "pool_size": _Rule(
+        _NUMBER, "Connections to PostgreSQL that a process keeps for its jobs.", (1, 10_000)
+    ),
+    "pool_overflow": _Rule(
+        _NUMBER, "Connections that it opens beyond those under load.", (0, 10_000)
+    ),
+    "pool_recycle": _Rule(
+        _TIME, "After how long a connection to PostgreSQL is replaced.", (_SECOND, None)
+    ),
     "threads": _Rule(
         _NUMBER,
         "Threads of a worker process, for handlers that are not async.",

@@ -92,8 +92,7 @@ class Windlass:
         if self._store is None:
             with self._making:
                 if self._store is None:
-                    size = self.settings.queue_size
-                    self._store = store_at(self.settings.url, queue_size=size)
+                    self._store = store_at(self.settings)
         return self._store
 
     @store.setter

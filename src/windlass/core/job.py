@@ -123,11 +123,19 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
         return Lane(self.queue, self.kind, self.priority, self.key)
 
 
+class Floor(NamedTuple):
+    """A place in a lane, by due time and arrival, below which nothing is believed to wait."""
+
+    due_at: datetime
+    seq: int
+
+
 class Head(Struct, frozen=True, kw_only=True):
-    """The oldest pending job of a lane."""
+    """The oldest pending job of a lane, or what is believed to be; then with a floor."""
 
     lane: Lane
     position: datetime
+    floor: Floor | None = None
 
 
 class Sweep(Struct, frozen=True, kw_only=True):
@@ -144,11 +152,16 @@ class Sweep(Struct, frozen=True, kw_only=True):
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """A request for at most `count` jobs of a lane, and for no more than its budgets still hold."""
+    """A request for at most `count` jobs of a lane, and for no more than its budgets still hold.
+
+    A store may begin at the `floor`, so as not to walk past what it has deleted; jobs below it
+    are then left to whoever looks afresh.
+    """
 
     lane: Lane
     count: int
     draws: tuple[str, ...] = ()
+    floor: Floor | None = None
 
 
 class Claim(Struct, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ def plan(heads: Iterable[Head], policies: Policies, room: Room, *, at_most: int)
         draws = _draws(policies.kinds[head.lane.kind])
         count = min(budgets[name] for name in draws)
         if count > 0:
-            asks.append(Ask(lane=head.lane, count=count, draws=draws))
+            asks.append(Ask(lane=head.lane, count=count, draws=draws, floor=head.floor))
     return Claim(asks=tuple(asks), budgets=budgets)
 
 

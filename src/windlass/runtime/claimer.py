@@ -68,10 +68,10 @@ class Claimer(Service):
 
     async def _sweep(self) -> Sweep:
         """Look at the lanes, after what is due has come into them."""
-        sweep = await self._store.sweep()
+        sweep = await self._store.sweep(fresh=False)
         while sweep.next_due is not None and sweep.next_due <= sweep.now:
             await self._store.promote(_PROMOTED_AT_ONCE)
-            sweep = await self._store.sweep()
+            sweep = await self._store.sweep(fresh=False)
         return sweep
 
     async def _claim(self, claim: Claim) -> float:

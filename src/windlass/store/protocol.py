@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from windlass.core.changes import Applied, Decide
+from windlass.core.errors import ConfigError
 from windlass.core.job import (
     Claim,
     Enqueued,
@@ -33,6 +35,7 @@ from windlass.core.job import (
     WorkerRecord,
 )
 from windlass.core.settle import Transition
+from windlass.store.sql import Migration
 
 T = TypeVar("T")
 WORKERS_KEPT = timedelta(days=1)
@@ -49,6 +52,8 @@ class Capabilities:
     """Its jobs survive the process."""
     bounded: bool
     """An enqueue waits, or fails, when too many jobs wait already."""
+    transactional: bool
+    """Users enqueue in a transaction of their own, and complete a job together with their work."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,36 @@ class Schema:
 
     found: int | None
     wanted: int
+
+
+class Transaction(Protocol):
+    """`with` in a thread, `async with` in a coroutine: gives a connection in a transaction.
+
+    It ends with a commit, or, if the block raises, with a rollback. Leaving it raises `Fenced`,
+    and nothing is committed, if the lease on the job is gone.
+    """
+
+    def __enter__(self) -> Any:
+        """Begin, and return a connection that blocks."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End."""
+
+    async def __aenter__(self) -> Any:
+        """Begin, and return a connection that is awaited."""
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End."""
 
 
 class Store(Protocol):
@@ -69,6 +104,10 @@ class Store(Protocol):
     @property
     def location(self) -> str:
         """Where the jobs are, for people; without secrets."""
+
+    @property
+    def listening(self) -> bool:
+        """Whether this process is told of new jobs; if not, it finds them by polling."""
 
     async def open(self) -> None:
         """Make ready for use; idempotent. Every other method does this by itself when needed.
@@ -91,6 +130,9 @@ class Store(Protocol):
         Raises:
             SchemaMismatch: it was made by a release that this one does not understand.
         """
+
+    async def migrations(self) -> list[Migration]:
+        """Return the steps that `migrate` would take, each as a script that can be read and run."""
 
     async def close(self) -> None:
         """Let go of connections and threads; idempotent. The store may be opened again."""
@@ -116,8 +158,22 @@ class Store(Protocol):
             StoreUnavailable: the store did not answer in time; repeating the call is safe.
         """
 
-    async def sweep(self) -> Sweep:
-        """Look, without writing, at the head of every lane that has pending jobs."""
+    def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Add jobs by a user's own blocking connection: they are there once the user commits.
+
+        Raises:
+            ConfigError: the store is not transactional, or this is no connection that it knows.
+        """
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Do the same by a connection that is awaited."""
+
+    async def sweep(self, *, fresh: bool = True) -> Sweep:
+        """Look, without writing, at the head of every lane that has pending jobs.
+
+        Unless it is to be fresh, a store may answer with what it believes, for as long as looking
+        would cost more than it is worth. What it does not know of then, it finds soon.
+        """
 
     async def wait(self, mark: int, timeout: timedelta) -> None:
         """Return once something may have changed after the sweep with this mark, or time is up."""
@@ -183,6 +239,13 @@ class Store(Protocol):
             Fenced: a settle among the changes lost its fence; nothing was changed.
         """
 
+    def transaction(self, settling: Transition) -> Transaction:
+        """Return a transaction for a user's work, which also carries out this transition.
+
+        Raises:
+            ConfigError: the store is not transactional.
+        """
+
     # -- looking -------------------------------------------------------------------------------
 
     async def get(self, job: UUID) -> Job | None:
@@ -199,3 +262,32 @@ class Store(Protocol):
 
     async def findings(self) -> list[Finding]:
         """Return what is wrong with the store itself, and how to mend it."""
+
+
+class Plain:
+    """What stores have in common that are not transactional, and are told of all that changes."""
+
+    listening = True
+
+    @property
+    def location(self) -> str:
+        """Where the jobs are."""
+        raise NotImplementedError
+
+    def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Refuse."""
+        raise ConfigError(self._no_transactions("using(tx=...)"))
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Refuse."""
+        raise ConfigError(self._no_transactions("using(tx=...)"))
+
+    def transaction(self, settling: Transition) -> Transaction:
+        """Refuse."""
+        raise ConfigError(self._no_transactions("ctx.transaction()"))
+
+    def _no_transactions(self, called: str) -> str:
+        return (
+            f"{called} needs jobs that are in the same database as your data, and these are in "
+            f"{self.location}: use a postgresql:// URL"
+        )

@@ -43,7 +43,8 @@ from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, WAITING, State, may_move
 from windlass.store.memory.jobs import Jobs
 from windlass.store.memory.keys import Keys
-from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
+from windlass.store.protocol import WORKERS_KEPT, Capabilities, Plain, Schema
+from windlass.store.sql import Migration
 
 T = TypeVar("T")
 
@@ -73,11 +74,10 @@ class _Producer:
     answer: Future[list[Enqueued]] = field(default_factory=Future)
 
 
-class MemoryStore:
+class MemoryStore(Plain):
     """Keeps jobs in this process: for tests, for tools, and where losing them with it is fine."""
 
-    capabilities = Capabilities(shared=False, durable=False, bounded=True)
-    location = "memory://"
+    capabilities = Capabilities(shared=False, durable=False, bounded=True, transactional=False)
 
     def __init__(
         self, *, size: int = 1000, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -93,6 +93,11 @@ class MemoryStore:
         self._version = 0
         self._sleepers: list[Future[None]] = []
 
+    @property
+    def location(self) -> str:
+        """Nowhere but here."""
+        return "memory://"
+
     async def open(self) -> None:
         """Do nothing: there is nothing to open."""
 
@@ -100,6 +105,9 @@ class MemoryStore:
         return Schema(found=0, wanted=0)
 
     async def migrate(self) -> list[str]:
+        return []
+
+    async def migrations(self) -> list[Migration]:
         return []
 
     async def close(self) -> None:
@@ -125,7 +133,8 @@ class MemoryStore:
             message = "a worker is too slow or absent; raise QUEUE_SIZE, or use a durable store"
             raise QueueFull(self._size, message) from None
 
-    async def sweep(self) -> Sweep:
+    async def sweep(self, *, fresh: bool = True) -> Sweep:
+        del fresh  # To look costs nothing.
         with self._lock:
             due = self._jobs.first_due()
             return Sweep(

@@ -39,9 +39,10 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import State
-from windlass.store.protocol import Capabilities, Schema
+from windlass.store.protocol import Capabilities, Plain, Schema
+from windlass.store.sql import Migration
 from windlass.store.sqlite import work
-from windlass.store.sqlite.file import SCHEMA, Turn, prepare, schema_at
+from windlass.store.sqlite.file import MIGRATIONS, SCHEMA, Turn, prepare, schema_at
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
     as_json,
@@ -78,10 +79,10 @@ class _Threads:
         return (self.writer, self.sweeper, self.looker, self.watch)
 
 
-class SqliteStore:
+class SqliteStore(Plain):
     """Keeps jobs in one file on one machine, for any number of its processes."""
 
-    capabilities = Capabilities(shared=True, durable=True, bounded=False)
+    capabilities = Capabilities(shared=True, durable=True, bounded=False, transactional=False)
 
     def __init__(
         self, path: Path, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -113,6 +114,10 @@ class SqliteStore:
     async def migrate(self) -> list[str]:
         return await asyncio.wrap_future(_in_thread(self._migrate))
 
+    async def migrations(self) -> list[Migration]:
+        found = (await self.schema()).found or 0
+        return [step for step in MIGRATIONS if step.number > found]
+
     # -- the hot path --------------------------------------------------------------------------
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -129,7 +134,8 @@ class SqliteStore:
             except Closed:
                 continue
 
-    async def sweep(self) -> Sweep:
+    async def sweep(self, *, fresh: bool = True) -> Sweep:
+        del fresh  # To look costs less than to remember.
         sweep = await self._run(
             lambda threads: threads.sweeper.submit(
                 lambda db: work.sweep(db, threads.watch.look(), self._clock())

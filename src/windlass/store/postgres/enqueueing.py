@@ -1,0 +1,125 @@
+"""Owns the way of new jobs into the store: by one statement on any connection, in bulk by COPY."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from psycopg import errors
+from psycopg.rows import tuple_row
+
+from windlass.core.job import Enqueued, NewJob
+from windlass.store.postgres.foreign import aforeign, foreign
+from windlass.store.postgres.rows import (
+    COPY_HEAD,
+    COPY_TAIL,
+    can_be_copied,
+    copy_rows,
+    enqueue_document,
+    oldest_of,
+)
+from windlass.store.postgres.wire import AsyncWire, Row, Wire
+
+_FEW = 20
+_CHUNK = 500
+_WOKEN = 100
+
+
+class Enqueueing:
+    """Adds jobs by way of a connection that somebody else opened, and somebody else commits."""
+
+    def __init__(self, statements: Mapping[str, str]) -> None:
+        self._sql = statements
+        self._may_copy = True
+
+    def carry_blocking(self, wire: Wire, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Add jobs by a blocking connection of our own."""
+        if self._fits_copy(jobs):
+            try:
+                return self._copy_blocking(wire, jobs)
+            except errors.InsufficientPrivilege:
+                self._may_copy = False
+            except errors.UniqueViolation:
+                pass  # An enqueue that is repeated: the function sorts out which.
+        cursor = wire.cursor(row_factory=tuple_row)
+        return _answers(cursor.execute(self._sql["enqueue"], (enqueue_document(jobs),)).fetchall())
+
+    async def carry(self, wire: AsyncWire, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Add jobs by a connection of our own."""
+        if self._fits_copy(jobs):
+            try:
+                return await self._copy(wire, jobs)
+            except errors.InsufficientPrivilege:
+                self._may_copy = False
+            except errors.UniqueViolation:
+                pass
+        cursor = wire.cursor(row_factory=tuple_row)
+        await cursor.execute(self._sql["enqueue"], (enqueue_document(jobs),))
+        return _answers(await cursor.fetchall())
+
+    def carry_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Add jobs by a user's own blocking connection, in whatever transaction it is.
+
+        Raises:
+            ConfigError: this is no connection that we know, or one for event loops.
+        """
+        return _answers(foreign(transaction, self._sql["enqueue"], enqueue_document(jobs)))
+
+    async def acarry_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Add jobs by a user's own connection for event loops.
+
+        Raises:
+            ConfigError: this is no connection that we know, or one that blocks.
+        """
+        return _answers(await aforeign(transaction, self._sql["enqueue"], enqueue_document(jobs)))
+
+    def _fits_copy(self, jobs: Sequence[NewJob]) -> bool:
+        return len(jobs) > _FEW and self._may_copy and all(map(can_be_copied, jobs))
+
+    def _copy_blocking(self, wire: Wire, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        with wire.transaction():
+            known = wire.execute(self._sql["known_ids"], _ids(jobs)).fetchall()
+            new = _unknown(jobs, known)
+            cursor = wire.cursor()
+            with cursor.copy(self._sql["copy_jobs"]) as copy:
+                copy.write(COPY_HEAD)
+                for start in range(0, len(new), _CHUNK):
+                    copy.write(copy_rows(new[start : start + _CHUNK]))
+                copy.write(COPY_TAIL)
+            cursor.execute(self._sql["wake"], _lanes(new))
+        return [Enqueued(id=job.id) for job in jobs]
+
+    async def _copy(self, wire: AsyncWire, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        async with wire.transaction():
+            cursor = await wire.execute(self._sql["known_ids"], _ids(jobs))
+            new = _unknown(jobs, await cursor.fetchall())
+            cursor = wire.cursor()
+            async with cursor.copy(self._sql["copy_jobs"]) as copy:
+                await copy.write(COPY_HEAD)
+                for start in range(0, len(new), _CHUNK):
+                    await copy.write(copy_rows(new[start : start + _CHUNK]))
+                await copy.write(COPY_TAIL)
+            await cursor.execute(self._sql["wake"], _lanes(new))
+        return [Enqueued(id=job.id) for job in jobs]
+
+
+def _answers(rows: Sequence[Row]) -> list[Enqueued]:
+    return [Enqueued(id=id_, existing=existing) for id_, existing in rows]
+
+
+def _ids(jobs: Sequence[NewJob]) -> dict[str, object]:
+    return {"ids": [job.id for job in jobs], "oldest": oldest_of(jobs)}
+
+
+def _unknown(jobs: Sequence[NewJob], known: Sequence[Row]) -> Sequence[NewJob]:
+    """Leave out the jobs whose ids the store has, and those that are in the batch twice."""
+    seen = {row[0] for row in known}
+    if not seen and len({job.id for job in jobs}) == len(jobs):
+        return jobs
+    return list({job.id: job for job in jobs if job.id not in seen}.values())
+
+
+def _lanes(jobs: Sequence[NewJob]) -> tuple[list[str], list[str]]:
+    """Return queues and kinds for whoever may be woken: each once, the first as often as can help."""
+    some = [(job.queue, job.kind) for job in jobs[:_WOKEN]]
+    lanes = [*some, *{(job.queue, job.kind) for job in jobs}]
+    return [queue for queue, _ in lanes], [kind for _, kind in lanes]

@@ -1,0 +1,94 @@
+"""Owns what belongs to one event loop and is of no use in another: its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncCursor
+
+from windlass.core.errors import StoreUnavailable
+from windlass.store.postgres.lanes import Lanes
+from windlass.store.postgres.line import HotLine, Line, Speak
+from windlass.store.postgres.listen import Ear, Mark
+from windlass.store.postgres.pool import AsyncPool, Limits
+from windlass.store.postgres.wire import TRANSIENT, adapt, translated
+
+T = TypeVar("T")
+_PATIENCE = 30.0
+_TRIES = 6
+
+
+class Home:
+    """The connections of an event loop, each made when it is first needed."""
+
+    def __init__(
+        self,
+        conninfo: str,
+        listen: str | None,
+        location: str,
+        limits: Limits,
+        channel: str,
+        *,
+        sleep: Mark,
+        rise: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._location = location
+        self.hot = HotLine(conninfo, location)
+        self.chores = Line(conninfo, location)
+        self.pool = AsyncPool(conninfo, location, limits)
+        self.lanes = Lanes()
+        self.ear = Ear(listen, channel, sleep=sleep, rise=rise, woken=self.lanes.woken)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the event loop is closed, so that nobody will ever use this again."""
+        return self._loop.is_closed()
+
+    async def look(self, speak: Speak[T]) -> T:
+        """Say something on a connection of the pool; deadlocks and the like are tried again.
+
+        Raises:
+            StoreUnavailable: the server is away, or does not answer.
+        """
+        for attempt in range(_TRIES):
+            try:
+                return await self._look(speak)
+            except StoreUnavailable as error:
+                if attempt == _TRIES - 1 or not isinstance(error.__cause__, TRANSIENT):
+                    raise
+                await asyncio.sleep(0.01 * 2**attempt * random.uniform(0.5, 1))  # noqa: S311
+        raise AssertionError("unreachable")
+
+    async def _look(self, speak: Speak[T]) -> T:
+        async with self.pool.connection(_PATIENCE) as wire:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    with translated(self._location):
+                        return await speak(_cursor(wire))
+            except TimeoutError as late:
+                told = f"{self._location} did not answer in {_PATIENCE:g} s"
+                raise StoreUnavailable(told) from late
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self.ear.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close every connection, without anything that takes time."""
+        self.ear.hang_up()
+        self.hot.close()
+        self.chores.close()
+        self.pool.close()
+
+
+def _cursor(wire: psycopg.AsyncConnection[Any]) -> AsyncCursor[Any]:
+    """Return a cursor with our own loaders, on a connection that users borrow, too."""
+    cursor = wire.cursor(binary=True)
+    adapt(cursor)
+    return cursor

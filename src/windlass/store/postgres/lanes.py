@@ -1,0 +1,91 @@
+"""Owns what a process believes about the lanes between two sweeps: which have jobs, and from where.
+
+The floor is a hint, the sweep is the truth. A claim begins its walk at the last position that was
+claimed there, so that it never passes what was deleted before, however much that is. What lies below
+(late commits, released, rescued and promoted jobs, a clock that was set back) is found by the next
+sweep, which has no floors; it is due again after twenty times what it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from windlass.core.job import Floor, Head, Job, Lane, Sweep
+
+_SHARE = 20
+_LONGEST = 10.0
+_SHORTEST = 0.005
+_REMEMBERED = 10_000
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Met(NamedTuple):
+    """What an ask got: its jobs, the place of the last one, and whether it wanted more."""
+
+    lane: Lane
+    jobs: list[Job]
+    last: Floor | None
+    dry: bool
+
+
+class Lanes:
+    """The lanes as they were at the last sweep, less what was claimed since."""
+
+    def __init__(self) -> None:
+        self._heads: dict[Lane, Floor] = {}
+        self._floors: dict[Lane, Floor] = {}
+        self._swept = Sweep(heads=(), next_due=None, now=_NEVER, mark=0)
+        self._swept_at = 0.0
+        self._due = 0.0
+        self._stale = True
+
+    def swept(
+        self, heads: Iterable[tuple[Lane, Floor]], sweep: Sweep, *, began: float, ended: float
+    ) -> None:
+        """Take in a sweep. Its heads are the floors now, lower or higher than before."""
+        self._heads = dict(heads)
+        if len(self._floors) > _REMEMBERED:
+            self._floors.clear()
+        self._floors |= self._heads
+        self._swept = sweep
+        self._swept_at = ended
+        pause = min(max((ended - began) * _SHARE, _SHORTEST), _LONGEST)
+        self._due = ended + pause
+        self._stale = False
+
+    def is_due(self, now: float) -> bool:
+        """Say whether the truth should be looked at again."""
+        return now >= self._due
+
+    def due_in(self, now: float) -> float | None:
+        """Return how long the next sweep may wait, or None if it could find nothing new."""
+        return max(self._due - now, 0.0) if self._stale else None
+
+    def believed(self, mark: int, now: float) -> Sweep:
+        """Return the last sweep, less the lanes that were found empty since."""
+        passed = timedelta(seconds=now - self._swept_at)
+        return Sweep(
+            heads=tuple(
+                Head(lane=lane, position=floor.due_at, floor=floor)
+                for lane, floor in self._heads.items()
+            ),
+            next_due=self._swept.next_due,
+            now=self._swept.now + passed,
+            mark=mark,
+        )
+
+    def woken(self) -> None:
+        """Believe that every lane that is known may have jobs again."""
+        self._heads = self._floors | self._heads
+        self._stale = True
+
+    def claimed(self, answers: Iterable[Met]) -> None:
+        """Raise the floors to what was claimed; a lane that gave less than asked is empty now."""
+        self._stale = True
+        for lane, _, last, dry in answers:
+            if last is not None:
+                self._floors[lane] = self._heads[lane] = last
+            if dry:
+                self._heads.pop(lane, None)

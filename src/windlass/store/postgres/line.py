@@ -1,0 +1,172 @@
+"""Owns single connections that one event loop keeps for itself: they reconnect, and never wait long.
+
+A `Line` carries one piece of work at a time. A `HotLine` carries what workers do most: everything
+that waits when the line is free goes together, in one round trip and one commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import psycopg
+
+from windlass.core.errors import StoreUnavailable
+from windlass.store.postgres.wire import TRANSIENT, AsyncWire, adapt, translated
+
+T = TypeVar("T")
+PATIENCE = 15.0
+"""Seconds after which a connection that does not answer counts as lost."""
+_TRIES = 6
+Speak = Callable[[psycopg.AsyncCursor[Any]], Awaitable[T]]
+
+
+class Line:
+    """One connection, made when it is needed and again when it was lost."""
+
+    def __init__(self, conninfo: str, location: str) -> None:
+        self._conninfo = conninfo
+        self._location = location
+        self._connection: AsyncWire | None = None
+        self._turn = asyncio.Lock()
+
+    async def run(self, speak: Speak[T], *, patience: float = PATIENCE) -> T:
+        """Say something to the server; deadlocks and the like are tried again.
+
+        Raises:
+            StoreUnavailable: the server is away, or does not answer.
+        """
+        for attempt in range(_TRIES):
+            try:
+                return await self._say(speak, patience)
+            except TRANSIENT:
+                if attempt == _TRIES - 1:
+                    raise
+                pause = 0.01 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311 - spreads load.
+                await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """Let go of the connection; the next piece of work makes a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.pgconn.finish()
+
+    async def _say(self, speak: Speak[T], patience: float) -> T:
+        try:
+            async with asyncio.timeout(patience), self._turn:
+                return await self._speak(speak)
+        except TimeoutError as late:
+            raise StoreUnavailable(f"{self._location} did not answer in {patience:g} s") from late
+
+    async def _speak(self, speak: Speak[T]) -> T:
+        connection = await self._connected()
+        try:
+            with translated(self._location):
+                return await speak(connection.cursor(binary=True))
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, TRANSIENT):
+                self.close()
+                raise
+            raise error.__cause__ from None
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    async def _connected(self) -> AsyncWire:
+        if self._connection is None or self._connection.closed:
+            with translated(self._location):
+                self._connection = await AsyncWire.connect(
+                    self._conninfo, autocommit=True, prepare_threshold=None
+                )
+            adapt(self._connection)
+        return self._connection
+
+
+Send = Callable[[AsyncWire, bool], Awaitable[Callable[[], Awaitable[T]]]]
+"""Puts statements on a connection, told whether it goes alone; returns what collects the answers."""
+
+
+@dataclass
+class _Freight(Generic[T]):
+    """A piece of work that waits for the line, and where its answer goes."""
+
+    send: Send[T]
+    answer: asyncio.Future[T]
+
+
+class HotLine(Line):
+    """A line on which whatever waits goes together: one round trip, one commit.
+
+    So an idle worker's outcome is written at once, and a busy one's acknowledgements travel with
+    its next claim.
+    """
+
+    def __init__(self, conninfo: str, location: str) -> None:
+        super().__init__(conninfo, location)
+        self._waiting: list[_Freight[Any]] = []
+        self._serving: asyncio.Task[None] | None = None
+
+    async def carry(self, send: Send[T]) -> T:
+        """Let a piece of work go with the next group, and return its answer.
+
+        Whoever is cancelled here gives up the answer; the work is done all the same.
+        """
+        freight: _Freight[T] = _Freight(send, asyncio.get_running_loop().create_future())
+        self._waiting.append(freight)
+        if self._serving is None or self._serving.done():
+            self._serving = asyncio.create_task(self._serve(), name="windlass-line")
+        return await freight.answer
+
+    async def _serve(self) -> None:
+        # Whatever else the loop has ready now may want to go along.
+        await asyncio.sleep(0)
+        while self._waiting:
+            group, self._waiting = self._waiting, []
+            try:
+                await self._carry_all(group)
+            except BaseException as error:
+                for freight in group:
+                    _fail(freight, error)
+                if not isinstance(error, Exception):
+                    raise
+
+    async def _carry_all(self, group: list[_Freight[Any]]) -> None:
+        try:
+            answers = await self.run(lambda cursor: self._exchange(cursor, group))
+        except StoreUnavailable:
+            raise
+        except Exception:
+            if len(group) == 1:
+                raise
+            # One of them cannot be taken; the others shall not suffer for it.
+            for freight in group:
+                try:
+                    await self._carry_all([freight])
+                except Exception as error:
+                    _fail(freight, error)
+            return
+        for freight, answer in zip(group, answers, strict=True):
+            if not freight.answer.done():
+                freight.answer.set_result(answer)
+
+    async def _exchange(
+        self, cursor: psycopg.AsyncCursor[Any], group: list[_Freight[Any]]
+    ) -> list[Any]:
+        connection = cursor.connection
+        assert isinstance(connection, AsyncWire)  # noqa: S101 - says so to the type checker.
+        if len(group) == 1:
+            collect = await group[0].send(connection, True)
+            return [await collect()]
+        async with connection.pipeline():
+            collects = [await freight.send(connection, False) for freight in group]
+        return [await collect() for collect in collects]
+
+
+def _fail(freight: _Freight[Any], error: BaseException) -> None:
+    if not freight.answer.done():
+        freight.answer.set_exception(error)
+        freight.answer.exception()  # It may be that nobody waits any more; that is no error.

@@ -1,0 +1,230 @@
+"""Owns the pools: connections that producers, lookers and handlers share, blocking and awaitable.
+
+So many are kept, so many more are opened under load and closed when they come back. One that has
+been idle is tried before it is given out; one that is old is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from windlass.core.errors import StoreUnavailable
+from windlass.store.postgres.wire import AsyncWire, Wire, translated
+
+W = TypeVar("W", Wire, AsyncWire)
+_FRESH = 1.0
+"""Seconds for which a connection that has just worked is taken to work still."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How many connections a pool keeps, how many more it opens, and how old they get."""
+
+    keep: int = 10
+    more: int = 20
+    recycle: float = 3600.0
+
+    @property
+    def most(self) -> int:
+        """The number of connections that a pool never exceeds."""
+        return self.keep + self.more
+
+
+class _Shelf(Generic[W]):
+    """The idle connections of a pool, the last used on top."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._idle: list[W] = []
+        self.open = 0
+
+    def take(self) -> W | None:
+        """Return an idle connection that is young enough, or None."""
+        while self._idle:
+            wire = self._idle.pop()
+            if time.monotonic() - wire.made_at < self._limits.recycle and not wire.closed:
+                return wire
+            self.drop(wire)
+        return None
+
+    def put(self, wire: W) -> None:
+        """Keep a connection that can be used again, and is not one too many."""
+        wire.idle_since = time.monotonic()
+        idle = wire.pgconn.transaction_status == TransactionStatus.IDLE
+        if idle and len(self._idle) < self._limits.keep and self.open <= self._limits.most:
+            self._idle.append(wire)
+        else:
+            self.drop(wire)
+
+    def drop(self, wire: W) -> None:
+        """Close a connection for good."""
+        self.open -= 1
+        wire.pgconn.finish()
+
+    def clear(self) -> None:
+        """Close every idle connection."""
+        while self._idle:
+            self.drop(self._idle.pop())
+
+
+def _is_fresh(wire: Wire | AsyncWire) -> bool:
+    return time.monotonic() - wire.idle_since < _FRESH
+
+
+class Pool:
+    """Blocking connections, for threads."""
+
+    def __init__(self, conninfo: str, location: str, limits: Limits) -> None:
+        self._conninfo = conninfo
+        self._location = location
+        self._limits = limits
+        self._room = threading.BoundedSemaphore(limits.most)
+        self._lock = threading.Lock()
+        self._shelf: _Shelf[Wire] = _Shelf(limits)
+
+    @property
+    def open(self) -> int:
+        """How many connections are open."""
+        return self._shelf.open
+
+    @contextmanager
+    def connection(self, patience: float | None) -> Iterator[Wire]:
+        """Lend a connection; with patience, whatever is done on it ends within that time.
+
+        Raises:
+            StoreUnavailable: the server cannot be reached, or all connections are in use.
+        """
+        deadline = None if patience is None else time.monotonic() + patience
+        if not self._room.acquire(timeout=patience):
+            raise StoreUnavailable(_exhausted(self._location, self._limits))
+        try:
+            with translated(self._location):
+                wire = self._take(deadline)
+            try:
+                wire.deadline = deadline
+                yield wire
+            finally:
+                wire.deadline = None
+                with self._lock:
+                    self._shelf.put(wire)
+        finally:
+            self._room.release()
+
+    def close(self) -> None:
+        """Close what is idle; what is in use is closed when it comes back and nobody keeps it."""
+        with self._lock:
+            self._shelf.clear()
+
+    def _take(self, deadline: float | None) -> Wire:
+        while True:
+            with self._lock:
+                wire = self._shelf.take()
+            if wire is None:
+                return self._connect()
+            if _is_fresh(wire) or self._answers(wire, deadline):
+                return wire
+
+    def _answers(self, wire: Wire, deadline: float | None) -> bool:
+        wire.deadline = deadline
+        try:
+            wire.execute("")
+        except psycopg.Error:
+            with self._lock:
+                self._shelf.drop(wire)
+                # The others are most likely of the same age and fate.
+                self._shelf.clear()
+            return False
+        return True
+
+    def _connect(self) -> Wire:
+        wire = Wire.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        wire.made_at = time.monotonic()
+        with self._lock:
+            self._shelf.open += 1
+        return wire
+
+
+class AsyncPool:
+    """Connections for one event loop."""
+
+    def __init__(self, conninfo: str, location: str, limits: Limits) -> None:
+        self._conninfo = conninfo
+        self._location = location
+        self._limits = limits
+        self._room = asyncio.BoundedSemaphore(limits.most)
+        self._shelf: _Shelf[AsyncWire] = _Shelf(limits)
+
+    @property
+    def open(self) -> int:
+        """How many connections are open."""
+        return self._shelf.open
+
+    @asynccontextmanager
+    async def connection(self, patience: float | None) -> AsyncIterator[AsyncWire]:
+        """Lend a connection; getting one takes no longer than that.
+
+        Raises:
+            StoreUnavailable: the server cannot be reached, or all connections are in use.
+        """
+        try:
+            async with asyncio.timeout(patience):
+                await self._room.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(_exhausted(self._location, self._limits)) from None
+        try:
+            with translated(self._location):
+                wire = await self._take(patience)
+            try:
+                yield wire
+            finally:
+                self._shelf.put(wire)
+        finally:
+            self._room.release()
+
+    def close(self) -> None:
+        """Close what is idle."""
+        self._shelf.clear()
+
+    async def _take(self, patience: float | None) -> AsyncWire:
+        try:
+            async with asyncio.timeout(patience):
+                while (wire := self._shelf.take()) is not None:
+                    if _is_fresh(wire) or await self._answers(wire):
+                        return wire
+                return await self._connect()
+        except TimeoutError:
+            raise StoreUnavailable(f"{self._location} did not answer in {patience:g} s") from None
+
+    async def _answers(self, wire: AsyncWire) -> bool:
+        try:
+            await wire.execute("")
+        except psycopg.Error:
+            self._shelf.drop(wire)
+            self._shelf.clear()
+            return False
+        except asyncio.CancelledError:
+            self._shelf.drop(wire)
+            raise
+        return True
+
+    async def _connect(self) -> AsyncWire:
+        wire = await AsyncWire.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        wire.made_at = time.monotonic()
+        self._shelf.open += 1
+        return wire
+
+
+def _exhausted(location: str, limits: Limits) -> str:
+    return (
+        f"{location}: all {limits.most} connections of the pool are in use; hold them for less "
+        "time, or raise WINDLASS_POOL_SIZE"
+    )

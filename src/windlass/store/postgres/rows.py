@@ -1,0 +1,268 @@
+"""Owns the translation between facts and PostgreSQL's values.
+
+Times come as microseconds since 2000, JSON as bytes: that is how they travel, and what is read most
+is read without a detour.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from windlass.core.job import (
+    Attempt,
+    ErrorInfo,
+    Job,
+    NewJob,
+    Progress,
+    Pulse,
+    WorkerInfo,
+    WorkerRecord,
+)
+from windlass.core.settle import Transition
+from windlass.core.states import State
+
+Row = Sequence[Any]
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_LATEST = datetime.max.replace(tzinfo=UTC)
+_SHARED = (
+    "id, kind, queue, priority, key, state, payload, due_at, created_at, expires_at, started_at, "
+    "{finished_at}, attempt, failures, crashes, max_retries, timeout, unique_key, headers, "
+    "waiting_for, worker, token, cancel_requested, progress, {result}, error, reason, history"
+)
+LIVE = _SHARED.format(finished_at="NULL::timestamptz AS finished_at", result="NULL::json AS result")
+"""The columns of a job in the live room, in the order of `job_of`."""
+ENDED = _SHARED.format(finished_at="finished_at", result="result")
+"""The same of a job in another room."""
+_STATES = {state.value: state for state in State}
+_history = msgspec.json.Decoder(tuple[Attempt, ...])
+_headers = msgspec.json.Decoder(dict[str, str])
+_error = msgspec.json.Decoder(ErrorInfo)
+_progress = msgspec.json.Decoder(Progress)
+_info = msgspec.json.Decoder(WorkerInfo)
+_pulse = msgspec.json.Decoder(Pulse)
+
+
+@lru_cache(1024)  # Jobs that were enqueued, or claimed, together share their times.
+def instant(value: int) -> datetime:
+    """Return an instant from how it travels; beyond the calendar there is only its end."""
+    try:
+        return _EPOCH + timedelta(microseconds=value)
+    except OverflowError:
+        return _LATEST if value > 0 else _EARLIEST
+
+
+def as_json(value: Any) -> str:
+    """Return a fact, or a record, as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def job_of(row: Row) -> Job:
+    """Return the job in a row of LIVE or ENDED columns."""
+    (
+        id_, kind, queue, priority, key, state, payload, due_at, created_at, expires_at, started_at,
+        finished_at, attempt, failures, crashes, max_retries, timeout, unique_key, headers,
+        waiting_for, worker, token, cancel_requested, progress, result, error, reason, history,
+    ) = row  # fmt: skip
+    return Job(
+        id=id_,
+        kind=kind,
+        queue=queue,
+        priority=priority,
+        key=key,
+        state=_STATES[state],
+        payload=payload,
+        due_at=instant(due_at),
+        created_at=instant(created_at),
+        expires_at=None if expires_at is None else instant(expires_at),
+        started_at=None if started_at is None else instant(started_at),
+        finished_at=None if finished_at is None else instant(finished_at),
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+        max_retries=max_retries,
+        timeout=timeout,
+        unique_key=unique_key,
+        headers={} if headers is None else _headers.decode(headers),
+        waiting_for=waiting_for,
+        worker=worker,
+        token=token,
+        cancel_requested=cancel_requested,
+        progress=None if progress is None else _progress.decode(progress),
+        result=result,
+        error=None if error is None else _error.decode(error),
+        reason=reason,
+        history=() if history is None else _history.decode(history),
+    )
+
+
+def worker_of(row: Row) -> WorkerRecord:
+    """Return the worker in a row of `list_workers`."""
+    info, pulse, started_at, last_seen, lease_until, alive = row
+    return WorkerRecord(
+        info=_info.decode(info),
+        pulse=_pulse.decode(pulse),
+        started_at=instant(started_at),
+        last_seen=instant(last_seen),
+        lease_until=instant(lease_until),
+        alive=alive,
+    )
+
+
+# -- enqueue: sans I/O -------------------------------------------------------------------------
+
+
+def enqueue_document(jobs: Sequence[NewJob]) -> str:
+    """Return jobs as the one argument of `enqueue_many`, which any connection can carry."""
+    return msgspec.json.encode([_document(job) for job in jobs]).decode()
+
+
+def _document(new: NewJob) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "id": new.id,
+        "kind": new.kind,
+        "payload": msgspec.Raw(new.payload),
+        "queue": new.queue,
+    }
+    if new.priority:
+        document["priority"] = new.priority
+    if new.key:
+        document["key"] = new.key
+    if new.due is not None:
+        document |= _when(new.due, "delay", "at")
+    if new.expires is not None:
+        document |= _when(new.expires, "expires_in", "expires_at")
+    if new.max_retries is not None:
+        document["max_retries"] = new.max_retries
+    if new.timeout is not None:
+        document["timeout"] = _span(new.timeout)
+    if new.headers:
+        document["headers"] = new.headers
+    if new.unique is not None:
+        until = new.unique.until
+        document["unique"] = new.unique.key
+        document["unique_until"] = _span(until) if isinstance(until, timedelta) else until
+    return document
+
+
+def _when(moment: timedelta | datetime, relative: str, absolute: str) -> dict[str, Any]:
+    if isinstance(moment, timedelta):
+        return {relative: _span(moment)}
+    return {absolute: moment.isoformat()}
+
+
+def _span(span: timedelta) -> str:
+    """Write a span as PostgreSQL reads it, to the microsecond; days are 24 hours here."""
+    return f"{span // timedelta(microseconds=1)} microseconds"
+
+
+# -- enqueue in bulk: PostgreSQL's binary COPY ----------------------------------------------------
+
+COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_TAIL = b"\xff\xff"
+_ID = struct.pack("!hi", 9, 16)
+_LENGTH = struct.Struct("!i").pack
+_NOTHING = _LENGTH(-1)
+
+
+def can_be_copied(new: NewJob) -> bool:
+    """Say whether a job needs nothing of the server but its place: no key to hold, no time."""
+    return new.unique is None and new.due is None and new.expires is None
+
+
+def copy_rows(jobs: Sequence[NewJob]) -> bytes:
+    """Return jobs as rows of `copy_jobs`."""
+    parts: list[bytes] = []
+    for new in jobs:
+        payload = new.payload
+        parts += (
+            _ID,
+            new.id.bytes,
+            _lane_fields(new.kind, new.queue, new.priority, new.key),
+            _LENGTH(len(payload)),
+            payload,
+            _NO_OPTIONS
+            if new.max_retries is None and new.timeout is None and not new.headers
+            else _option_fields(new),
+        )
+    return b"".join(parts)
+
+
+@lru_cache(1024)
+def _lane_fields(kind: str, queue: str, priority: int, key: str) -> bytes:
+    number = _LENGTH(4) + struct.pack("!i", priority)
+    return _text_field(kind) + _text_field(queue) + number + _text_field(key)
+
+
+def _option_fields(new: NewJob) -> bytes:
+    retries, timeout = _NOTHING, _NOTHING
+    if new.max_retries is not None:
+        retries = _LENGTH(4) + struct.pack("!i", new.max_retries)
+    if new.timeout is not None:
+        timeout = _LENGTH(16) + struct.pack("!qii", new.timeout // timedelta(microseconds=1), 0, 0)
+    return retries + timeout + (_text_field(as_json(new.headers)) if new.headers else _NOTHING)
+
+
+def _text_field(text: str) -> bytes:
+    value = text.encode()
+    return _LENGTH(len(value)) + value
+
+
+_NO_OPTIONS = _NOTHING * 3
+
+
+# -- settle ----------------------------------------------------------------------------------------
+
+
+def is_plain_success(move: Transition) -> bool:
+    """Say whether `complete` can record this."""
+    return (
+        move.state is State.COMPLETED
+        and move.attempt is None
+        and move.reason is None
+        and not move.failures
+        and not move.crashes
+    )
+
+
+def complete_values(moves: Sequence[Transition]) -> dict[str, Any]:
+    """Return the values of `complete`."""
+    return {
+        "ids": [move.id for move in moves],
+        "tokens": [move.token for move in moves],
+        "results": [None if move.result is None else move.result.decode() for move in moves],
+    }
+
+
+def settle_document(moves: Sequence[Transition]) -> str:
+    """Return the one value of `settle`."""
+    return msgspec.json.encode([_transition(move) for move in moves]).decode()
+
+
+def _transition(move: Transition) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "id": move.id,
+        "token": move.token,
+        "state": move.state.value,
+        "failures": move.failures,
+        "crashes": move.crashes,
+        "result": None if move.result is None else msgspec.Raw(move.result),
+        "error": move.error,
+        "reason": move.reason,
+        "attempt": move.attempt,
+    }
+    if move.due is not None:
+        document |= _when(move.due, "due_in", "due_at")
+    return document
+
+
+def oldest_of(jobs: Sequence[NewJob]) -> UUID:
+    """Return the smallest id, which tells since when any of the jobs can have existed."""
+    return min(job.id for job in jobs)

@@ -1,0 +1,226 @@
+-- Statements of the PostgreSQL store that are not functions of its schema, each under its name.
+-- {schema} is the name of the schema, {live} and {ended} the columns of jobs in the order of Job.
+
+-- name: schema_number
+-- Say which schema this is, and from which number on a release may work on it.
+SELECT number, oldest, oldest_release FROM {schema}.migrations ORDER BY number DESC LIMIT 1
+
+-- name: schema_exists
+-- Say whether anything was migrated here.
+SELECT to_regclass(%s || '.migrations') IS NOT NULL
+
+-- name: sweep
+-- Look at the head of every lane.
+SELECT queue, kind, priority, key, due_at, seq FROM {schema}.sweep()
+
+-- name: claim
+-- Start pending jobs under a worker's lease.
+SELECT {live}, seq FROM {schema}.claim(
+    %(worker)s, %(token)s, %(queues)s::text[], %(kinds)s::text[], %(priorities)s::integer[],
+    %(keys)s::text[], %(counts)s::integer[], %(floors)s::timestamptz[], %(floor_seqs)s::bigint[],
+    %(draws)s::integer[], %(budgets)s::integer[], %(lazily)s)
+
+-- name: complete
+-- Record successes.
+SELECT {schema}.complete(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]::json[])
+
+-- name: settle
+-- Record other outcomes.
+SELECT {schema}.settle(%s::text::json)
+
+-- name: enqueue
+-- Add jobs.
+SELECT id, existing FROM {schema}.enqueue_many(%s::text::json)
+
+-- name: known_ids
+-- Say which of some new ids are known already, in whatever room.
+SELECT id FROM {schema}.jobs WHERE id = ANY (%(ids)s::uuid[])
+UNION ALL
+SELECT id FROM {schema}.dead_jobs WHERE id = ANY (%(ids)s::uuid[])
+UNION ALL
+SELECT id FROM {schema}.finished_jobs
+WHERE id = ANY (%(ids)s::uuid[])
+  AND slot = ANY ({schema}.slots_since(%(oldest)s, {schema}.clock()))
+
+-- name: copy_jobs
+-- Add many jobs without options; their times are the defaults of the columns.
+COPY {schema}.jobs (id, kind, queue, priority, key, payload, max_retries, timeout, headers)
+FROM STDIN (FORMAT binary)
+
+-- name: wake
+-- Notify sleepers of new jobs.
+SELECT {schema}.wake(%s::text[], %s::text[])
+
+-- name: progress
+-- Note how far a running job is, under its fence.
+UPDATE {schema}.jobs SET progress = %s::text::json WHERE id = %s AND token = %s
+
+-- name: promote
+-- Make scheduled jobs that are due pending.
+SELECT {schema}.promote(%s)
+
+-- name: rescue
+-- Take over running jobs whose worker has no live lease.
+SELECT {live} FROM {schema}.rescue(%s, %s, %s)
+
+-- name: prune
+-- Delete what is past keeping.
+SELECT {schema}.prune(%s::interval, %s::interval, %s::interval, %s)
+
+-- name: register
+-- Begin a worker's lease.
+INSERT INTO {schema}.workers AS known (
+    id, info, pulse, lease, started_at, last_seen, since, lease_until)
+SELECT %(id)s, %(info)s::text::json, %(pulse)s::text::json, %(lease)s::interval, now, now, now,
+       now + %(lease)s::interval
+FROM {schema}.clock() AS now
+ON CONFLICT (id) DO UPDATE SET
+    info = excluded.info, pulse = excluded.pulse, lease = excluded.lease,
+    started_at = excluded.started_at, last_seen = excluded.last_seen, since = excluded.since,
+    lease_until = excluded.lease_until, ended = false
+
+-- name: beat
+-- Renew a worker's lease.
+SELECT {schema}.beat(%s, %s::text::json)
+
+-- name: retire
+-- End a worker's lease for good.
+UPDATE {schema}.workers SET ended = true WHERE id = %s
+
+-- name: sleep
+-- Ask to be notified of new jobs.
+SELECT {schema}.sleep(%s, %s::text[], %s::text[], %s::interval)
+
+-- name: rise
+-- Ask not to be notified any more.
+SELECT {schema}.rise(%s)
+
+-- name: held
+-- List the running jobs of a worker.
+SELECT {live} FROM {schema}.jobs WHERE state = 'running' AND worker = %s ORDER BY seq
+
+-- name: cancel_requests
+-- List the running jobs of a worker that somebody asked to cancel.
+SELECT id FROM {schema}.jobs WHERE state = 'running' AND worker = %s AND cancel_requested
+
+-- name: list_records
+-- Return the records whose names begin with a prefix.
+SELECT name, value FROM {schema}.records WHERE starts_with(name, %s)
+
+-- name: lock_record
+-- Lock a record until the end of the transaction, whether it exists or not.
+SELECT pg_advisory_xact_lock(hashtextextended(%s, 1463898692))
+
+-- name: read_record
+-- Return one record.
+SELECT value FROM {schema}.records WHERE name = %s
+
+-- name: write_record
+-- Set a record.
+INSERT INTO {schema}.records (name, value) VALUES (%s, %s::text::json)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: delete_record
+-- Remove a record.
+DELETE FROM {schema}.records WHERE name = %s
+
+-- name: clock
+-- Say what time it is.
+SELECT {schema}.clock()
+
+-- name: lock_live
+-- Return a live job, and keep others from changing it until the end of the transaction.
+SELECT {live} FROM {schema}.jobs WHERE id = %s FOR UPDATE
+
+-- name: lock_dead
+-- Do the same to a dead one.
+SELECT {ended} FROM {schema}.dead_jobs WHERE id = %s FOR UPDATE
+
+-- name: move_live
+-- Store a live job after a verb that keeps it alive.
+UPDATE {schema}.jobs SET
+    state = %(state)s, due_at = %(due_at)s, waiting_for = %(waiting_for)s, reason = %(reason)s,
+    cancel_requested = %(cancel_requested)s, updated_at = {schema}.clock()
+WHERE id = %(id)s
+
+-- name: cancel_live
+-- Bring a waiting job that was cancelled into the finished room.
+SELECT {schema}.cancel_job(job, %(reason)s, {schema}.clock()) FROM {schema}.jobs AS job
+WHERE id = %(id)s
+
+-- name: redrive
+-- Bring a dead job back to life.
+WITH job AS (DELETE FROM {schema}.dead_jobs WHERE id = %(id)s RETURNING *)
+INSERT INTO {schema}.jobs (
+    seq, id, kind, queue, priority, key, state, payload, due_at, created_at, attempt, max_retries,
+    timeout, unique_key, headers, progress, error, reason, history)
+SELECT seq, id, kind, queue, priority, key, 'pending', payload, %(due_at)s, created_at, attempt,
+       max_retries, timeout, unique_key, headers, progress, error, %(reason)s, history
+FROM job
+
+-- name: purge
+-- Delete a dead job.
+DELETE FROM {schema}.dead_jobs WHERE id = %s
+
+-- name: get_live
+-- Return a job that is alive or dead.
+SELECT {live} FROM {schema}.jobs WHERE id = %(id)s
+UNION ALL
+SELECT {ended} FROM {schema}.dead_jobs WHERE id = %(id)s
+
+-- name: get_finished
+-- Return a job that is finished.
+SELECT {ended} FROM {schema}.finished_jobs WHERE id = %(id)s LIMIT 1
+
+-- name: find
+-- List jobs, newest first.
+SELECT * FROM (
+    (SELECT {live} FROM {schema}.jobs
+     WHERE (%(after)s::uuid IS NULL OR id < %(after)s)
+       AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s))
+       AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+       AND (%(queue)s::text IS NULL OR queue = %(queue)s)
+       AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+     ORDER BY id DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT {ended} FROM {schema}.dead_jobs
+     WHERE (%(after)s::uuid IS NULL OR id < %(after)s)
+       AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s))
+       AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+       AND (%(queue)s::text IS NULL OR queue = %(queue)s)
+       AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+     ORDER BY id DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT {ended} FROM {schema}.finished_jobs
+     WHERE (%(after)s::uuid IS NULL OR id < %(after)s)
+       AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s))
+       AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+       AND (%(queue)s::text IS NULL OR queue = %(queue)s)
+       AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+     ORDER BY id DESC LIMIT %(limit)s)
+) AS found
+ORDER BY id DESC LIMIT %(limit)s
+
+-- name: count_jobs
+-- Count the jobs of every queue by state, with the due time of the oldest that waits.
+SELECT queue, state, count(*), min(due_at) FILTER (WHERE state <> 'running')
+FROM {schema}.jobs GROUP BY queue, state
+UNION ALL
+SELECT queue, state, count(*), NULL FROM {schema}.dead_jobs GROUP BY queue, state
+UNION ALL
+SELECT queue, state, count(*), NULL FROM {schema}.finished_jobs GROUP BY queue, state
+ORDER BY queue, state
+
+-- name: list_workers
+-- Return the workers that are known, newest first.
+SELECT info, pulse, started_at, last_seen, lease_until,
+       NOT ended AND lease_until > now AND last_seen <= now + lease
+FROM {schema}.workers, {schema}.clock() AS now ORDER BY started_at DESC, id
+
+-- name: old_snapshots
+-- Say how long the oldest snapshot of this database has been held, and by whom.
+SELECT pid, usename, application_name, extract(epoch FROM now() - xact_start)::bigint
+FROM pg_stat_activity
+WHERE datname = current_database() AND backend_xmin IS NOT NULL
+  AND xact_start < now() - interval '10 minutes'
+ORDER BY xact_start LIMIT 1

@@ -1,0 +1,161 @@
+"""Owns connections to PostgreSQL: how they are made, how long they may take, how they are given up.
+
+A network that swallows packets answers nothing, not even an error. So every wait of ours has a
+deadline, after which the connection is closed and the next call makes a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, Connection, errors, waiting
+from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import ConnStatus
+from psycopg.types.numeric import Int8BinaryLoader
+from psycopg.types.string import ByteaBinaryLoader
+
+from windlass.core.errors import SchemaMismatch, StoreError, StoreUnavailable, WindlassError
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+_DEFAULTS: dict[str, str | int] = {
+    "application_name": "windlass",
+    "client_encoding": "utf8",
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""What a URL need not say: a dead peer is noticed within half a minute even by an idle socket."""
+_READ = select.POLLIN | select.POLLERR | select.POLLHUP
+TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
+
+
+def conninfo_of(url: str) -> str:
+    """Return what libpq wants to know; whatever the URL says goes before our defaults."""
+    scheme, _, rest = url.partition("://")
+    plain = f"{scheme.partition('+')[0]}://{rest}"
+    given = conninfo_to_dict(plain)
+    return make_conninfo(plain, **{k: v for k, v in _DEFAULTS.items() if k not in given})
+
+
+def location_of(conninfo: str, schema: str) -> str:
+    """Return where the jobs are, for people; without secrets."""
+    parts = conninfo_to_dict(conninfo)
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    host = str(parts.get("host") or parts.get("hostaddr") or "")
+    port = f":{parts['port']}" if parts.get("port") else ""
+    at = f"?host={host}{port}" if host.startswith("/") else ""
+    where = "" if at else f"{host}{port}"
+    return f"postgresql://{user}{where}/{parts.get('dbname') or ''}{at} (schema {schema})"
+
+
+class Wire(Connection[Row]):
+    """A blocking connection whose waits end at a deadline."""
+
+    deadline: float | None = None
+    made_at = 0.0
+    idle_since = 0.0
+
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        """Wait as psycopg does, but no longer than until the deadline."""
+        if self.deadline is None or timeout is not None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return _wait_until(gen, self.pgconn.socket, self.deadline)
+        except TimeoutError:
+            self.pgconn.finish()
+            raise errors.OperationalError("the server did not answer in time") from None
+
+
+class AsyncWire(AsyncConnection[Row]):
+    """A connection for an event loop: whoever gives up waiting closes it."""
+
+    made_at = 0.0
+    idle_since = 0.0
+
+    async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        """Wait as psycopg does; a cancelled wait neither lingers nor leaves its query running."""
+        try:
+            return await waiting.wait_async(gen, self.pgconn.socket, interval, timeout)
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Close the connection, and let the server know from a thread that it may stop."""
+        if self.pgconn.status == ConnStatus.OK:
+            cancel = self.pgconn.get_cancel()
+            threading.Thread(target=_cancel, args=(cancel,), daemon=True).start()
+        self.pgconn.finish()
+
+
+def _cancel(cancel: Any) -> None:
+    try:
+        cancel.cancel()
+    except psycopg.Error:
+        return  # It was a courtesy; the server finds out by itself.
+
+
+def adapt(connection: Connection[Any] | AsyncConnection[Any] | psycopg.abc.AdaptContext) -> None:
+    """Let a connection of our own load JSON as bytes, and times as microseconds since 2000."""
+    connection.adapters.register_loader("json", ByteaBinaryLoader)
+    connection.adapters.register_loader("timestamptz", Int8BinaryLoader)
+
+
+@contextmanager
+def translated(location: str) -> Iterator[None]:
+    """Turn what psycopg raises into the store's own errors, which name the remedy."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error, location) from error
+
+
+def translate(error: Exception, location: str) -> WindlassError:
+    """Return the store's own error for one of psycopg's."""
+    told = str(error).strip().partition("\n")[0] or type(error).__qualname__
+    if isinstance(
+        error,
+        errors.UndefinedTable | errors.UndefinedFunction | errors.InvalidSchemaName,
+    ):
+        return SchemaMismatch(f"{location} has no schema for this release; run: windlass migrate")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreError(f"{location}: {told}; docs/postgresql.md tells what to grant")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | errors.InternalError):
+        return StoreUnavailable(f"{location}: {told}")
+    if isinstance(error, (errors.ReadOnlySqlTransaction, *TRANSIENT)):
+        return StoreUnavailable(f"{location}: {told}")
+    return StoreError(f"{location}: {told}")
+
+
+def _wait_until(gen: PQGen[T], fileno: int, deadline: float) -> T:
+    poller = select.poll()
+    try:
+        state = next(gen)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            wants = (_READ if state & waiting.WAIT_R else 0) | (
+                select.POLLOUT if state & waiting.WAIT_W else 0
+            )
+            poller.register(fileno, wants)
+            ready = 0
+            for _, event in poller.poll(left * 1000):
+                ready |= (waiting.READY_R if event & ~select.POLLOUT else 0) | (
+                    waiting.READY_W if event & select.POLLOUT else 0
+                )
+            state = gen.send(ready)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer

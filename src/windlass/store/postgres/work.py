@@ -1,0 +1,208 @@
+"""Owns what the PostgreSQL store says to the server: statements, their values, and their answers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+from psycopg import AsyncCursor
+
+from windlass.core.changes import Applied, Changes, Decide, Move, Verb, moved
+from windlass.core.errors import Fenced
+from windlass.core.job import Claim, Floor, Job, Lane
+from windlass.core.settle import Transition
+from windlass.core.states import FINISHED, State
+from windlass.store.postgres.lanes import Met
+from windlass.store.postgres.line import Speak
+from windlass.store.postgres.rows import (
+    as_json,
+    complete_values,
+    enqueue_document,
+    instant,
+    is_plain_success,
+    job_of,
+    settle_document,
+)
+from windlass.store.postgres.wire import AsyncWire, Row
+
+__all__ = ["AsyncWire", "Cursor", "Speak"]
+
+T = TypeVar("T")
+Cursor = AsyncCursor[Any]
+Statements = Mapping[str, str]
+_BOTTOM = Floor(datetime.min.replace(tzinfo=UTC), 0)
+
+
+async def fetch(cursor: Cursor, statement: str, values: Any = None) -> list[Row]:
+    """Run a statement, and return its rows."""
+    await cursor.execute(statement, values)
+    return await cursor.fetchall()
+
+
+async def count(cursor: Cursor, statement: str, values: Any = None) -> int:
+    """Run a statement, and return how many rows it changed."""
+    await cursor.execute(statement, values)
+    return cursor.rowcount
+
+
+# -- claim -----------------------------------------------------------------------------------------
+
+
+def claim_values(claim: Claim, worker: str, token: int) -> dict[str, Any]:
+    """Return the values of `claim`: asks as columns, and a bit for every budget that one draws on."""
+    budgets = list(claim.budgets)
+    bits = {name: 1 << number for number, name in enumerate(budgets)}
+    floors = [ask.floor or _BOTTOM for ask in claim.asks]
+    return {
+        "worker": worker,
+        "token": token,
+        "queues": [ask.lane.queue for ask in claim.asks],
+        "kinds": [ask.lane.kind for ask in claim.asks],
+        "priorities": [ask.lane.priority for ask in claim.asks],
+        "keys": [ask.lane.key for ask in claim.asks],
+        "counts": [ask.count for ask in claim.asks],
+        "floors": [floor.due_at for floor in floors],
+        "floor_seqs": [floor.seq for floor in floors],
+        "draws": [sum(bits[name] for name in ask.draws) for ask in claim.asks],
+        "budgets": [claim.budgets[name] for name in budgets],
+    }
+
+
+def met(claim: Claim, rows: Iterable[Row]) -> list[Met]:
+    """Return what each ask got, in their order: a lane's oldest jobs, as far as its budgets went."""
+    lanes: dict[Lane, list[tuple[Floor, Job]]] = defaultdict(list)
+    for *row, seq in rows:
+        job = job_of(row)
+        lanes[job.lane].append((Floor(job.due_at, seq), job))
+    for waiting in lanes.values():
+        waiting.sort(key=itemgetter(0), reverse=True)
+    budgets = dict(claim.budgets)
+    answers = []
+    for ask in claim.asks:
+        room = min((ask.count, *(budgets[name] for name in ask.draws)))
+        waiting = lanes[ask.lane]
+        got = [waiting.pop() for _ in range(min(room, len(waiting)))]
+        for name in ask.draws:
+            budgets[name] -= len(got)
+        last = got[-1][0] if got else None
+        answers.append(Met(ask.lane, [job for _, job in got], last, dry=len(got) < room))
+    return answers
+
+
+# -- settle ----------------------------------------------------------------------------------------
+
+
+async def send_settles(
+    wire: AsyncWire,
+    sql: Statements,
+    successes: Sequence[Transition],
+    others: Sequence[Transition],
+    *,
+    alone: bool,
+) -> Callable[[], Awaitable[set[UUID]]]:
+    """Put settles on a connection; what is returned collects the ids that were settled."""
+    if alone and successes and others:
+        async with wire.pipeline():
+            return await send_settles(wire, sql, successes, others, alone=False)
+    first, second = wire.cursor(binary=True), wire.cursor(binary=True)
+    if successes:
+        await first.execute(sql["complete"], complete_values(successes))
+    if others:
+        await second.execute(sql["settle"], (settle_document(others),))
+
+    async def collect() -> set[UUID]:
+        settled: set[UUID] = set()
+        if successes:
+            ((done,),) = await first.fetchall()
+            settled.update((move.id for move in successes) if done is None else done)
+        if others:
+            ((done,),) = await second.fetchall()
+            settled.update(done)
+        return settled
+
+    return collect
+
+
+# -- apply -----------------------------------------------------------------------------------------
+
+
+async def apply(
+    cursor: Cursor, sql: Statements, schema: str, names: Sequence[str], decide: Decide[T]
+) -> Applied[T]:
+    """Let a reducer decide under the lock of records, and carry that out in the same transaction."""
+    async with cursor.connection.transaction():
+        for name in sorted(set(names)):
+            await cursor.execute(sql["lock_record"], (f"{schema}:{name}",))
+        known = {}
+        for name in names:
+            for (value,) in await fetch(cursor, sql["read_record"], (name,)):
+                known[name] = msgspec.json.decode(value)
+        ((clock,),) = await fetch(cursor, sql["clock"])
+        changes = decide(known, instant(clock))
+        return await _carry_out(cursor, sql, changes, instant(clock))
+
+
+async def _carry_out(
+    cursor: Cursor, sql: Statements, changes: Changes[T], now: datetime
+) -> Applied[T]:
+    await _settle_all(cursor, sql, changes.settle)
+    for name, record in sorted(changes.records.items()):
+        if record is None:
+            await cursor.execute(sql["delete_record"], (name,))
+        else:
+            await cursor.execute(sql["write_record"], (name, as_json(record)))
+    if changes.enqueue:
+        await cursor.execute(sql["enqueue"], (enqueue_document(changes.enqueue),))
+    done: dict[int, Job | None] = {}
+    # In the order of ids, so that two who move the same jobs cannot wait for each other.
+    for number, move in sorted(enumerate(changes.moves), key=lambda each: each[1].id):
+        done[number] = await _move(cursor, sql, move, now)
+    moves = tuple(done[number] for number in range(len(changes.moves)))
+    return Applied(answer=changes.answer, moved=moves)
+
+
+async def _settle_all(cursor: Cursor, sql: Statements, moves: Sequence[Transition]) -> None:
+    for move in sorted(moves, key=lambda move: move.id):
+        if is_plain_success(move):
+            rows = await fetch(cursor, sql["complete"], complete_values([move]))
+            settled = rows[0][0] is None
+        else:
+            rows = await fetch(cursor, sql["settle"], (settle_document([move]),))
+            settled = bool(rows[0][0])
+        if not settled:
+            raise Fenced(move.id)
+
+
+async def _move(cursor: Cursor, sql: Statements, move: Move, now: datetime) -> Job | None:
+    rows = await fetch(cursor, sql["lock_live"], (move.id,))
+    rows = rows or await fetch(cursor, sql["lock_dead"], (move.id,))
+    job = job_of(rows[0]) if rows else None
+    after = None if job is None else moved(job, move, now)
+    if after is None:
+        return None
+    values = {
+        "id": after.id,
+        "state": after.state.value,
+        "due_at": after.due_at,
+        "waiting_for": after.waiting_for,
+        "reason": after.reason,
+        "cancel_requested": after.cancel_requested,
+    }
+    if move.verb is Verb.PURGE:
+        await cursor.execute(sql["purge"], (move.id,))
+    elif move.verb is Verb.REDRIVE:
+        await cursor.execute(sql["redrive"], values)
+    elif after.state in FINISHED:
+        await cursor.execute(sql["cancel_live"], values)
+        after = replace(after, finished_at=now)
+    else:
+        await cursor.execute(sql["move_live"], values)
+    if after.state is State.PENDING:
+        await cursor.execute(sql["wake"], ([after.queue], [after.kind]))
+    return after
