@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from types import TracebackType
 from typing import Any
 from uuid import UUID
 
 from windlass.core.job import Job, Progress
+from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
 from windlass.observe.logs import Logger, get_logger, job_fields
+from windlass.store import Transaction
 
 _log = get_logger("windlass.job")
 _current: ContextVar[Context] = ContextVar("windlass_context")
@@ -19,7 +22,10 @@ _current: ContextVar[Context] = ContextVar("windlass_context")
 class Context:
     """One run of one job, as its handler and middleware see it."""
 
-    __slots__ = ("_cancelled", "_report", "_timeout", "arguments", "job", "log", "worker_id")
+    __slots__ = (
+        "_cancelled", "_report", "_timeout", "_transact", "arguments", "job", "log", "settled",
+        "worker_id",
+    )  # fmt: skip
 
     log: Logger
     """A logger whose lines carry the job's id, kind, queue and attempt, and the worker's id."""
@@ -31,13 +37,17 @@ class Context:
         worker_id: str,
         arguments: Mapping[str, Any],
         report: Callable[[Job, Progress], None],
+        transact: Callable[[Transition], Transaction],
     ) -> None:
         self.job = job
         self.worker_id = worker_id
         self.arguments = arguments
         self.log = _log
         self._report = report
+        self._transact = transact
         self._cancelled = False
+        self.settled = False
+        """Whether the job was completed by a transaction of its handler."""
         self._timeout: TimeoutError | None = None
 
     @property
@@ -93,9 +103,55 @@ class Context:
             raise ValueError(f"progress goes from 0 to 1, and {fraction!r} does not")
         self._report(self.job, Progress(fraction=fraction, message=storable(message, 500)))
 
+    def transaction(self) -> JobTransaction:
+        """Do your own SQL and complete the job in one commit, so that both happen exactly once.
+
+        `async with ctx.transaction() as conn:` in a coroutine, `with` in a thread, gives a psycopg
+        connection to the database that holds the jobs. Leaving the block commits, and with that
+        the job is completed, whatever the handler does afterwards. If the block raises, everything
+        is rolled back and the job fails as usual. PostgreSQL only.
+
+        Raises:
+            Fenced: on leaving, the lease was gone; nothing was committed.
+            ConfigError: this store has no transactions.
+        """
+        return JobTransaction(self, self._transact(completed(self.job)))
+
     def _cancel(self, why: TimeoutError | None) -> None:
         self._cancelled = True
         self._timeout = why
+
+
+class JobTransaction:
+    """A transaction that completes the job of a context with its commit."""
+
+    def __init__(self, context: Context, inner: Transaction) -> None:
+        self._context = context
+        self._inner = inner
+
+    def __enter__(self) -> Any:
+        return self._inner.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._inner.__exit__(kind, error, trace)
+        self._context.settled = error is None
+
+    async def __aenter__(self) -> Any:
+        return await self._inner.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._inner.__aexit__(kind, error, trace)
+        self._context.settled = error is None
 
 
 def current_context() -> Context:

@@ -34,6 +34,7 @@ from windlass.store import Store, store_at
 
 R = TypeVar("R")
 T = TypeVar("T")
+_OF_THE_STORE = ("url", "schema", "listen_url", "pool_size", "pool_overflow", "pool_recycle")
 OnWorker = TypeVar("OnWorker", bound=Callable[[], Awaitable[None] | None])
 OnStart = TypeVar("OnStart", bound=Callable[[Context], Awaitable[None] | None])
 OnComplete = TypeVar("OnComplete", bound=Callable[[Context, Any], Awaitable[None] | None])
@@ -80,8 +81,8 @@ class Windlass:
         Raises:
             ConfigError: a flag is wrong, or the store is in use.
         """
-        if self._store is not None and flags.get("url") is not None:
-            raise ConfigError("the store is in use already, so its URL cannot be changed")
+        if self._store is not None and any(flags.get(name) is not None for name in _OF_THE_STORE):
+            raise ConfigError("the store is in use already, so its settings cannot be changed")
         self._flags |= {name: value for name, value in flags.items() if value is not None}
         self.resolved = self._resolve({})
         self.settings = self.resolved.settings
@@ -110,17 +111,22 @@ class Windlass:
             payload=partial(whole_payload, kind.name),
         )
 
-    def enqueue_many(self, drafts: Iterable[Draft[R]]) -> list[Handle[R]]:
+    def enqueue_many(self, drafts: Iterable[Draft[R]], *, tx: object = None) -> list[Handle[R]]:
         """Enqueue any mix of jobs, all or none, from blocking code.
+
+        `tx` is a connection of your own, in whose transaction it happens: see `Producer.using`.
 
         Raises:
             StoreError: the store did not take them within `enqueue_timeout`.
             CalledFromEventLoop: this would block an event loop.
         """
-        refuse_in_event_loop("app.enqueue_many(...)", "await app.aenqueue_many(...)")
         listed = list(drafts)
         jobs = [draft.job for draft in listed]
-        answers = self.store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
+        if tx is not None:
+            answers = self.store.enqueue_in(tx, jobs)
+        else:
+            refuse_in_event_loop("app.enqueue_many(...)", "await app.aenqueue_many(...)")
+            answers = self.store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
         return [
             Handle(self, answer.id, draft.hint, existing=answer.existing)
             for draft, answer in zip(listed, answers, strict=True)
@@ -132,14 +138,19 @@ class Windlass:
         (answer,) = store.enqueue_blocking([draft.job], self.settings.enqueue_timeout)
         return Handle(self, answer.id, draft.hint, existing=answer.existing)
 
-    async def aenqueue_many(self, drafts: Iterable[Draft[R]]) -> list[Handle[R]]:
+    async def aenqueue_many(
+        self, drafts: Iterable[Draft[R]], *, tx: object = None
+    ) -> list[Handle[R]]:
         """Enqueue any mix of jobs, all or none, from a coroutine.
+
+        `tx` is a connection of your own, in whose transaction it happens: see `Producer.using`.
 
         Raises:
             StoreError: the store did not take them.
         """
         listed = list(drafts)
-        answers = await self._enqueue([draft.job for draft in listed])
+        jobs = [draft.job for draft in listed]
+        answers = await (self._enqueue(jobs) if tx is None else self.store.aenqueue_in(tx, jobs))
         return [
             Handle(self, answer.id, draft.hint, existing=answer.existing)
             for draft, answer in zip(listed, answers, strict=True)

@@ -76,8 +76,10 @@ class Producer(Generic[P, R]):
         payload: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
         hint: Any = Any,
         options: Options | None = None,
+        tx: object = None,
     ) -> None:
         self._app = app
+        self._tx = tx
         self._codec = codec
         self._payload = payload
         self._hint = hint
@@ -96,12 +98,17 @@ class Producer(Generic[P, R]):
         max_retries: int | None = None,
         timeout: Duration | None = None,
         headers: Mapping[str, str] | None = None,
+        tx: object = None,
     ) -> Producer[P, R]:
         """Return a producer of the same kind with other options; they never mix with arguments.
 
         `delay` and `at` say when the job is due, `expires` after when it is not run any more. While
         a job with the same `unique` key waits or runs, `enqueue` adds nothing and returns that
         job's handle. `timeout` and `max_retries` replace the handler's own for this job.
+
+        `tx` is a connection of your own in a transaction (psycopg, asyncpg, SQLAlchemy, Django) to
+        the database that holds the jobs: the job is there when you commit, and never was when you
+        roll back. PostgreSQL only.
         """
         if delay is not None and at is not None:
             raise ValueError("a job has either a delay or a time (at), not both")
@@ -124,6 +131,7 @@ class Producer(Generic[P, R]):
             payload=self._payload,
             hint=self._hint,
             options=replace(self._options, **given),
+            tx=self._tx if tx is None else tx,
         )
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R]:
@@ -161,6 +169,8 @@ class Producer(Generic[P, R]):
             StoreError: the store did not take the job within `enqueue_timeout`.
             CalledFromEventLoop: this would block an event loop.
         """
+        if self._tx is not None:
+            return self._app.enqueue_many([self.draft(*args, **kwargs)], tx=self._tx)[0]
         refuse_in_event_loop("{}.enqueue(...)", "await {}.aenqueue(...)", self.kind)
         return self._app.enqueue_draft(self.draft(*args, **kwargs))
 
@@ -171,7 +181,7 @@ class Producer(Generic[P, R]):
             PayloadError: the arguments cannot become a payload.
             StoreError: the store did not take the job.
         """
-        return (await self._app.aenqueue_many([self.draft(*args, **kwargs)]))[0]
+        return (await self._app.aenqueue_many([self.draft(*args, **kwargs)], tx=self._tx))[0]
 
 
 class Handler(Producer[P, R], Generic[P, R, Q, C]):

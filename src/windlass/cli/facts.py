@@ -74,6 +74,7 @@ def worker_facts(worker: WorkerRecord) -> Facts:
         "processed": pulse.processed,
         "running": pulse.running if worker.alive else 0,
         "slots": info.slots,
+        "listening": worker.alive and pulse.listening,
         "queues": list(info.queues),
         "kinds": list(info.kinds),
     }

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 import typer
 
+from windlass.app import Windlass
 from windlass.cli import options, show, target
+from windlass.store.sql import Migration
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the SQL that would run, and change nothing.")
+]
+SchemaName = Annotated[
+    str | None, typer.Option("--schema", help="The schema of a PostgreSQL database to use.")
+]
 
 
 def migrate(
-    *, app: options.App = None, url: options.Url = None, as_json: options.AsJson = False
+    *,
+    app: options.App = None,
+    url: options.Url = None,
+    schema: SchemaName = None,
+    dry_run: DryRun = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Create the store, or bring its schema up to date. Harmless when there is nothing to do."""
-    store = target.choose(app, url).store
-    applied = asyncio.run(store.migrate())
+    chosen = target.choose(app, url)
+    chosen.configure(schema=schema)
+    if dry_run:
+        _show_steps(asyncio.run(_steps(chosen)), as_json=as_json)
+        return
+    store = chosen.store
+    applied = asyncio.run(_migrate(chosen))
     if as_json:
         show.document({"store": store.location, "applied": applied})
         return
@@ -26,8 +46,34 @@ def migrate(
         show.say(f"{store.location}: there is nothing to migrate")
 
 
+async def _migrate(app: Windlass) -> list[str]:
+    try:
+        return await app.store.migrate()
+    finally:
+        await app.aclose()
+
+
+async def _steps(app: Windlass) -> list[Migration]:
+    try:
+        return await app.store.migrations()
+    finally:
+        await app.aclose()
+
+
+def _show_steps(steps: list[Migration], *, as_json: bool) -> None:
+    if as_json:
+        named = [{"name": f"{step.number:04}_{step.name}", "sql": step.sql} for step in steps]
+        show.document({"steps": named})
+        return
+    for step in steps:
+        # Not by `show.say`, which wraps lines: this is to be read by psql as well.
+        typer.echo(f"-- {step.number:04}_{step.name}\n{step.sql}")
+    if not steps:
+        typer.echo("-- there is nothing to migrate")
+
+
 def register(cli: typer.Typer) -> None:
     """Add the command."""
-    cli.command(epilog=options.example("windlass migrate --url sqlite:////var/lib/shop/jobs.db"))(
+    cli.command(epilog=options.example("windlass migrate --url postgresql://db/shop --dry-run"))(
         migrate
     )

@@ -194,6 +194,8 @@ class Pulse(Struct, frozen=True, kw_only=True):
     fenced: int = 0
     """Writes that came too late, since the lease was gone by then."""
     loop_lag: timedelta = timedelta(0)
+    listening: bool = True
+    """Whether the store's news arrive; if not, new jobs are found by polling."""
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True):

@@ -59,7 +59,7 @@ def settle(
     """Decide what becomes of a running job. `now` is the store's time, `jitter` is in [0, 1)."""
     match outcome:
         case Succeeded(result=result):
-            return _leave(job, State.COMPLETED, result=result)
+            return completed(job, result)
         case Snoozed(due=due):
             attempt = _attempt(job, "snoozed", now)
             return _leave(job, State.SCHEDULED, due=due, attempt=attempt, reason="snoozed")
@@ -77,6 +77,11 @@ def settle(
             late = TimeoutError(f"no result within {human(after)}")
             error = ErrorInfo(type="TimeoutError", message=str(late))
             return _fail(job, "timed out", late, error, policy, now, jitter)
+
+
+def completed(job: Job, result: bytes | None = None) -> Transition:
+    """Return the transition of a job that succeeded."""
+    return _leave(job, State.COMPLETED, result=result)
 
 
 def give_up(job: Job, why: BaseException) -> Transition:

@@ -87,14 +87,27 @@ class Orders(Service):
         self._running = running
         self._cancel = cancel
         self._pause = pause
+        self._listening: bool | None = None
 
     async def tick(self) -> float:
+        self._mind_wakeups()
         paused = await self._store.records(PAUSED_QUEUE)
         self._pause(frozenset(name.removeprefix(PAUSED_QUEUE) for name in paused))
         if self._running():
             for job_id in await self._store.cancel_requests(self._worker_id()):
                 self._cancel(job_id)
         return _ORDERS
+
+    def _mind_wakeups(self) -> None:
+        """Say when news cease to arrive, since jobs start later then, and when they are back."""
+        listening = self._store.listening
+        if listening != self._listening and self._listening is not None:
+            if listening:
+                log.info("wakeups.restored")
+            else:
+                log.warning("wakeups.lost", why="new jobs are found by polling until they are back")
+        if listening or self._listening is not None:
+            self._listening = listening
 
 
 class Reporter(Service):

@@ -31,12 +31,14 @@ from windlass.core.outcomes import (
 )
 from windlass.core.payload import encode_json
 from windlass.core.plan import Pool
+from windlass.core.settle import Transition
 from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Registry
 from windlass.runtime.lines import fields_of
 from windlass.runtime.threads import Threads
+from windlass.store import Transaction
 
 log = get_logger("windlass.executor")
 HEED = timedelta(seconds=2)
@@ -75,6 +77,7 @@ class Executor:
         timeout: timedelta,
         finish: Callable[[Run, Outcome], None],
         report: Callable[[Job, Progress], None],
+        transact: Callable[[Transition], Transaction],
     ) -> None:
         self._registry = registry
         self._threads = threads
@@ -82,6 +85,7 @@ class Executor:
         self._timeout = timeout
         self._finish = finish
         self._report = report
+        self._transact = transact
         self._middleware = tuple(middleware)
         self._handlers: dict[str, Handle] = {}
         self._runs: dict[UUID, Run] = {}
@@ -145,7 +149,11 @@ class Executor:
         self._set_deadline(run, registration)
         arguments = registration.target.codec.decode(job.payload)
         context = run.context = Context(
-            job=job, worker_id=self._worker_id(), arguments=arguments, report=self._report
+            job=job,
+            worker_id=self._worker_id(),
+            arguments=arguments,
+            report=self._report,
+            transact=self._transact,
         )
         enter(context)
         value = await self._handler(registration)(context)

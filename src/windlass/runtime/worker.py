@@ -150,6 +150,7 @@ class Worker:
             timeout=options.timeout,
             finish=self._finish,
             report=self._reporter.report,
+            transact=store.transaction,
         )
         self._claimer = Claimer(
             store,
@@ -261,7 +262,9 @@ class Worker:
 
     def _finish(self, run: Run, outcome: Outcome) -> None:
         elapsed = timedelta(seconds=asyncio.get_running_loop().time() - run.began)
-        self._completer.add(run.job, self._settle(run.job, outcome, elapsed))
+        if run.context is None or not run.context.settled:
+            # One that its handler completed in a transaction is over, whatever came after that.
+            self._completer.add(run.job, self._settle(run.job, outcome, elapsed))
         self._reporter.forget(run.job.id)
         self._processed += 1
         self._claimer.freed()
@@ -308,6 +311,7 @@ class Worker:
             processed=self._processed,
             running=len(self._executor.runs),
             fenced=self._fenced,
+            listening=self._store.listening,
         )
 
     def _pause(self, queues: frozenset[str]) -> None:

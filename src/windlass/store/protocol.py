@@ -276,14 +276,17 @@ class Plain:
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Refuse."""
+        del transaction, jobs
         raise ConfigError(self._no_transactions("using(tx=...)"))
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Refuse."""
+        del transaction, jobs
         raise ConfigError(self._no_transactions("using(tx=...)"))
 
     def transaction(self, settling: Transition) -> Transaction:
         """Refuse."""
+        del settling
         raise ConfigError(self._no_transactions("ctx.transaction()"))
 
     def _no_transactions(self, called: str) -> str:

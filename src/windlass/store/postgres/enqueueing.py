@@ -119,7 +119,7 @@ def _unknown(jobs: Sequence[NewJob], known: Sequence[Row]) -> Sequence[NewJob]:
 
 
 def _lanes(jobs: Sequence[NewJob]) -> tuple[list[str], list[str]]:
-    """Return queues and kinds for whoever may be woken: each once, the first as often as can help."""
+    """Return queues and kinds for whoever may be woken: each, the first as often as can help."""
     some = [(job.queue, job.kind) for job in jobs[:_WOKEN]]
     lanes = [*some, *{(job.queue, job.kind) for job in jobs}]
     return [queue for queue, _ in lanes], [kind for _, kind in lanes]

@@ -37,7 +37,7 @@ def foreign(connection: object, statement: str, value: str) -> list[Row]:
             return [tuple(row) for row in cursor.fetchall()]
     if library in ("sqlalchemy", "asyncpg") or isinstance(connection, AsyncConnection):
         raise ConfigError(
-            f"tx={type(connection).__name__} is awaited, so write: await using(tx=...).aenqueue(...)"
+            f"tx={type(connection).__name__} is awaited: write await using(tx=...).aenqueue(...)"
         )
     raise ConfigError(f"tx={type(connection).__name__} is unknown; give {_KNOWN}")
 
@@ -60,7 +60,7 @@ async def aforeign(connection: object, statement: str, value: str) -> list[Row]:
         return [tuple(row) for row in await _sqlalchemy(connection, statement, value)]
     if library in ("sqlalchemy", "django") or isinstance(connection, Connection):
         raise ConfigError(
-            f"tx={type(connection).__name__} blocks, so write: using(tx=...).enqueue(...)"
+            f"tx={type(connection).__name__} blocks: write using(tx=...).enqueue(...)"
         )
     raise ConfigError(f"tx={type(connection).__name__} is unknown; give {_KNOWN}")
 

@@ -1,9 +1,9 @@
 """Owns what a process believes about the lanes between two sweeps: which have jobs, and from where.
 
 The floor is a hint, the sweep is the truth. A claim begins its walk at the last position that was
-claimed there, so that it never passes what was deleted before, however much that is. What lies below
-(late commits, released, rescued and promoted jobs, a clock that was set back) is found by the next
-sweep, which has no floors; it is due again after twenty times what it took.
+claimed there, so that it never passes what was deleted before, however much that is. What lies
+below (late commits, released, rescued and promoted jobs, a clock that was set back) is found by the
+next sweep, which has no floors; it is due again after twenty times what it took.
 """
 
 from __future__ import annotations

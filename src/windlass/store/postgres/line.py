@@ -1,4 +1,4 @@
-"""Owns single connections that one event loop keeps for itself: they reconnect, and never wait long.
+"""Owns single connections that an event loop keeps for itself: they reconnect, and never wait long.
 
 A `Line` carries one piece of work at a time. A `HotLine` carries what workers do most: everything
 that waits when the line is free goes together, in one round trip and one commit.
@@ -87,7 +87,7 @@ class Line:
 
 
 Send = Callable[[AsyncWire, bool], Awaitable[Callable[[], Awaitable[T]]]]
-"""Puts statements on a connection, told whether it goes alone; returns what collects the answers."""
+"""Puts statements on a connection, told whether it goes alone; returns what collects answers."""
 
 
 @dataclass
@@ -146,7 +146,7 @@ class HotLine(Line):
             for freight in group:
                 try:
                     await self._carry_all([freight])
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - whoever waits hears of it.
                     _fail(freight, error)
             return
         for freight, answer in zip(group, answers, strict=True):

@@ -105,7 +105,7 @@ class Ear:
                 await self._bell.wait()
 
     async def _is_asleep(self) -> bool:
-        """Say whether we asked to be woken before; if not, ask, and let the caller look once more."""
+        """Say whether we asked to be woken before; if not, ask, and let the caller look again."""
         now = time.monotonic()
         if self._asleep_since is not None and now - self._asleep_since < _ASLEEP.seconds / 2:
             return True
@@ -153,7 +153,7 @@ class Ear:
                 self._take(notice.payload)
 
     async def _probe(self, connection: AsyncWire) -> bool:
-        """Notify ourselves, and see whether it arrives: it does not through a transaction pooler."""
+        """Notify ourselves, and see whether it arrives; through a transaction pooler it does not."""
         word = f"probe {secrets.token_hex(8)}"
         async with asyncio.timeout(_PROBE_PATIENCE):
             await connection.execute("SELECT pg_notify(%s, %s)", (self._channel, word))

@@ -232,13 +232,21 @@ def is_plain_success(move: Transition) -> bool:
     )
 
 
-def complete_values(moves: Sequence[Transition]) -> dict[str, Any]:
-    """Return the values of `complete`."""
-    return {
-        "ids": [move.id for move in moves],
-        "tokens": [move.token for move in moves],
-        "results": [None if move.result is None else move.result.decode() for move in moves],
-    }
+def complete_values(moves: Sequence[Transition]) -> tuple[str, str, str | None]:
+    """Return the values of `complete`, as the text of arrays: that takes a tenth of the time."""
+    ids = ",".join([move.id.hex for move in moves])
+    tokens = ",".join([str(move.token) for move in moves])
+    results = None
+    if any(move.result is not None for move in moves):
+        results = "{" + ",".join([_element(move.result) for move in moves]) + "}"
+    return "{" + ids + "}", "{" + tokens + "}", results
+
+
+def _element(result: bytes | None) -> str:
+    if result is None:
+        return "NULL"
+    text = result.decode().replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def settle_document(moves: Sequence[Transition]) -> str:

@@ -22,7 +22,7 @@ SELECT {live}, seq FROM {schema}.claim(
 
 -- name: complete
 -- Record successes.
-SELECT {schema}.complete(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]::json[])
+SELECT {schema}.complete(%s::text::uuid[], %s::text::bigint[], %s::text::json[])
 
 -- name: settle
 -- Record other outcomes.

@@ -1,7 +1,7 @@
 """Owns the PostgreSQL store: the contract's methods, and which connection carries each.
 
-Claims and settles go by the hot line, a worker's rounds by a line of their own, the lease by a third
-connection: nothing that users do with the pool can keep a worker from its duties.
+Claims and settles go by the hot line, a worker's rounds by a line of their own, the lease by a
+third connection: nothing that users do with the pool can keep a worker from its duties.
 """
 
 from __future__ import annotations
@@ -225,22 +225,22 @@ class PostgresStore:
         return [job for answer in answers for job in answer.jobs]
 
     async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
-        if len({move.id for move in transitions}) < len(transitions):
+        if len({move.id.int for move in transitions}) < len(transitions):
             # In a group that settles a job twice, the first settle counts; so its order matters.
             return [(await self._settle([move]))[0] for move in transitions]
         return await self._settle(transitions)
 
     async def _settle(self, transitions: Sequence[Transition]) -> list[bool]:
         # In the order of ids, so that two who settle the same jobs cannot wait for each other.
-        moves = sorted(transitions, key=lambda move: move.id)
+        moves = sorted(transitions, key=lambda move: move.id.int)
         successes = [move for move in moves if is_plain_success(move)]
         others = [move for move in moves if not is_plain_success(move)]
 
         async def send(wire: work.AsyncWire, alone: bool) -> Callable[[], Awaitable[set[UUID]]]:
             return await work.send_settles(wire, self._sql, successes, others, alone=alone)
 
-        settled = await self._home().hot.carry(send)
-        return [move.id in settled for move in transitions]
+        refused = await self._home().hot.carry(send)
+        return [not refused or move.id not in refused for move in transitions]
 
     async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
         values = (as_json(progress), job, token)

@@ -10,7 +10,7 @@ from windlass.core.errors import Fenced
 from windlass.core.settle import Transition
 from windlass.store.postgres.pool import AsyncPool, Pool
 from windlass.store.postgres.rows import complete_values
-from windlass.store.postgres.wire import AsyncWire, Wire, translated
+from windlass.store.postgres.wire import AsyncWire, Row, Wire, translated
 
 _PATIENCE = 30.0
 
@@ -50,21 +50,19 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._stack as stack:
-            if error is not None:
-                stack.__exit__(kind, error, trace)
-                return
-            with translated(self._location):
-                values = complete_values([self._settling])
-                row = self._wire.execute(self._statement, values).fetchone()
-            if row is None or row[0] is not None:
-                raise Fenced(self._settling.id)
+        try:
+            if error is None:
+                self._settle()
+        except BaseException as refused:
+            self._stack.__exit__(type(refused), refused, refused.__traceback__)
+            raise
+        with translated(self._location):
+            self._stack.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> AsyncWire:
         self._astack = AsyncExitStack()
-        self._awire = await self._astack.enter_async_context(
-            self._async_pool().connection(_PATIENCE)
-        )
+        pool = self._async_pool()
+        self._awire = await self._astack.enter_async_context(pool.connection(_PATIENCE))
         await self._astack.enter_async_context(self._awire.transaction())
         return self._awire
 
@@ -74,13 +72,28 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        async with self._astack as stack:
-            if error is not None:
-                await stack.__aexit__(kind, error, trace)
-                return
-            with translated(self._location):
-                values = complete_values([self._settling])
-                cursor = await self._awire.execute(self._statement, values)
-                row = await cursor.fetchone()
-            if row is None or row[0] is not None:
-                raise Fenced(self._settling.id)
+        try:
+            if error is None:
+                await self._asettle()
+        except BaseException as refused:
+            await self._astack.__aexit__(type(refused), refused, refused.__traceback__)
+            raise
+        with translated(self._location):
+            await self._astack.__aexit__(kind, error, trace)
+
+    def _settle(self) -> None:
+        with translated(self._location):
+            values = complete_values([self._settling])
+            row = self._wire.execute(self._statement, values).fetchone()
+        self._check(row)
+
+    async def _asettle(self) -> None:
+        with translated(self._location):
+            values = complete_values([self._settling])
+            cursor = await self._awire.execute(self._statement, values)
+            row = await cursor.fetchone()
+        self._check(row)
+
+    def _check(self, row: Row | None) -> None:
+        if row is None or row[0] is not None:
+            raise Fenced(self._settling.id)

@@ -1,9 +1,9 @@
-"""Owns what the PostgreSQL store says to the server: statements, their values, and their answers."""
+"""Owns what the PostgreSQL store says to the server: statements, their values, their answers."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -36,6 +36,8 @@ __all__ = ["AsyncWire", "Cursor", "Speak"]
 T = TypeVar("T")
 Cursor = AsyncCursor[Any]
 Statements = Mapping[str, str]
+_LANE = itemgetter(2, 1, 3, 4)
+_PLACE = itemgetter(7, -1)
 _BOTTOM = Floor(datetime.min.replace(tzinfo=UTC), 0)
 
 
@@ -55,7 +57,7 @@ async def count(cursor: Cursor, statement: str, values: Any = None) -> int:
 
 
 def claim_values(claim: Claim, worker: str, token: int) -> dict[str, Any]:
-    """Return the values of `claim`: asks as columns, and a bit for every budget that one draws on."""
+    """Return the values of `claim`: asks as columns, with a bit for each budget drawn on."""
     budgets = list(claim.budgets)
     bits = {name: 1 << number for number, name in enumerate(budgets)}
     floors = [ask.floor or _BOTTOM for ask in claim.asks]
@@ -74,14 +76,15 @@ def claim_values(claim: Claim, worker: str, token: int) -> dict[str, Any]:
     }
 
 
-def met(claim: Claim, rows: Iterable[Row]) -> list[Met]:
-    """Return what each ask got, in their order: a lane's oldest jobs, as far as its budgets went."""
-    lanes: dict[Lane, list[tuple[Floor, Job]]] = defaultdict(list)
-    for *row, seq in rows:
-        job = job_of(row)
-        lanes[job.lane].append((Floor(job.due_at, seq), job))
-    for waiting in lanes.values():
-        waiting.sort(key=itemgetter(0), reverse=True)
+def met(claim: Claim, rows: list[Row]) -> list[Met]:
+    """Return what each ask got, in order: its lane's oldest jobs, as far as its budgets went."""
+    rows.sort(key=_PLACE, reverse=True)
+    if len(claim.asks) == 1:
+        lanes = {claim.asks[0].lane: rows}
+    else:
+        lanes = defaultdict(list)
+        for row in rows:
+            lanes[Lane(*_LANE(row))].append(row)
     budgets = dict(claim.budgets)
     answers = []
     for ask in claim.asks:
@@ -90,8 +93,9 @@ def met(claim: Claim, rows: Iterable[Row]) -> list[Met]:
         got = [waiting.pop() for _ in range(min(room, len(waiting)))]
         for name in ask.draws:
             budgets[name] -= len(got)
-        last = got[-1][0] if got else None
-        answers.append(Met(ask.lane, [job for _, job in got], last, dry=len(got) < room))
+        jobs = [job_of(row[:-1]) for row in got]
+        last = Floor(jobs[-1].due_at, got[-1][-1]) if got else None
+        answers.append(Met(ask.lane, jobs, last, dry=len(got) < room))
     return answers
 
 
@@ -106,7 +110,7 @@ async def send_settles(
     *,
     alone: bool,
 ) -> Callable[[], Awaitable[set[UUID]]]:
-    """Put settles on a connection; what is returned collects the ids that were settled."""
+    """Put settles on a connection; what is returned collects the ids that were refused."""
     if alone and successes and others:
         async with wire.pipeline():
             return await send_settles(wire, sql, successes, others, alone=False)
@@ -117,14 +121,15 @@ async def send_settles(
         await second.execute(sql["settle"], (settle_document(others),))
 
     async def collect() -> set[UUID]:
-        settled: set[UUID] = set()
+        refused: set[UUID] = set()
         if successes:
             ((done,),) = await first.fetchall()
-            settled.update((move.id for move in successes) if done is None else done)
+            if done is not None:
+                refused.update({move.id for move in successes}.difference(done))
         if others:
             ((done,),) = await second.fetchall()
-            settled.update(done)
-        return settled
+            refused.update({move.id for move in others}.difference(done))
+        return refused
 
     return collect
 
@@ -135,7 +140,7 @@ async def send_settles(
 async def apply(
     cursor: Cursor, sql: Statements, schema: str, names: Sequence[str], decide: Decide[T]
 ) -> Applied[T]:
-    """Let a reducer decide under the lock of records, and carry that out in the same transaction."""
+    """Let a reducer decide under the lock of records, and carry that out in one transaction."""
     async with cursor.connection.transaction():
         for name in sorted(set(names)):
             await cursor.execute(sql["lock_record"], (f"{schema}:{name}",))
