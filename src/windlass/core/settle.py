@@ -27,6 +27,7 @@ from windlass.core.states import State
 from windlass.core.text import storable
 
 _REASON_LIMIT = 1_000
+_NOT_RUNNING = "job {0.id} is {0.state}, so there is nothing to settle"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,9 @@ def settle(
 
 def completed(job: Job, result: bytes | None = None) -> Transition:
     """Return the transition of a job that succeeded."""
-    return _leave(job, State.COMPLETED, result=result)
+    if job.token is None:
+        raise ValueError(_NOT_RUNNING.format(job))
+    return Transition(id=job.id, token=job.token, state=State.COMPLETED, result=result)
 
 
 def give_up(job: Job, why: BaseException) -> Transition:
@@ -166,7 +169,7 @@ def _leave(
     attempt: Attempt | None = None,
 ) -> Transition:
     if job.token is None:
-        raise ValueError(f"job {job.id} is {job.state}, so there is nothing to settle")
+        raise ValueError(_NOT_RUNNING.format(job))
     return Transition(
         id=job.id,
         token=job.token,

@@ -125,9 +125,10 @@ class Reporter(Service):
         """Take a word from a handler, in whatever thread that runs."""
         self._latest[job.id] = (job, progress)
 
-    def forget(self, job_id: UUID) -> None:
+    def forget(self, job: Job) -> None:
         """Drop the word of a run that has ended: it would come too late."""
-        self._latest.pop(job_id, None)
+        if self._latest:
+            self._latest.pop(job.id, None)
 
     async def tick(self) -> float:
         while self._latest:

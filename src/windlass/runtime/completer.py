@@ -61,8 +61,9 @@ class Completer(Service):
 
     def add(self, job: Job, transition: Transition) -> None:
         """Take what becomes of a job, to be written with the next group."""
+        if not self._waiting:
+            self._added.set()
         self._waiting.append(Settlement(job, transition))
-        self._added.set()
 
     async def stop(self) -> None:
         """End once everything that was added is written."""

@@ -88,6 +88,7 @@ class Executor:
         self._transact = transact
         self._middleware = tuple(middleware)
         self._handlers: dict[str, Handle] = {}
+        self._timeouts: dict[str, float] = {}
         self._runs: dict[UUID, Run] = {}
         self._loop = asyncio.get_running_loop()
         self._pools = registry.pools()
@@ -175,18 +176,22 @@ class Executor:
         return lambda context: self._threads.run(lambda: call(context, context.arguments))
 
     def _set_deadline(self, run: Run, registration: Registration) -> None:
-        timeout = run.job.timeout or registration.timeout_or(self._timeout)
-        if timeout is not None:
-            run.deadline = run.began + timeout.total_seconds()
+        seconds = self._timeouts.get(registration.kind)
+        if seconds is None or run.job.timeout is not None:
+            timeout = run.job.timeout or registration.timeout_or(self._timeout)
+            seconds = math.inf if timeout is None else timeout.total_seconds()
+            if run.job.timeout is None:
+                self._timeouts[registration.kind] = seconds
+        run.deadline = run.began + seconds
+        if run.deadline < self._next_check:
             self._check_by(run.deadline)
 
     def _check_by(self, moment: float) -> None:
-        """Look at the deadlines at a moment, or earlier: one timer serves all runs."""
-        if moment < self._next_check:
-            if self._check is not None:
-                self._check.cancel()
-            self._next_check = moment
-            self._check = self._loop.call_at(moment, self._check_deadlines)
+        """Look at the deadlines at a moment that is earlier: one timer serves all runs."""
+        if self._check is not None:
+            self._check.cancel()
+        self._next_check = moment
+        self._check = self._loop.call_at(moment, self._check_deadlines)
 
     def _check_deadlines(self) -> None:
         self._next_check, self._check = math.inf, None
@@ -196,7 +201,9 @@ class Executor:
                 after = timedelta(seconds=round(run.deadline - run.began, 6))
                 run.deadline = math.inf
                 self.stop(run.job.id, TimedOut(after=after))
-        self._check_by(min((run.deadline for run in self._runs.values()), default=math.inf))
+        earliest = min((run.deadline for run in self._runs.values()), default=math.inf)
+        if earliest < math.inf:
+            self._check_by(earliest)
 
     # -- its end -------------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.job import Job, Pulse, Retention, WorkerInfo
-from windlass.core.outcomes import Cancelled, Outcome, Released
+from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Room
 from windlass.core.retry import Retry
-from windlass.core.settle import Policy, Transition, give_up, settle
+from windlass.core.settle import Policy, Transition, completed, give_up, settle
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
@@ -261,15 +261,21 @@ class Worker:
             self._executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome) -> None:
-        elapsed = timedelta(seconds=asyncio.get_running_loop().time() - run.began)
         if run.context is None or not run.context.settled:
             # One that its handler completed in a transaction is over, whatever came after that.
-            self._completer.add(run.job, self._settle(run.job, outcome, elapsed))
-        self._reporter.forget(run.job.id)
+            self._completer.add(run.job, self._outcome_of(run, outcome))
+        self._reporter.forget(run.job)
         self._processed += 1
         self._claimer.freed()
         if not self._executor.runs:
             self._idle.set()
+
+    def _outcome_of(self, run: Run, outcome: Outcome) -> Transition:
+        if isinstance(outcome, Succeeded):
+            # Most jobs come this way, for which there is neither time nor chance to consider.
+            return completed(run.job, outcome.result)
+        elapsed = timedelta(seconds=asyncio.get_running_loop().time() - run.began)
+        return self._settle(run.job, outcome, elapsed)
 
     def _settle(self, job: Job, outcome: Outcome, elapsed: timedelta) -> Transition:
         # The claim's time is the store's; what has passed since is ours to add.
