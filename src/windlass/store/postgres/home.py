@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -15,11 +14,11 @@ from windlass.store.postgres.lanes import Lanes
 from windlass.store.postgres.line import HotLine, Line, Speak
 from windlass.store.postgres.listen import Ear, Mark
 from windlass.store.postgres.pool import AsyncPool, Limits
-from windlass.store.postgres.wire import TRANSIENT, adapt, translated
+from windlass.store.postgres.wire import AsyncWire, adapt, retried, translated
 
 T = TypeVar("T")
-_PATIENCE = 30.0
-_TRIES = 6
+PATIENCE = 30.0
+"""Seconds within which whatever is done on a connection of the pool is done, or given up."""
 
 
 class Home:
@@ -49,29 +48,28 @@ class Home:
         """Whether the event loop is closed, so that nobody will ever use this again."""
         return self._loop.is_closed()
 
-    async def look(self, speak: Speak[T]) -> T:
-        """Say something on a connection of the pool; deadlocks and the like are tried again.
+    async def look(self, speak: Speak[T], *, patience: float = PATIENCE) -> T:
+        """Say something on a connection of the pool, by a cursor with our own loaders."""
+        return await self.borrow(lambda wire: speak(_cursor(wire)), patience=patience)
+
+    async def borrow(
+        self, work: Callable[[AsyncWire], Awaitable[T]], *, patience: float = PATIENCE
+    ) -> T:
+        """Do something with a connection of the pool; deadlocks and the like are tried again.
 
         Raises:
             StoreUnavailable: the server is away, or does not answer.
         """
-        for attempt in range(_TRIES):
-            try:
-                return await self._look(speak)
-            except StoreUnavailable as error:
-                if attempt == _TRIES - 1 or not isinstance(error.__cause__, TRANSIENT):
-                    raise
-                await asyncio.sleep(0.01 * 2**attempt * random.uniform(0.5, 1))  # noqa: S311
-        raise AssertionError("unreachable")
+        return await retried(lambda: self._borrow(work, patience))
 
-    async def _look(self, speak: Speak[T]) -> T:
-        async with self.pool.connection(_PATIENCE) as wire:
+    async def _borrow(self, work: Callable[[AsyncWire], Awaitable[T]], patience: float) -> T:
+        async with self.pool.connection(patience) as wire:
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(patience):
                     with translated(self._location):
-                        return await speak(_cursor(wire))
+                        return await work(wire)
             except TimeoutError as late:
-                told = f"{self._location} did not answer in {_PATIENCE:g} s"
+                told = f"{self._location} did not answer in {patience:g} s"
                 raise StoreUnavailable(told) from late
 
     async def close(self) -> None:

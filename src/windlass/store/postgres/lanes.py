@@ -42,17 +42,16 @@ class Lanes:
         self._stale = True
 
     def swept(
-        self, heads: Iterable[tuple[Lane, Floor]], sweep: Sweep, *, began: float, ended: float
+        self, heads: Iterable[tuple[Lane, Floor]], sweep: Sweep, *, cost: float, now: float
     ) -> None:
-        """Take in a sweep. Its heads are the floors now, lower or higher than before."""
+        """Take in a sweep that took the server so long. Its heads are the floors now."""
         self._heads = dict(heads)
         if len(self._floors) > _REMEMBERED:
             self._floors.clear()
         self._floors |= self._heads
         self._swept = sweep
-        self._swept_at = ended
-        pause = min(max((ended - began) * _SHARE, _SHORTEST), _LONGEST)
-        self._due = ended + pause
+        self._swept_at = now
+        self._due = now + min(max(cost * _SHARE, _SHORTEST), _LONGEST)
         self._stale = False
 
     def is_due(self, now: float) -> bool:

@@ -7,7 +7,6 @@ that waits when the line is free goes together, in one round trip and one commit
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -15,12 +14,11 @@ from typing import Any, Generic, TypeVar
 import psycopg
 
 from windlass.core.errors import StoreUnavailable
-from windlass.store.postgres.wire import TRANSIENT, AsyncWire, adapt, translated
+from windlass.store.postgres.wire import TRANSIENT, AsyncWire, adapt, retried, translated
 
 T = TypeVar("T")
 PATIENCE = 15.0
 """Seconds after which a connection that does not answer counts as lost."""
-_TRIES = 6
 Speak = Callable[[psycopg.AsyncCursor[Any]], Awaitable[T]]
 
 
@@ -39,15 +37,7 @@ class Line:
         Raises:
             StoreUnavailable: the server is away, or does not answer.
         """
-        for attempt in range(_TRIES):
-            try:
-                return await self._say(speak, patience)
-            except TRANSIENT:
-                if attempt == _TRIES - 1:
-                    raise
-                pause = 0.01 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311 - spreads load.
-                await asyncio.sleep(pause)
-        raise AssertionError("unreachable")
+        return await retried(lambda: self._say(speak, patience))
 
     def close(self) -> None:
         """Let go of the connection; the next piece of work makes a new one."""
@@ -70,8 +60,7 @@ class Line:
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, TRANSIENT):
                 self.close()
-                raise
-            raise error.__cause__ from None
+            raise
         except asyncio.CancelledError:
             self.close()
             raise

@@ -68,10 +68,14 @@ class Ear:
         """Whether we want to hear, and do not."""
         return self._task is not None and not self.listening
 
-    async def wait(self, mark: int, timeout: float) -> None:
-        """Return once something may have changed since a mark, or time is up."""
+    def start(self) -> None:
+        """Begin to listen, unless it was decided to poll only."""
         if self._conninfo is not None and self._task is None:
             self._task = asyncio.create_task(self._listen(), name="windlass-listen")
+
+    async def wait(self, mark: int, timeout: float) -> None:
+        """Return once something may have changed since a mark, or time is up."""
+        self.start()
         if not self.listening:
             await self._rest(mark, timeout)
         elif time.monotonic() < self._calm_until:
@@ -153,7 +157,7 @@ class Ear:
                 self._take(notice.payload)
 
     async def _probe(self, connection: AsyncWire) -> bool:
-        """Notify ourselves, and see whether it arrives; through a transaction pooler it does not."""
+        """Notify ourselves, and see whether it arrives: through a transaction pooler it cannot."""
         word = f"probe {secrets.token_hex(8)}"
         async with asyncio.timeout(_PROBE_PATIENCE):
             await connection.execute("SELECT pg_notify(%s, %s)", (self._channel, word))

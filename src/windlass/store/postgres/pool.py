@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import psycopg
+from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from windlass.core.errors import StoreUnavailable
@@ -65,6 +66,13 @@ class _Shelf(Generic[W]):
         else:
             self.drop(wire)
 
+    def mind(self, wire: W, error: BaseException) -> None:
+        """Close what a server that is going away, or can no longer write, has left us with."""
+        cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
+        if isinstance(cause, psycopg.OperationalError | errors.ReadOnlySqlTransaction):
+            self.clear()
+            wire.pgconn.finish()
+
     def drop(self, wire: W) -> None:
         """Close a connection for good."""
         self.open -= 1
@@ -109,9 +117,13 @@ class Pool:
         try:
             with translated(self._location):
                 wire = self._take(deadline)
+            wire.deadline = deadline
             try:
-                wire.deadline = deadline
                 yield wire
+            except BaseException as error:
+                with self._lock:
+                    self._shelf.mind(wire, error)
+                raise
             finally:
                 wire.deadline = None
                 with self._lock:
@@ -129,7 +141,7 @@ class Pool:
             with self._lock:
                 wire = self._shelf.take()
             if wire is None:
-                return self._connect()
+                return self._connect(deadline)
             if _is_fresh(wire) or self._answers(wire, deadline):
                 return wire
 
@@ -145,8 +157,8 @@ class Pool:
             return False
         return True
 
-    def _connect(self) -> Wire:
-        wire = Wire.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+    def _connect(self, deadline: float | None) -> Wire:
+        wire = Wire.knock(self._conninfo, deadline)
         wire.made_at = time.monotonic()
         with self._lock:
             self._shelf.open += 1
@@ -185,6 +197,9 @@ class AsyncPool:
                 wire = await self._take(patience)
             try:
                 yield wire
+            except BaseException as error:
+                self._shelf.mind(wire, error)
+                raise
             finally:
                 self._shelf.put(wire)
         finally:

@@ -62,7 +62,7 @@ from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
 from windlass.store.sql import Migration
 
 T = TypeVar("T")
-_PATIENCE = 30.0
+_MIGRATION = 3600.0
 _TRIES = 5
 
 
@@ -121,25 +121,21 @@ class PostgresStore:
 
     async def open(self) -> None:
         if not self._checked:
-            async with self._home().pool.connection(_PATIENCE) as wire:
-                with translated(self._location):
-                    await schema.check(wire, self._names, self._location)
+            await self._home().borrow(lambda wire: schema.check(wire, self._names, self._location))
             self._checked = True
 
     async def schema(self) -> Schema:
-        async with self._home().pool.connection(_PATIENCE) as wire:
-            with translated(self._location):
-                return await schema.look(wire, self._names)
+        return await self._home().borrow(lambda wire: schema.look(wire, self._names))
 
     async def migrate(self) -> list[str]:
-        async with self._home().pool.connection(_PATIENCE) as wire:
-            with translated(self._location):
-                return await schema.migrate(wire, self._names, self._location)
+        return await self._home().borrow(
+            lambda wire: schema.migrate(wire, self._names, self._location), patience=_MIGRATION
+        )
 
     async def migrations(self) -> list[Migration]:
-        async with self._home().pool.connection(_PATIENCE) as wire:
-            with translated(self._location):
-                steps = await schema.steps(wire, self._names, self._location)
+        steps = await self._home().borrow(
+            lambda wire: schema.steps(wire, self._names, self._location)
+        )
         return [step._replace(sql=schema.script(step)) for step in steps]
 
     async def close(self) -> None:
@@ -158,9 +154,7 @@ class PostgresStore:
     # -- the hot path --------------------------------------------------------------------------
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        async with self._home().pool.connection(_PATIENCE) as wire:
-            with translated(self._location):
-                return await self._enqueueing.carry(wire, jobs)
+        return await self._home().borrow(lambda wire: self._enqueueing.carry(wire, jobs))
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
         deadline = time.monotonic() + timeout.total_seconds()
@@ -189,8 +183,13 @@ class PostgresStore:
         if not fresh and not home.lanes.is_due(now):
             return home.lanes.believed(home.ear.mark, now)
         mark = home.ear.mark
-        rows = await self._chore(lambda cursor: work.fetch(cursor, self._sql["sweep"]))
-        *found, (*_, clock, _seq) = rows
+
+        async def send(wire: work.AsyncWire, _alone: bool) -> Callable[[], Awaitable[list[Row]]]:
+            cursor = wire.cursor(binary=True)
+            await cursor.execute(self._sql["sweep"])
+            return cursor.fetchall
+
+        *found, (*_, clock, cost) = await home.hot.carry(send)
         next_due = None
         if found and found[-1][0] is None:
             next_due = instant(found.pop()[4])
@@ -201,9 +200,9 @@ class PostgresStore:
             now=instant(clock),
             mark=mark,
         )
-        ended = time.monotonic()
-        home.lanes.swept(heads, sweep, began=now, ended=ended)
-        return sweep if fresh else home.lanes.believed(mark, ended)
+        now = time.monotonic()
+        home.lanes.swept(heads, sweep, cost=cost / 1e6, now=now)
+        return sweep if fresh else home.lanes.believed(mark, now)
 
     async def wait(self, mark: int, timeout: timedelta) -> None:
         home = self._home()
@@ -257,9 +256,12 @@ class PostgresStore:
         return [job_of(row) for row in rows]
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        return int(
-            await self._value("prune", retention.finished, retention.dead, WORKERS_KEPT, limit)
+        values = (retention.finished, retention.dead, WORKERS_KEPT, limit)
+        # Not among the chores, which it would hold up: it may wait for whoever reads a whole room.
+        ((pruned,),) = await self._look(
+            lambda cursor: work.fetch(cursor, self._sql["prune"], values)
         )
+        return int(pruned)
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -272,12 +274,13 @@ class PostgresStore:
         }
         await self._chore(lambda cursor: work.count(cursor, self._sql["register"], values))
         self._served = worker
+        self._home().ear.start()
 
     def heartbeat(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
         with self._heart_lock, translated(self._location):
             deadline = time.monotonic() + timeout.total_seconds()
             if self._heart is None or self._heart.closed:
-                self._heart = Wire.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+                self._heart = Wire.knock(self._conninfo, deadline)
             self._heart.deadline = deadline
             try:
                 row = self._heart.execute(self._sql["beat"], (worker, as_json(pulse))).fetchone()
@@ -289,6 +292,8 @@ class PostgresStore:
 
     async def retire(self, worker: str) -> None:
         await self._chore(lambda cursor: work.count(cursor, self._sql["retire"], (worker,)))
+        # Else wake-ups would go to who does not work any more, and miss who does.
+        await self._home().ear.close()
 
     async def held(self, worker: str) -> list[Job]:
         rows = await self._chore(lambda cursor: work.fetch(cursor, self._sql["held"], (worker,)))
@@ -429,7 +434,7 @@ class PostgresStore:
 
     def after_fork_in_child(self) -> None:
         """Begin anew: a connection belongs to the process that made it."""
-        _inherited.append((self._homes, self._pool, self._heart))
+        _inherited.append((list(self._homes.values()), self._pool, self._heart))
         self._start_anew()
 
 

@@ -7,10 +7,12 @@ deadline, after which the connection is closed and the next call makes a new one
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import select
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -37,6 +39,7 @@ _DEFAULTS: dict[str, str | int] = {
 }
 """What a URL need not say: a dead peer is noticed within half a minute even by an idle socket."""
 _READ = select.POLLIN | select.POLLERR | select.POLLHUP
+_TRIES = 6
 TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
@@ -65,6 +68,16 @@ class Wire(Connection[Row]):
     deadline: float | None = None
     made_at = 0.0
     idle_since = 0.0
+
+    @classmethod
+    def knock(cls, conninfo: str, deadline: float | None) -> Wire:
+        """Connect, within whole seconds of a deadline, of which libpq takes no fewer than two."""
+        told: dict[str, Any] = {}
+        if deadline is not None:
+            left = max(math.ceil(deadline - time.monotonic()), 1)
+            usual = conninfo_to_dict(conninfo).get("connect_timeout") or left
+            told["connect_timeout"] = min(left, int(usual))
+        return cls.connect(conninfo, autocommit=True, prepare_threshold=None, **told)
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does, but no longer than until the deadline."""
@@ -131,11 +144,21 @@ def translate(error: Exception, location: str) -> WindlassError:
         return SchemaMismatch(f"{location} has no schema for this release; run: windlass migrate")
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreError(f"{location}: {told}; docs/postgresql.md tells what to grant")
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | errors.InternalError):
-        return StoreUnavailable(f"{location}: {told}")
-    if isinstance(error, (errors.ReadOnlySqlTransaction, *TRANSIENT)):
-        return StoreUnavailable(f"{location}: {told}")
-    return StoreError(f"{location}: {told}")
+    if isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError):
+        return StoreError(f"{location}: {told}")
+    return StoreUnavailable(f"{location}: {told}")
+
+
+async def retried(work: Callable[[], Awaitable[T]]) -> T:
+    """Do work again that met a deadlock or the like; the server chose it, and it did nothing."""
+    for attempt in range(_TRIES):
+        try:
+            return await work()
+        except StoreUnavailable as error:
+            if attempt == _TRIES - 1 or not isinstance(error.__cause__, TRANSIENT):
+                raise
+            await asyncio.sleep(0.01 * 2**attempt * random.uniform(0.5, 1))  # noqa: S311
+    raise AssertionError("unreachable")
 
 
 def _wait_until(gen: PQGen[T], fileno: int, deadline: float) -> T:

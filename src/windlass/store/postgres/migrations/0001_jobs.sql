@@ -391,10 +391,15 @@ BEGIN
         RAISE EXCEPTION 'kind, queue and unique key are words without control characters'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT id INTO answer FROM enqueue_many(json_build_array(
-        CASE WHEN job ->> 'unique' IS NULL THEN job
-             ELSE (job::jsonb || jsonb_build_object('unique',
-                   concat(job ->> 'kind', ':', job ->> 'unique')))::json END));
+    SELECT id INTO answer FROM enqueue_many(json_build_array(json_build_object(
+        'id', job -> 'id', 'kind', job -> 'kind', 'payload', job -> 'payload',
+        'queue', job -> 'queue', 'priority', job -> 'priority', 'key', job -> 'key',
+        'delay', job -> 'delay', 'at', job -> 'at', 'expires_in', job -> 'expires_in',
+        'expires_at', job -> 'expires_at', 'max_retries', job -> 'max_retries',
+        'timeout', job -> 'timeout', 'headers', job -> 'headers',
+        -- A key is one kind's own, as it is when a handler's `using(unique=...)` makes it.
+        'unique', (job ->> 'kind') || ':' || (job ->> 'unique'),
+        'unique_until', job -> 'unique_until')));
     RETURN answer;
 END $$;
 COMMENT ON FUNCTION enqueue(json) IS
@@ -414,7 +419,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 #variable_conflict use_column
 -- The head of every lane that has pending jobs; then a row without a queue that says when the next
--- scheduled job is due, and one that says what time it is.
+-- scheduled job is due, and one that says what time it is, and how many microseconds this took.
 BEGIN
     RETURN QUERY
     WITH RECURSIVE heads AS (
@@ -431,10 +436,11 @@ BEGIN
     RETURN QUERY
     SELECT NULL, NULL, NULL::integer, NULL, due_at, seq FROM jobs
     WHERE state = 'scheduled' AND waiting_for IS NULL ORDER BY due_at, seq LIMIT 1;
-    RETURN QUERY SELECT NULL, NULL, NULL::integer, NULL, clock(), NULL::bigint;
+    RETURN QUERY SELECT NULL, NULL, NULL::integer, NULL, clock(),
+        (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint;
 END $$;
 COMMENT ON FUNCTION sweep() IS
-    'The oldest job of every lane; then, without a queue, the next due time, and the time.';
+    'The oldest job of every lane; then, without a queue, the next due time, and what time it is.';
 
 CREATE FUNCTION claim(
     holder text, fence bigint, queues text[], kinds text[], priorities integer[], keys text[],
