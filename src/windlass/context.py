@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 from uuid import UUID
 
+from windlass.core.errors import CalledFromEventLoop, IllegalMove
 from windlass.core.job import Job, Progress
 from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
@@ -23,8 +24,8 @@ class Context:
     """One run of one job, as its handler and middleware see it."""
 
     __slots__ = (
-        "_cancelled", "_report", "_timeout", "_transact", "arguments", "job", "log", "settled",
-        "worker_id",
+        "_cancelled", "_in_transaction", "_report", "_timeout", "_transact", "arguments", "job",
+        "log", "settled", "worker_id",
     )  # fmt: skip
 
     log: Logger
@@ -48,6 +49,7 @@ class Context:
         self._cancelled = False
         self.settled = False
         """Whether the job was completed by a transaction of its handler."""
+        self._in_transaction = False
         self._timeout: TimeoutError | None = None
 
     @property
@@ -108,14 +110,27 @@ class Context:
 
         `async with ctx.transaction() as conn:` in a coroutine, `with` in a thread, gives a psycopg
         connection to the database that holds the jobs. Leaving the block commits, and with that
-        the job is completed, whatever the handler does afterwards. If the block raises, everything
-        is rolled back and the job fails as usual. PostgreSQL only.
+        the job is completed, whatever the handler does or returns afterwards. If the block raises,
+        everything is rolled back and the job fails as usual. PostgreSQL only.
 
         Raises:
             Fenced: on leaving, the lease was gone; nothing was committed.
+            IllegalMove: on entering, another such block has completed the job, or is still open.
+            CalledFromEventLoop: on entering, `with` would block an event loop.
             ConfigError: this store has no transactions.
         """
         return JobTransaction(self, self._transact(completed(self.job)))
+
+    def _begin_transaction(self) -> None:
+        if self.settled or self._in_transaction:
+            state = "completed" if self.settled else "being completed"
+            remedy = "do all of its work in one ctx.transaction()"
+            raise IllegalMove(self.job.id, state, "other transaction", remedy)
+        self._in_transaction = True
+
+    def _end_transaction(self, *, settled: bool) -> None:
+        self._in_transaction = False
+        self.settled = settled
 
     def _cancel(self, why: TimeoutError | None) -> None:
         self._cancelled = True
@@ -130,7 +145,14 @@ class JobTransaction:
         self._inner = inner
 
     def __enter__(self) -> Any:
-        return self._inner.__enter__()
+        if asyncio._get_running_loop() is not None:
+            raise CalledFromEventLoop("with ctx.transaction()", "async with ctx.transaction()")
+        self._context._begin_transaction()
+        try:
+            return self._inner.__enter__()
+        except BaseException:
+            self._context._end_transaction(settled=False)
+            raise
 
     def __exit__(
         self,
@@ -138,11 +160,20 @@ class JobTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._inner.__exit__(kind, error, trace)
-        self._context.settled = error is None
+        settled = False
+        try:
+            self._inner.__exit__(kind, error, trace)
+            settled = error is None
+        finally:
+            self._context._end_transaction(settled=settled)
 
     async def __aenter__(self) -> Any:
-        return await self._inner.__aenter__()
+        self._context._begin_transaction()
+        try:
+            return await self._inner.__aenter__()
+        except BaseException:
+            self._context._end_transaction(settled=False)
+            raise
 
     async def __aexit__(
         self,
@@ -150,8 +181,12 @@ class JobTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._inner.__aexit__(kind, error, trace)
-        self._context.settled = error is None
+        settled = False
+        try:
+            await self._inner.__aexit__(kind, error, trace)
+            settled = error is None
+        finally:
+            self._context._end_transaction(settled=settled)
 
 
 def current_context() -> Context:

@@ -158,7 +158,18 @@ class Executor:
         )
         enter(context)
         value = await self._handler(registration)(context)
-        return _outcome_of(job, value)
+        if not context.settled:
+            return _outcome_of(job, value)
+        if value is not None:
+            self._warn_of_ignored_result(job)
+        return Succeeded()
+
+    def _warn_of_ignored_result(self, job: Job) -> None:
+        log.warning(
+            "job.result_ignored",
+            **fields_of(job, self._worker_id()),
+            why="ctx.transaction() completed the job before its handler returned this",
+        )
 
     def _handler(self, registration: Registration) -> Handle:
         """Return the handler with all middleware around it, put together once for each kind."""

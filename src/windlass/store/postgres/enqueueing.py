@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from psycopg import errors
 from psycopg.rows import tuple_row
@@ -62,7 +63,8 @@ class Enqueueing:
         Raises:
             ConfigError: this is no connection that we know, or one for event loops.
         """
-        return _answers(foreign(transaction, self._sql["enqueue"], enqueue_document(jobs)))
+        rows = foreign(transaction, self._sql["enqueue"], enqueue_document(jobs))
+        return _answers(_with_our_ids(rows))
 
     async def acarry_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Add jobs by a user's own connection for event loops.
@@ -70,7 +72,8 @@ class Enqueueing:
         Raises:
             ConfigError: this is no connection that we know, or one that blocks.
         """
-        return _answers(await aforeign(transaction, self._sql["enqueue"], enqueue_document(jobs)))
+        rows = await aforeign(transaction, self._sql["enqueue"], enqueue_document(jobs))
+        return _answers(_with_our_ids(rows))
 
     def _fits_copy(self, jobs: Sequence[NewJob]) -> bool:
         return len(jobs) > _FEW and self._may_copy and all(map(can_be_copied, jobs))
@@ -104,6 +107,11 @@ class Enqueueing:
 
 def _answers(rows: Sequence[Row]) -> list[Enqueued]:
     return [Enqueued(id=id_, existing=existing) for id_, existing in rows]
+
+
+def _with_our_ids(rows: Sequence[Row]) -> list[Row]:
+    """Read ids that came as another library has them: as a class of its own, or as text."""
+    return [(UUID(str(id_)), existing) for id_, existing in rows]
 
 
 def _ids(jobs: Sequence[NewJob]) -> dict[str, object]:

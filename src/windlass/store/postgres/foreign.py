@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
 
 from windlass.core.errors import ConfigError
@@ -26,16 +26,16 @@ def foreign(connection: object, statement: str, value: str) -> list[Row]:
         ConfigError: this is no connection that we know, or one for event loops.
     """
     if isinstance(connection, Connection):
-        cursor = connection.cursor(row_factory=tuple_row)
-        return cursor.execute(statement, (value,)).fetchall()
+        # Not by the connection's own factories, which may want other rows and other placeholders.
+        return Cursor(connection, row_factory=tuple_row).execute(statement, (value,)).fetchall()
     library = _library_of(connection)
-    if library == "sqlalchemy" and not _is_async(connection, "execute"):
+    if library == "sqlalchemy" and not _is_async(connection):
         return [tuple(row) for row in _sqlalchemy(connection, statement, value)]
     if library == "django":
         with _any(connection).cursor() as cursor:
             cursor.execute(statement, (value,))
             return [tuple(row) for row in cursor.fetchall()]
-    if library in ("sqlalchemy", "asyncpg") or isinstance(connection, AsyncConnection):
+    if library or isinstance(connection, AsyncConnection):
         raise ConfigError(
             f"tx={type(connection).__name__} is awaited: write await using(tx=...).aenqueue(...)"
         )
@@ -49,16 +49,16 @@ async def aforeign(connection: object, statement: str, value: str) -> list[Row]:
         ConfigError: this is no connection that we know, or one that blocks.
     """
     if isinstance(connection, AsyncConnection):
-        cursor = connection.cursor(row_factory=tuple_row)
+        cursor = AsyncCursor(connection, row_factory=tuple_row)
         await cursor.execute(statement, (value,))
         return await cursor.fetchall()
     library = _library_of(connection)
     if library == "asyncpg":
         rows = await _any(connection).fetch(statement.replace("%s", "$1"), value)
         return [tuple(row) for row in rows]
-    if library == "sqlalchemy" and _is_async(connection, "execute"):
+    if library == "sqlalchemy" and _is_async(connection):
         return [tuple(row) for row in await _sqlalchemy(connection, statement, value)]
-    if library in ("sqlalchemy", "django") or isinstance(connection, Connection):
+    if library or isinstance(connection, Connection):
         raise ConfigError(
             f"tx={type(connection).__name__} blocks: write using(tx=...).enqueue(...)"
         )
@@ -74,17 +74,24 @@ def _sqlalchemy(connection: object, statement: str, value: str) -> Any:
     )
 
 
+_METHODS = {"sqlalchemy": "execute", "asyncpg": "fetch", "django": "cursor"}
+
+
 def _library_of(connection: object) -> str:
-    """Return which library a connection is from, also if it is a subclass or a proxy."""
+    """Return which library a connection is from, also if it is a subclass or a proxy.
+
+    Engines and pools are none: what they do is in no transaction of the user's.
+    """
     for base in type(connection).__mro__:
         library = base.__module__.partition(".")[0]
-        if library in ("sqlalchemy", "asyncpg", "django"):
-            return library
+        method = _METHODS.get(library)
+        if method is not None and hasattr(connection, method):
+            return "" if hasattr(connection, "acquire") else library
     return ""
 
 
-def _is_async(connection: object, method: str) -> bool:
-    return inspect.iscoroutinefunction(getattr(connection, method, None))
+def _is_async(connection: object) -> bool:
+    return inspect.iscoroutinefunction(getattr(connection, "execute", None))
 
 
 def _any(connection: object) -> Any:

@@ -57,6 +57,7 @@ class Ear:
         self._connection: AsyncWire | None = None
         self._asleep_since: float | None = None
         self._calm_until = 0.0
+        self._failures = 0
         self._wakes: deque[float] = deque(maxlen=_WAKES_KEPT)
         self.listening = False
         """Whether notifications arrive, by the last probe."""
@@ -66,7 +67,7 @@ class Ear:
     @property
     def is_deaf(self) -> bool:
         """Whether we want to hear, and do not."""
-        return self._task is not None and not self.listening
+        return self._failures > 0 and not self.listening
 
     def start(self) -> None:
         """Begin to listen, unless it was decided to poll only."""
@@ -127,18 +128,14 @@ class Ear:
     # -- the connection ------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        failures = 0
         while True:
-            try:
+            with suppress(psycopg.Error, OSError, TimeoutError):
                 await self._hear()
-                failures = 0
-            except (psycopg.Error, OSError, TimeoutError):
-                failures += 1
+            self._failures += 1
             if self.listening:
                 self.listening = False
-                failures = 0
                 self._ring()  # Whoever sleeps now must poll.
-            longest: float = min(0.1 * 2**failures, _LONGEST_BACKOFF)
+            longest: float = min(0.1 * 2 ** min(self._failures, 10), _LONGEST_BACKOFF)
             await asyncio.sleep(longest * random.uniform(0.5, 1))  # noqa: S311 - spreads load.
 
     async def _hear(self) -> None:
@@ -152,6 +149,7 @@ class Ear:
         while await self._probe(self._connection):
             if not self.listening:
                 self.listening = True
+                self._failures = 0
                 self._ring()  # Who fell asleep without being listed can be listed now.
             async for notice in self._connection.notifies(timeout=_PROBE_EVERY):
                 self._take(notice.payload)

@@ -14,6 +14,8 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.job import (
     Attempt,
@@ -100,6 +102,64 @@ def job_of(row: Row) -> Job:
         error=None if error is None else _error.decode(error),
         reason=reason,
         history=() if history is None else _history.decode(history),
+    )
+
+
+class _Rest(Struct):
+    """What few claimed jobs have."""
+
+    expires_at: int | None
+    max_retries: int | None
+    timeout: int | None
+    unique_key: str | None
+    headers: dict[str, str] | None
+    cancel_requested: bool
+    error: ErrorInfo | None
+    reason: str | None
+    history: tuple[Attempt, ...] | None
+
+
+_rest = msgspec.json.Decoder(_Rest)
+
+
+def claimed_job(row: Row, worker: str, token: int) -> Job:
+    """Return the job in a row of `claim`."""
+    (
+        id_, kind, queue, priority, key, payload, due_at, created_at, started_at, attempt, failures,
+        crashes, rest, _seq,
+    ) = row  # fmt: skip
+    job = Job(
+        id=id_,
+        kind=kind,
+        queue=queue,
+        priority=priority,
+        key=key,
+        state=State.RUNNING,
+        payload=payload,
+        due_at=instant(due_at),
+        created_at=instant(created_at),
+        started_at=instant(started_at),
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+        worker=worker,
+        token=token,
+    )
+    return job if rest is None else _with_rest(job, _rest.decode(rest))
+
+
+def _with_rest(job: Job, rest: _Rest) -> Job:
+    return replace(
+        job,
+        expires_at=None if rest.expires_at is None else instant(rest.expires_at),
+        max_retries=rest.max_retries,
+        timeout=None if rest.timeout is None else timedelta(microseconds=rest.timeout),
+        unique_key=rest.unique_key,
+        headers=rest.headers or {},
+        cancel_requested=rest.cancel_requested,
+        error=rest.error,
+        reason=rest.reason,
+        history=rest.history or (),
     )
 
 

@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -64,6 +65,7 @@ from windlass.store.sql import Migration
 T = TypeVar("T")
 _MIGRATION = 3600.0
 _TRIES = 5
+_ID = attrgetter("id.int")
 
 
 class PostgresStore:
@@ -139,9 +141,12 @@ class PostgresStore:
         return [step._replace(sql=schema.script(step)) for step in steps]
 
     async def close(self) -> None:
-        home = self._homes.pop(asyncio.get_running_loop(), None)
+        loop = asyncio.get_running_loop()
+        home = self._homes.get(loop)
         if home is not None:
+            # Forgotten only afterwards: to close an ear takes one more word by this home's line.
             await home.close()
+            self._homes.pop(loop, None)
         for other in list(self._homes.values()):
             if other.is_abandoned:
                 other.hang_up()
@@ -219,7 +224,7 @@ class PostgresStore:
             await cursor.execute(self._sql["claim"], values | {"lazily": alone})
             return cursor.fetchall
 
-        answers = work.met(claim, await home.hot.carry(send))
+        answers = work.met(claim, await home.hot.carry(send), worker, token)
         home.lanes.claimed(answers)
         return [job for answer in answers for job in answer.jobs]
 
@@ -231,9 +236,11 @@ class PostgresStore:
 
     async def _settle(self, transitions: Sequence[Transition]) -> list[bool]:
         # In the order of ids, so that two who settle the same jobs cannot wait for each other.
-        moves = sorted(transitions, key=lambda move: move.id.int)
-        successes = [move for move in moves if is_plain_success(move)]
-        others = [move for move in moves if not is_plain_success(move)]
+        moves = sorted(transitions, key=_ID)
+        successes: list[Transition] = []
+        others: list[Transition] = []
+        for move in moves:
+            (successes if is_plain_success(move) else others).append(move)
 
         async def send(wire: work.AsyncWire, alone: bool) -> Callable[[], Awaitable[set[UUID]]]:
             return await work.send_settles(wire, self._sql, successes, others, alone=alone)

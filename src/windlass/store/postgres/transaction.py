@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 
+from psycopg import AsyncCursor, Cursor
+from psycopg.rows import tuple_row
+
 from windlass.core.errors import Fenced
 from windlass.core.settle import Transition
 from windlass.store.postgres.pool import AsyncPool, Pool
@@ -38,10 +41,12 @@ class Transaction:
         self._location = location
 
     def __enter__(self) -> Wire:
-        self._stack = ExitStack()
-        self._wire = self._stack.enter_context(self._pool.connection(_PATIENCE))
-        self._wire.deadline = None  # What the user does may take as long as the job may.
-        self._stack.enter_context(self._wire.transaction())
+        with ExitStack() as stack, translated(self._location):
+            self._wire = stack.enter_context(self._pool.connection(_PATIENCE))
+            self._wire.deadline = None  # What the user does may take as long as the job may.
+            stack.callback(_forget_factories, self._wire)
+            stack.enter_context(self._wire.transaction())
+            self._stack = stack.pop_all()
         return self._wire
 
     def __exit__(
@@ -60,10 +65,13 @@ class Transaction:
             self._stack.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> AsyncWire:
-        self._astack = AsyncExitStack()
         pool = self._async_pool()
-        self._awire = await self._astack.enter_async_context(pool.connection(_PATIENCE))
-        await self._astack.enter_async_context(self._awire.transaction())
+        async with AsyncExitStack() as stack:
+            with translated(self._location):
+                self._awire = await stack.enter_async_context(pool.connection(_PATIENCE))
+                stack.callback(_forget_factories, self._awire)
+                await stack.enter_async_context(self._awire.transaction())
+            self._astack = stack.pop_all()
         return self._awire
 
     async def __aexit__(
@@ -84,16 +92,27 @@ class Transaction:
     def _settle(self) -> None:
         with translated(self._location):
             values = complete_values([self._settling])
-            row = self._wire.execute(self._statement, values).fetchone()
+            cursor = Cursor(self._wire, row_factory=tuple_row)
+            row = cursor.execute(self._statement, values).fetchone()
         self._check(row)
 
     async def _asettle(self) -> None:
         with translated(self._location):
             values = complete_values([self._settling])
-            cursor = await self._awire.execute(self._statement, values)
+            cursor = AsyncCursor(self._awire, row_factory=tuple_row)
+            await cursor.execute(self._statement, values)
             row = await cursor.fetchone()
         self._check(row)
 
     def _check(self, row: Row | None) -> None:
         if row is None or row[0] is not None:
             raise Fenced(self._settling.id)
+
+
+def _forget_factories(wire: Wire | AsyncWire) -> None:
+    """Let whoever borrows the connection next have rows and cursors as if it were new."""
+    wire.row_factory = tuple_row
+    if isinstance(wire, Wire):
+        wire.cursor_factory = Cursor
+    else:
+        wire.cursor_factory = AsyncCursor

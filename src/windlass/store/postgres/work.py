@@ -22,6 +22,7 @@ from windlass.store.postgres.lanes import Met
 from windlass.store.postgres.line import Speak
 from windlass.store.postgres.rows import (
     as_json,
+    claimed_job,
     complete_values,
     enqueue_document,
     instant,
@@ -37,7 +38,7 @@ T = TypeVar("T")
 Cursor = AsyncCursor[Any]
 Statements = Mapping[str, str]
 _LANE = itemgetter(2, 1, 3, 4)
-_PLACE = itemgetter(7, -1)
+_PLACE = itemgetter(6, -1)
 _BOTTOM = Floor(datetime.min.replace(tzinfo=UTC), 0)
 
 
@@ -76,7 +77,7 @@ def claim_values(claim: Claim, worker: str, token: int) -> dict[str, Any]:
     }
 
 
-def met(claim: Claim, rows: list[Row]) -> list[Met]:
+def met(claim: Claim, rows: list[Row], worker: str, token: int) -> list[Met]:
     """Return what each ask got, in order: its lane's oldest jobs, as far as its budgets went."""
     rows.sort(key=_PLACE, reverse=True)
     if len(claim.asks) == 1:
@@ -93,7 +94,7 @@ def met(claim: Claim, rows: list[Row]) -> list[Met]:
         got = [waiting.pop() for _ in range(min(room, len(waiting)))]
         for name in ask.draws:
             budgets[name] -= len(got)
-        jobs = [job_of(row[:-1]) for row in got]
+        jobs = [claimed_job(row, worker, token) for row in got]
         last = Floor(jobs[-1].due_at, got[-1][-1]) if got else None
         answers.append(Met(ask.lane, jobs, last, dry=len(got) < room))
     return answers

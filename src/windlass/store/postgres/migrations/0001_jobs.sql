@@ -115,7 +115,8 @@ DO $$ BEGIN
     END LOOP;
 END $$;
 CREATE INDEX finished_jobs_id ON finished_jobs (id);
-CREATE INDEX finished_jobs_finished ON finished_jobs (finished_at);
+CREATE INDEX finished_jobs_finished ON finished_jobs USING brin (finished_at)
+    WITH (autosummarize = on);
 
 COMMENT ON TABLE  finished_jobs IS
     'Jobs that completed or were cancelled: a ring of 32 days, each emptied as a whole.';
@@ -123,7 +124,7 @@ COMMENT ON COLUMN finished_jobs.finished_at IS 'When it ended.';
 COMMENT ON COLUMN finished_jobs.result IS 'What its handler returned.';
 COMMENT ON COLUMN finished_jobs.slot IS 'The number of the day on which it ended, modulo 32.';
 COMMENT ON INDEX finished_jobs_id IS 'Finds a job by its id.';
-COMMENT ON INDEX finished_jobs_finished IS 'What is oldest in a slot, and what is past keeping.';
+COMMENT ON INDEX finished_jobs_finished IS 'Whether anything in a slot is still to be kept.';
 
 CREATE FUNCTION slot_of(moment timestamptz) RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS 'SELECT ((floor(extract(epoch FROM moment) / 86400)::bigint % 32 + 32) % 32)::smallint';
@@ -761,13 +762,12 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     IF finished >= interval '1 day' THEN
         FOR slot IN 0 .. 31 LOOP
-            pruned := pruned + empty_slot(slot, now - finished);
+            pruned := pruned + empty_slot(slot, now, now - finished);
         END LOOP;
     END IF;
     IF finished < interval '1 day' OR finished > interval '30 days' THEN
         DELETE FROM finished_jobs WHERE id = ANY (ARRAY(
-            SELECT id FROM finished_jobs WHERE finished_at < now - finished
-            ORDER BY finished_at LIMIT most));
+            SELECT id FROM finished_jobs WHERE finished_at < now - finished LIMIT most));
         GET DIAGNOSTICS gone = ROW_COUNT;
         pruned := pruned + gone;
     END IF;
@@ -787,23 +787,32 @@ END $$;
 COMMENT ON FUNCTION prune(interval, interval, interval, integer) IS
     'Deletes what is past keeping; returns how much that was.';
 
-CREATE FUNCTION empty_slot(slot integer, horizon timestamptz) RETURNS bigint LANGUAGE plpgsql
+CREATE FUNCTION empty_slot(slot integer, now timestamptz, horizon timestamptz)
+RETURNS bigint LANGUAGE plpgsql
 SET search_path = {schema}, pg_catalog, pg_temp
 AS $$
 -- Empty a slot of the ring in which nothing is younger than the horizon. A report that reads it
 -- is not waited for: the next round tries again.
 DECLARE
-    room     text := 'finished_jobs_' || to_char(slot, 'FM00');
-    youngest timestamptz;
-    emptied  bigint;
+    room    text := 'finished_jobs_' || to_char(slot, 'FM00');
+    today   integer := floor(extract(epoch FROM now) / 86400);
+    day     integer := today - (((today - slot) % 32) + 32) % 32;
+    found   text := 'SELECT EXISTS (SELECT FROM ' || room || ' %s)';
+    kept    boolean;
+    emptied bigint;
 BEGIN
-    EXECUTE 'SELECT max(finished_at) FROM ' || room INTO youngest;
-    IF youngest IS NULL OR youngest >= horizon THEN
+    -- The last day that belongs to this slot must be over by the horizon, all of it.
+    IF to_timestamp((day + 1) * 86400.0) > horizon THEN
+        RETURN 0;
+    END IF;
+    EXECUTE format(found, '') INTO kept;
+    IF NOT kept THEN
         RETURN 0;
     END IF;
     EXECUTE 'LOCK TABLE ' || room || ' IN ACCESS EXCLUSIVE MODE';
-    EXECUTE 'SELECT max(finished_at) FROM ' || room INTO youngest;
-    IF youngest >= horizon THEN
+    -- Nothing young is there, unless the clock was set back since.
+    EXECUTE format(found, 'WHERE finished_at >= $1') INTO kept USING horizon;
+    IF kept THEN
         RETURN 0;
     END IF;
     SELECT greatest(reltuples, 1)::bigint INTO emptied FROM pg_class WHERE oid = room::regclass;
@@ -812,7 +821,7 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RETURN 0;
 END $$;
-COMMENT ON FUNCTION empty_slot(integer, timestamptz) IS
+COMMENT ON FUNCTION empty_slot(integer, timestamptz, timestamptz) IS
     'Empties a slot of the ring in which everything is past keeping.';
 
 -- Nothing here is for everybody; docs/postgresql.md has the grants for producers and workers.
