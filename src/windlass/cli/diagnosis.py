@@ -102,15 +102,17 @@ async def _is_ready(store: Store, report: Report) -> bool:
     if schema.found is None:
         report.note(
             f"there is no database at {store.location} yet",
-            "the first enqueue, worker or `windlass migrate` makes it; or is --url wrong?",
+            "`windlass migrate` makes it; or is --url wrong?",
         )
         return False
     report.facts["schema"] = f"{schema.found} (this release has {schema.wanted})"
     if schema.found < schema.wanted:
         report.problem("the store has an older schema than this release", "windlass migrate")
-    elif schema.found > schema.wanted:
+    elif not schema.serves:
         report.problem("the store was made by a newer release", "upgrade windlass here")
-    return schema.found == schema.wanted
+    elif schema.found > schema.wanted:
+        report.note("the store was made by a newer release, which serves this one", "upgrade soon")
+    return schema.serves
 
 
 async def _examine_work(app: Windlass, report: Report) -> None:

@@ -58,10 +58,23 @@ class Capabilities:
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """The number of the schema that a store has, None if it is not there yet, and of the wanted."""
+    """The number of the schema that a store has, None if it is not there yet, and of the wanted.
+
+    A newer one than wanted may still serve this release, if it says so.
+    """
 
     found: int | None
     wanted: int
+    oldest: int = 0
+    """The oldest schema whose releases may work on this one; 0: the same only."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether this release may work on it."""
+        if self.found is None:
+            return False
+        newer = self.oldest > 0 and self.found > self.wanted >= self.oldest
+        return self.found == self.wanted or newer
 
 
 class Transaction(Protocol):

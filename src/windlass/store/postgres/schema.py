@@ -53,7 +53,9 @@ class Names:
 async def look(connection: AsyncConnection[Any], names: Names) -> Schema:
     """Say which schema there is."""
     found = await _found(connection, names)
-    return Schema(found=None if found is None else found[0], wanted=WANTED)
+    if found is None:
+        return Schema(found=None, wanted=WANTED)
+    return Schema(found=found[0], wanted=WANTED, oldest=found[1])
 
 
 async def check(connection: AsyncConnection[Any], names: Names, location: str) -> None:
