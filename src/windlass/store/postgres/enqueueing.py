@@ -10,9 +10,11 @@ from psycopg.rows import tuple_row
 
 from windlass.core.job import Enqueued, NewJob
 from windlass.store.postgres.foreign import aforeign, foreign
+from windlass.store.postgres.fresh import Sent
 from windlass.store.postgres.rows import (
     COPY_HEAD,
     COPY_TAIL,
+    add_values,
     can_be_copied,
     copy_rows,
     enqueue_document,
@@ -30,6 +32,7 @@ class Enqueueing:
 
     def __init__(self, statements: Mapping[str, str]) -> None:
         self._sql = statements
+        self._sent = Sent()
         self._may_copy = True
 
     def carry_blocking(self, wire: Wire, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -40,9 +43,14 @@ class Enqueueing:
             except errors.InsufficientPrivilege:
                 self._may_copy = False
             except errors.UniqueViolation:
-                pass  # An enqueue that is repeated: the function sorts out which.
+                self._sent.take(jobs)  # An enqueue that is repeated: the function sorts out which.
+        fresh = self._sent.take(jobs)
+        if fresh and len(jobs) == 1 and can_be_copied(jobs[0]):
+            wire.execute(self._sql["add"], add_values(jobs[0]))
+            return [Enqueued(id=jobs[0].id)]
+        document = enqueue_document(jobs, fresh=fresh)
         cursor = wire.cursor(row_factory=tuple_row)
-        return _answers(cursor.execute(self._sql["enqueue"], (enqueue_document(jobs),)).fetchall())
+        return _answers(cursor.execute(self._sql["enqueue"], (document,)).fetchall())
 
     async def carry(self, wire: AsyncWire, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Add jobs by a connection of our own."""
@@ -52,9 +60,14 @@ class Enqueueing:
             except errors.InsufficientPrivilege:
                 self._may_copy = False
             except errors.UniqueViolation:
-                pass
+                self._sent.take(jobs)
+        fresh = self._sent.take(jobs)
+        if fresh and len(jobs) == 1 and can_be_copied(jobs[0]):
+            await wire.execute(self._sql["add"], add_values(jobs[0]))
+            return [Enqueued(id=jobs[0].id)]
+        document = enqueue_document(jobs, fresh=fresh)
         cursor = wire.cursor(row_factory=tuple_row)
-        await cursor.execute(self._sql["enqueue"], (enqueue_document(jobs),))
+        await cursor.execute(self._sql["enqueue"], (document,))
         return _answers(await cursor.fetchall())
 
     def carry_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -63,7 +76,8 @@ class Enqueueing:
         Raises:
             ConfigError: this is no connection that we know, or one for event loops.
         """
-        rows = foreign(transaction, self._sql["enqueue"], enqueue_document(jobs))
+        document = enqueue_document(jobs, fresh=self._sent.take(jobs))
+        rows = foreign(transaction, self._sql["enqueue"], document)
         return _answers(_with_our_ids(rows))
 
     async def acarry_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -72,7 +86,8 @@ class Enqueueing:
         Raises:
             ConfigError: this is no connection that we know, or one that blocks.
         """
-        rows = await aforeign(transaction, self._sql["enqueue"], enqueue_document(jobs))
+        document = enqueue_document(jobs, fresh=self._sent.take(jobs))
+        rows = await aforeign(transaction, self._sql["enqueue"], document)
         return _answers(_with_our_ids(rows))
 
     def _fits_copy(self, jobs: Sequence[NewJob]) -> bool:

@@ -34,6 +34,7 @@ class Home:
         *,
         sleep: Mark,
         rise: Callable[[str], Awaitable[None]],
+        tell: Callable[[str], Awaitable[None]],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._location = location
@@ -41,7 +42,7 @@ class Home:
         self.chores = Line(conninfo, location)
         self.pool = AsyncPool(conninfo, location, limits)
         self.lanes = Lanes()
-        self.ear = Ear(listen, channel, sleep=sleep, rise=rise, woken=self.lanes.woken)
+        self.ear = Ear(listen, channel, sleep=sleep, rise=rise, tell=tell, woken=self.lanes.woken)
 
     @property
     def is_abandoned(self) -> bool:

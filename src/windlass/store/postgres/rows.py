@@ -179,13 +179,14 @@ def worker_of(row: Row) -> WorkerRecord:
 # -- enqueue: sans I/O -------------------------------------------------------------------------
 
 
-def enqueue_document(jobs: Sequence[NewJob]) -> str:
+def enqueue_document(jobs: Sequence[NewJob], *, fresh: bool = False) -> str:
     """Return jobs as the one argument of `enqueue_many`, which any connection can carry."""
-    return msgspec.json.encode([_document(job) for job in jobs]).decode()
+    return msgspec.json.encode([_document(job, fresh=fresh) for job in jobs]).decode()
 
 
-def _document(new: NewJob) -> dict[str, Any]:
+def _document(new: NewJob, *, fresh: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
+        "fresh": fresh,
         "id": new.id,
         "kind": new.kind,
         "payload": msgspec.Raw(new.payload),
@@ -221,6 +222,21 @@ def _when(moment: timedelta | datetime, relative: str, absolute: str) -> dict[st
 def _span(span: timedelta) -> str:
     """Write a span as PostgreSQL reads it, to the microsecond; days are 24 hours here."""
     return f"{span // timedelta(microseconds=1)} microseconds"
+
+
+def add_values(new: NewJob) -> Row:
+    """Return the values of `add`."""
+    return (
+        new.id,
+        new.kind,
+        new.queue,
+        new.priority,
+        new.key,
+        new.payload.decode(),
+        new.max_retries,
+        new.timeout,
+        as_json(new.headers) if new.headers else None,
+    )
 
 
 # -- enqueue in bulk: PostgreSQL's binary COPY ----------------------------------------------------

@@ -38,6 +38,10 @@ SELECT {schema}.complete(%s::text::uuid[], %s::text::bigint[], %s::text::json[])
 -- Record other outcomes.
 SELECT {schema}.settle(%s::text::json)
 
+-- name: add
+-- Add one fresh job that waits for nothing.
+SELECT {schema}.add(%s, %s, %s, %s, %s, %s::text::json, %s, %s, %s::text::json)
+
 -- name: enqueue
 -- Add jobs.
 SELECT id, existing FROM {schema}.enqueue_many(%s::text::json)
@@ -104,6 +108,10 @@ SELECT {schema}.sleep(%s, %s::text[], %s::text[], %s::interval)
 -- name: rise
 -- Ask not to be notified any more.
 SELECT {schema}.rise(%s)
+
+-- name: tell
+-- Notify whoever listens of a word, to see who hears it.
+SELECT pg_notify({channel}, %s)
 
 -- name: held
 -- List the running jobs of a worker.

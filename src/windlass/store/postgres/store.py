@@ -414,6 +414,7 @@ class PostgresStore:
                 self._names.channel,
                 sleep=self._sleep,
                 rise=self._rise,
+                tell=self._tell,
             )
             self._homes[loop] = home
         return home
@@ -438,6 +439,9 @@ class PostgresStore:
 
     async def _rise(self, sleeper: str) -> None:
         await self._value("rise", sleeper)
+
+    async def _tell(self, word: str) -> None:
+        await self._value("tell", word)
 
     def after_fork_in_child(self) -> None:
         """Begin anew: a connection belongs to the process that made it."""

@@ -247,9 +247,6 @@ AS $$
 DECLARE
     woken text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM sleepers) THEN
-        RETURN;
-    END IF;
     SELECT string_agg(chosen.id, ' ') INTO woken FROM (
         SELECT s.id FROM sleepers AS s
         WHERE s.until > clock() AND EXISTS (
@@ -293,43 +290,48 @@ END $$;
 COMMENT ON FUNCTION hold_unique_key(text, uuid, boolean, timestamptz) IS
     'Gives a free unique key to a job; returns its holder.';
 
+CREATE FUNCTION is_over(job uuid, now timestamptz) RETURNS boolean LANGUAGE plpgsql STABLE
+SET search_path = {schema}, pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    slots smallint[] := slots_since(job, now);
+BEGIN
+    RETURN EXISTS (SELECT FROM dead_jobs WHERE id = job)
+        OR EXISTS (SELECT FROM finished_jobs WHERE id = job AND slot = ANY (slots));
+END $$;
+COMMENT ON FUNCTION is_over(uuid, timestamptz) IS 'Says whether a job with this id has ended.';
+
 CREATE FUNCTION enqueue_many(new_jobs json)
 RETURNS TABLE (id uuid, existing boolean) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = {schema}, pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 #variable_conflict use_column
--- Add jobs, and say for each, in order, its id or that of the holder of its unique key.
+-- Add jobs, and say for each, in order, its id or that of the holder of its unique key. A job that
+-- was sent before may have ended meanwhile, and is then in another room; one that its producer knows
+-- to be fresh is not looked for there.
 DECLARE
     now    timestamptz := clock();
-    recent smallint[] := slots_since(new_id(now), now);
-    slots  smallint[];
     new    record;
     holder uuid;
     queues text[] := '{}';
     kinds  text[] := '{}';
 BEGIN
     FOR new IN
-        SELECT job.*, coalesce(job.id, new_id(now)) AS new_id,
-               greatest(coalesce(now + job.delay, job.at, now), now) AS due_at
-        FROM json_to_recordset(new_jobs) AS job (
+        SELECT * FROM json_to_recordset(new_jobs) AS job (
             id uuid, kind text, payload json, queue text, priority integer, key text,
             delay interval, at timestamptz, expires_in interval, expires_at timestamptz,
-            max_retries integer, timeout interval, "unique" text, unique_until text, headers json)
+            max_retries integer, timeout interval, "unique" text, unique_until text, headers json,
+            fresh boolean)
     LOOP
-        id := new.new_id;
+        id := coalesce(new.id, new_id(now));
         existing := false;
-        -- Whoever is sent again may have ended meanwhile, and then it is in another room.
-        slots := recent;
-        IF id < new_id(now - interval '1 day') THEN
-            slots := slots_since(id, now);
-        END IF;
-        IF EXISTS (SELECT FROM dead_jobs AS dead WHERE dead.id = new.new_id)
-           OR EXISTS (SELECT FROM finished_jobs AS over
-                      WHERE over.id = new.new_id AND over.slot = ANY (slots)) THEN
+        IF new.id IS NOT NULL AND new.fresh IS NOT TRUE AND is_over(id, now) THEN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        IF new.unique IS NOT NULL AND NOT EXISTS (SELECT FROM jobs WHERE jobs.id = new.new_id) THEN
+        IF new.unique IS NOT NULL AND NOT EXISTS (SELECT FROM jobs WHERE jobs.id = new.id) THEN
             holder := hold_unique_key(
                 new.unique, id, new.unique_until IS NOT DISTINCT FROM 'claimed',
                 CASE WHEN new.unique_until NOT IN ('claimed', 'settled')
@@ -343,21 +345,42 @@ BEGIN
         END IF;
         INSERT INTO jobs (id, kind, queue, priority, key, state, payload, due_at, created_at,
                           updated_at, expires_at, max_retries, timeout, unique_key, headers)
-        VALUES (id, new.kind, coalesce(new.queue, 'default'), coalesce(new.priority, 0),
-                coalesce(new.key, ''),
-                CASE WHEN new.due_at > now THEN 'scheduled' ELSE 'pending' END,
-                coalesce(new.payload, '{}'), new.due_at, now, now,
-                coalesce(now + new.expires_in, new.expires_at), new.max_retries, new.timeout,
-                new.unique, new.headers)
+        SELECT id, new.kind, coalesce(new.queue, 'default'), coalesce(new.priority, 0),
+               coalesce(new.key, ''), CASE WHEN due > now THEN 'scheduled' ELSE 'pending' END,
+               coalesce(new.payload, '{}'), due, now, now,
+               coalesce(now + new.expires_in, new.expires_at), new.max_retries, new.timeout,
+               new.unique, new.headers
+        FROM (SELECT greatest(coalesce(now + new.delay, new.at, now), now) AS due) AS times
         ON CONFLICT DO NOTHING;
         queues := queues || coalesce(new.queue, 'default');
         kinds := kinds || new.kind;
         RETURN NEXT;
     END LOOP;
-    PERFORM wake(queues, kinds);
+    IF EXISTS (SELECT FROM sleepers) THEN
+        PERFORM wake(queues, kinds);
+    END IF;
 END $$;
 COMMENT ON FUNCTION enqueue_many(json) IS
     'Adds jobs, all or none; returns for each its id, or the existing one with its unique key.';
+
+CREATE FUNCTION add(
+    new_id uuid, its_kind text, its_queue text, its_priority integer, its_key text,
+    its_payload json, its_max_retries integer, its_timeout interval, its_headers json
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = {schema}, pg_catalog, pg_temp
+AS $$
+-- Add a fresh job without a key to hold or a time to wait for, which is what most jobs are.
+BEGIN
+    INSERT INTO jobs (id, kind, queue, priority, key, payload, max_retries, timeout, headers)
+    VALUES (new_id, its_kind, its_queue, its_priority, its_key, its_payload, its_max_retries,
+            its_timeout, its_headers)
+    ON CONFLICT DO NOTHING;
+    IF EXISTS (SELECT FROM sleepers) THEN
+        PERFORM wake(ARRAY[its_queue], ARRAY[its_kind]);
+    END IF;
+END $$;
+COMMENT ON FUNCTION add(uuid, text, text, integer, text, json, integer, interval, json) IS
+    'Adds one fresh job that waits for nothing.';
 
 CREATE FUNCTION enqueue(job json) RETURNS uuid LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = {schema}, pg_catalog, pg_temp
@@ -365,6 +388,7 @@ AS $$
 DECLARE
     known  text[] := '{kind,payload,queue,priority,key,delay,at,expires_in,expires_at,max_retries,timeout,unique,unique_until,headers,id}';
     wrong  text;
+    hint   text;
     answer uuid;
 BEGIN
     IF json_typeof(job) IS DISTINCT FROM 'object' THEN
@@ -376,21 +400,28 @@ BEGIN
         RAISE EXCEPTION 'a job has no field %', quote_literal(wrong)
             USING ERRCODE = 'invalid_parameter_value', HINT = 'there are: ' || array_to_string(known, ', ');
     END IF;
-    IF coalesce(job ->> 'kind', '') = '' THEN
-        RAISE EXCEPTION 'a job has a kind' USING ERRCODE = 'invalid_parameter_value',
-            HINT = 'name the handler: {"kind": "send_email", ...}';
-    END IF;
-    IF json_typeof(coalesce(job -> 'payload', '{}')) <> 'object' THEN
-        RAISE EXCEPTION 'the payload is an object with the handler''s arguments by name'
-            USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    IF coalesce((job ->> 'priority')::integer, 0) NOT BETWEEN -1000 AND 1000 THEN
-        RAISE EXCEPTION 'a priority is between -1000 and 1000'
-            USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    IF concat(job ->> 'kind', job ->> 'queue', job ->> 'unique') ~ '[[:cntrl:]]' THEN
-        RAISE EXCEPTION 'kind, queue and unique key are words without control characters'
-            USING ERRCODE = 'invalid_parameter_value';
+    SELECT rule.problem, rule.remedy INTO wrong, hint FROM (VALUES
+        (coalesce(job ->> 'kind', '') = '',
+         'a job has a kind', 'name the handler: {"kind": "send_email", ...}'),
+        (json_typeof(job -> 'payload') NOT IN ('object', 'null'),
+         'the payload is an object', 'give the handler''s arguments by name: {"to": "a@example.org"}'),
+        (job ->> 'priority' !~ '^-?([0-9]{1,3}|1000)$',
+         'a priority is between -1000 and 1000', 'greater is more urgent; most jobs have 0'),
+        (job ->> 'queue' = '' OR job ->> 'unique' = '',
+         'queue and unique key are not empty', 'leave out what the job does not have'),
+        (concat(job ->> 'kind', job ->> 'queue', job ->> 'unique') ~ '[[:cntrl:]]',
+         'kind, queue and unique key have no control characters', 'write them in one line'),
+        (CASE json_typeof(job -> 'headers') WHEN 'null' THEN false WHEN 'object' THEN EXISTS (
+            SELECT FROM json_each(job -> 'headers') WHERE json_typeof(value) <> 'string')
+         ELSE true END AND job -> 'headers' IS NOT NULL,
+         'headers are an object of texts', 'quote the values: {"request": "42"}'),
+        (job ->> 'max_retries' !~ '^[0-9]{1,9}$',
+         'max_retries is a number, and not negative', 'leave it out to have what the kind says'),
+        ((job ->> 'timeout')::interval NOT BETWEEN '1 millisecond' AND '10000 days',
+         'a timeout is between a millisecond and 10000 days', 'write it like "30 seconds"')
+    ) AS rule (broken, problem, remedy) WHERE rule.broken LIMIT 1;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION '%', wrong USING ERRCODE = 'invalid_parameter_value', HINT = hint;
     END IF;
     SELECT id INTO answer FROM enqueue_many(json_build_array(json_build_object(
         'id', job -> 'id', 'kind', job -> 'kind', 'payload', job -> 'payload',
@@ -599,7 +630,9 @@ BEGIN
             PERFORM finish(job, now, move.result);
         END IF;
     END LOOP;
-    PERFORM wake(queues, kinds);
+    IF queues <> '{}' AND EXISTS (SELECT FROM sleepers) THEN
+        PERFORM wake(queues, kinds);
+    END IF;
     RETURN settled;
 END $$;
 COMMENT ON FUNCTION settle(json) IS
@@ -668,7 +701,9 @@ BEGIN
     IF queues IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM wake(queues, kinds);
+    IF EXISTS (SELECT FROM sleepers) THEN
+        PERFORM wake(queues, kinds);
+    END IF;
     RETURN cardinality(queues);
 END $$;
 COMMENT ON FUNCTION promote(integer) IS 'Makes scheduled jobs that are due pending.';
