@@ -15,10 +15,10 @@ from windlass.store.postgres.rows import (
     COPY_HEAD,
     COPY_TAIL,
     add_values,
+    array_of,
     can_be_copied,
     copy_rows,
     enqueue_document,
-    oldest_of,
 )
 from windlass.store.postgres.wire import AsyncWire, Row, Wire
 
@@ -37,14 +37,14 @@ class Enqueueing:
 
     def carry_blocking(self, wire: Wire, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Add jobs by a blocking connection of our own."""
+        fresh = self._sent.take(jobs)
         if self._fits_copy(jobs):
             try:
-                return self._copy_blocking(wire, jobs)
+                return self._copy_blocking(wire, jobs, fresh=fresh)
             except errors.InsufficientPrivilege:
                 self._may_copy = False
             except errors.UniqueViolation:
-                self._sent.take(jobs)  # An enqueue that is repeated: the function sorts out which.
-        fresh = self._sent.take(jobs)
+                fresh = False  # Somebody else adds the same jobs; the function sorts it out.
         if fresh and len(jobs) == 1 and can_be_copied(jobs[0]):
             wire.execute(self._sql["add"], add_values(jobs[0]))
             return [Enqueued(id=jobs[0].id)]
@@ -54,14 +54,14 @@ class Enqueueing:
 
     async def carry(self, wire: AsyncWire, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Add jobs by a connection of our own."""
+        fresh = self._sent.take(jobs)
         if self._fits_copy(jobs):
             try:
-                return await self._copy(wire, jobs)
+                return await self._copy(wire, jobs, fresh=fresh)
             except errors.InsufficientPrivilege:
                 self._may_copy = False
             except errors.UniqueViolation:
-                self._sent.take(jobs)
-        fresh = self._sent.take(jobs)
+                fresh = False
         if fresh and len(jobs) == 1 and can_be_copied(jobs[0]):
             await wire.execute(self._sql["add"], add_values(jobs[0]))
             return [Enqueued(id=jobs[0].id)]
@@ -93,10 +93,12 @@ class Enqueueing:
     def _fits_copy(self, jobs: Sequence[NewJob]) -> bool:
         return len(jobs) > _FEW and self._may_copy and all(map(can_be_copied, jobs))
 
-    def _copy_blocking(self, wire: Wire, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def _copy_blocking(self, wire: Wire, jobs: Sequence[NewJob], *, fresh: bool) -> list[Enqueued]:
         with wire.transaction():
-            known = wire.execute(self._sql["known_ids"], _ids(jobs)).fetchall()
-            new = _unknown(jobs, known)
+            new = jobs
+            if not fresh:
+                known = wire.execute(self._sql["known_ids"], (_ids(jobs),)).fetchall()
+                new = _unknown(jobs, known)
             cursor = wire.cursor()
             with cursor.copy(self._sql["copy_jobs"]) as copy:
                 copy.write(COPY_HEAD)
@@ -106,10 +108,14 @@ class Enqueueing:
             cursor.execute(self._sql["wake"], _lanes(new))
         return [Enqueued(id=job.id) for job in jobs]
 
-    async def _copy(self, wire: AsyncWire, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def _copy(
+        self, wire: AsyncWire, jobs: Sequence[NewJob], *, fresh: bool
+    ) -> list[Enqueued]:
         async with wire.transaction():
-            cursor = await wire.execute(self._sql["known_ids"], _ids(jobs))
-            new = _unknown(jobs, await cursor.fetchall())
+            new = jobs
+            if not fresh:
+                cursor = await wire.execute(self._sql["known_ids"], (_ids(jobs),))
+                new = _unknown(jobs, await cursor.fetchall())
             cursor = wire.cursor()
             async with cursor.copy(self._sql["copy_jobs"]) as copy:
                 await copy.write(COPY_HEAD)
@@ -129,8 +135,8 @@ def _with_our_ids(rows: Sequence[Row]) -> list[Row]:
     return [(UUID(str(id_)), existing) for id_, existing in rows]
 
 
-def _ids(jobs: Sequence[NewJob]) -> dict[str, object]:
-    return {"ids": [job.id for job in jobs], "oldest": oldest_of(jobs)}
+def _ids(jobs: Sequence[NewJob]) -> str:
+    return array_of([job.id for job in jobs])
 
 
 def _unknown(jobs: Sequence[NewJob], known: Sequence[Row]) -> Sequence[NewJob]:

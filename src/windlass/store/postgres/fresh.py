@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from windlass.core.job import NewJob
 
-_MOMENT = 2_000
+_MOMENT = 10_000
 """Milliseconds for which an id counts as just made."""
 
 
@@ -29,9 +29,13 @@ class Sent:
         now = time.time_ns() // 1_000_000
         if abs(now - self._turned) > _MOMENT:
             self._before, self._lately, self._turned = self._lately, set(), now
-        ids = [job.id.int for job in jobs]
-        fresh = all(abs(now - (each >> 80)) <= _MOMENT for each in ids) and not (
-            self._lately.intersection(ids) or self._before.intersection(ids)
+        ids = {job.id.int for job in jobs}
+        fresh = (
+            len(ids) == len(jobs)
+            and self._lately.isdisjoint(ids)
+            and self._before.isdisjoint(ids)
+            and abs(now - (min(ids, default=0) >> 80)) <= _MOMENT
+            and abs(now - (max(ids, default=0) >> 80)) <= _MOMENT
         )
-        self._lately.update(ids)
+        self._lately |= ids
         return fresh

@@ -310,12 +310,16 @@ def is_plain_success(move: Transition) -> bool:
 
 def complete_values(moves: Sequence[Transition]) -> tuple[str, str, str | None]:
     """Return the values of `complete`, as the text of arrays: that takes a tenth of the time."""
-    ids = ",".join([move.id.hex for move in moves])
     tokens = ",".join([str(move.token) for move in moves])
     results = None
     if any(move.result is not None for move in moves):
         results = "{" + ",".join([_element(move.result) for move in moves]) + "}"
-    return "{" + ids + "}", "{" + tokens + "}", results
+    return array_of([move.id for move in moves]), "{" + tokens + "}", results
+
+
+def array_of(ids: Sequence[UUID]) -> str:
+    """Return ids as the text of an array."""
+    return "{" + ",".join([each.hex for each in ids]) + "}"
 
 
 def _element(result: bytes | None) -> str:
@@ -345,8 +349,3 @@ def _transition(move: Transition) -> dict[str, Any]:
     if move.due is not None:
         document |= _when(move.due, "due_in", "due_at")
     return document
-
-
-def oldest_of(jobs: Sequence[NewJob]) -> UUID:
-    """Return the smallest id, which tells since when any of the jobs can have existed."""
-    return min(job.id for job in jobs)

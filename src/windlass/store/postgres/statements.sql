@@ -47,14 +47,8 @@ SELECT {schema}.add(%s, %s, %s, %s, %s, %s::text::json, %s, %s, %s::text::json)
 SELECT id, existing FROM {schema}.enqueue_many(%s::text::json)
 
 -- name: known_ids
--- Say which of some new ids are known already, in whatever room.
-SELECT id FROM {schema}.jobs WHERE id = ANY (%(ids)s::uuid[])
-UNION ALL
-SELECT id FROM {schema}.dead_jobs WHERE id = ANY (%(ids)s::uuid[])
-UNION ALL
-SELECT id FROM {schema}.finished_jobs
-WHERE id = ANY (%(ids)s::uuid[])
-  AND slot = ANY ({schema}.slots_since(%(oldest)s, {schema}.clock()))
+-- Say which of some ids jobs have already, in whatever room.
+SELECT {schema}.known_ids(%s::uuid[])
 
 -- name: copy_jobs
 -- Add many jobs without options; their times are the defaults of the columns.
