@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -41,6 +42,7 @@ from windlass.runtime.threads import Threads
 from windlass.store import Transaction
 
 log = get_logger("windlass.executor")
+_HANDFUL = 50
 HEED = timedelta(seconds=2)
 """How long a cancelled handler may take to clean up before its run ends without it."""
 
@@ -90,6 +92,7 @@ class Executor:
         self._handlers: dict[str, Handle] = {}
         self._timeouts: dict[str, float] = {}
         self._runs: dict[UUID, Run] = {}
+        self._starting: deque[Run] = deque()
         self._loop = asyncio.get_running_loop()
         self._pools = registry.pools()
         self.in_threads = 0
@@ -114,15 +117,31 @@ class Executor:
         self._runs[job.id] = run
         run.in_thread = self._pools.get(job.kind) is Pool.THREADS
         self.in_threads += run.in_thread
-        run.task = self._loop.create_task(self._perform(run))
+        if not self._starting:
+            self._loop.call_soon(self._start_some)
+        self._starting.append(run)
+
+    def _start_some(self) -> None:
+        """Start a handful of what was claimed together, and let the loop turn before the next.
+
+        So the next claim is on its way while these run, and nobody waits for a whole batch.
+        """
+        for _ in range(min(_HANDFUL, len(self._starting))):
+            run = self._starting.popleft()
+            if run.ended:
+                self.abandoned -= 1
+            else:
+                run.task = self._loop.create_task(self._perform(run))
+        if self._starting:
+            self._loop.call_soon(self._start_some)
 
     def stop(self, job_id: UUID, outcome: Outcome) -> None:
         """Ask a run to end for a reason; after a while it ends without its handler's consent."""
         run = self._runs.get(job_id)
-        if run is None or run.stopped is not None or run.task is None:
+        if run is None or run.stopped is not None:
             return
         run.stopped = outcome
-        if run.context is not None:
+        if run.context is not None and run.task is not None:
             # A run that has not come so far sees for itself that it shall not begin.
             run.context._cancel(_as_error(outcome))
             run.task.cancel()

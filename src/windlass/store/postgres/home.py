@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncCursor
 
-from windlass.core.errors import StoreUnavailable
+from windlass.core.errors import StoreError, StoreUnavailable
 from windlass.store.postgres.lanes import Lanes
 from windlass.store.postgres.line import HotLine, Line, Speak
 from windlass.store.postgres.listen import Ear, Mark
@@ -38,6 +39,7 @@ class Home:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._location = location
+        self._sweeping: asyncio.Task[None] | None = None
         self.hot = HotLine(conninfo, location)
         self.chores = Line(conninfo, location)
         self.pool = AsyncPool(conninfo, location, limits)
@@ -48,6 +50,16 @@ class Home:
     def is_abandoned(self) -> bool:
         """Whether the event loop is closed, so that nobody will ever use this again."""
         return self._loop.is_closed()
+
+    def sweep_along(self, sweep: Callable[[Home], Awaitable[object]]) -> None:
+        """Sweep beside whatever else is going on, unless one is under way."""
+
+        async def quietly() -> None:
+            with suppress(StoreError):  # Whoever claims meets the same trouble, and tells of it.
+                await sweep(self)
+
+        if self._sweeping is None or self._sweeping.done():
+            self._sweeping = asyncio.create_task(quietly(), name="windlass-sweep")
 
     async def look(self, speak: Speak[T], *, patience: float = PATIENCE) -> T:
         """Say something on a connection of the pool, by a cursor with our own loaders."""

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from windlass.core.job import Floor, Head, Job, Lane, Sweep
 
 _SHARE = 20
@@ -54,6 +56,11 @@ class Lanes:
         self._due = now + min(max(cost * _SHARE, _SHORTEST), _LONGEST)
         self._stale = False
 
+    @property
+    def are_believed_empty(self) -> bool:
+        """Whether no lane is known that may have jobs."""
+        return not self._heads
+
     def is_due(self, now: float) -> bool:
         """Say whether the truth should be looked at again."""
         return now >= self._due
@@ -78,6 +85,11 @@ class Lanes:
     def woken(self) -> None:
         """Believe that every lane that is known may have jobs again."""
         self._heads = self._floors | self._heads
+        self._stale = True
+
+    def promoted(self) -> None:
+        """Believe that nothing is due any more; what became pending is found by the next sweep."""
+        self._swept = replace(self._swept, next_due=None)
         self._stale = True
 
     def claimed(self, answers: Iterable[Met]) -> None:

@@ -27,12 +27,9 @@ from windlass.core.job import (
     Claim,
     Enqueued,
     Finding,
-    Floor,
-    Head,
     Job,
     JobFilter,
     Json,
-    Lane,
     NewJob,
     Page,
     Progress,
@@ -184,9 +181,17 @@ class PostgresStore:
 
     async def sweep(self, *, fresh: bool = True) -> Sweep:
         home = self._home()
+        if fresh:
+            return await self._sweep(home)
         now = time.monotonic()
-        if not fresh and not home.lanes.is_due(now):
-            return home.lanes.believed(home.ear.mark, now)
+        if home.lanes.are_believed_empty and home.lanes.is_due(now):
+            await self._sweep(home)
+        elif home.lanes.is_due(now):
+            # It travels along with the next claim, which need not wait for it.
+            home.sweep_along(self._sweep)
+        return home.lanes.believed(home.ear.mark, time.monotonic())
+
+    async def _sweep(self, home: Home) -> Sweep:
         mark = home.ear.mark
 
         async def send(wire: work.AsyncWire, _alone: bool) -> Callable[[], Awaitable[list[Row]]]:
@@ -194,20 +199,9 @@ class PostgresStore:
             await cursor.execute(self._sql["sweep"])
             return cursor.fetchall
 
-        *found, (*_, clock, cost) = await home.hot.carry(send)
-        next_due = None
-        if found and found[-1][0] is None:
-            next_due = instant(found.pop()[4])
-        heads = [(Lane(*row[:4]), Floor(instant(row[4]), row[5])) for row in found]
-        sweep = Sweep(
-            heads=tuple(Head(lane=lane, position=floor.due_at) for lane, floor in heads),
-            next_due=next_due,
-            now=instant(clock),
-            mark=mark,
-        )
-        now = time.monotonic()
-        home.lanes.swept(heads, sweep, cost=cost / 1e6, now=now)
-        return sweep if fresh else home.lanes.believed(mark, now)
+        sweep, heads, cost = work.swept(await home.hot.carry(send), mark)
+        home.lanes.swept(heads, sweep, cost=cost, now=time.monotonic())
+        return sweep
 
     async def wait(self, mark: int, timeout: timedelta) -> None:
         home = self._home()
@@ -255,7 +249,11 @@ class PostgresStore:
         )
 
     async def promote(self, limit: int) -> int:
-        return int(await self._value("promote", limit))
+        promoted = int(await self._value("promote", limit))
+        if promoted < limit:
+            # Else who believes in a job that is due would promote in vain until the next sweep.
+            self._home().lanes.promoted()
+        return promoted
 
     async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
         values = (worker, token, limit)

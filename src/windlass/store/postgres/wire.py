@@ -13,14 +13,15 @@ import select
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, Connection, errors, waiting
+from psycopg import AsyncConnection, Connection, capabilities, errors, waiting
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ConnStatus
+from psycopg.pq import ConnStatus, PollingStatus
+from psycopg.pq.abc import PGcancelConn
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
@@ -40,6 +41,8 @@ _DEFAULTS: dict[str, str | int] = {
 """What a URL need not say: a dead peer is noticed within half a minute even by an idle socket."""
 _READ = select.POLLIN | select.POLLERR | select.POLLHUP
 _TRIES = 6
+_COURTESY = 5.0
+"""Seconds for which we try to tell a server that nobody waits for its answer any more."""
 TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
@@ -106,17 +109,25 @@ class AsyncWire(AsyncConnection[Row]):
 
     def abort(self) -> None:
         """Close the connection, and let the server know from a thread that it may stop."""
-        if self.pgconn.status == ConnStatus.OK:
-            cancel = self.pgconn.get_cancel()
+        if self.pgconn.status == ConnStatus.OK and capabilities.has_cancel_safe():
+            cancel = self.pgconn.cancel_conn()
             threading.Thread(target=_cancel, args=(cancel,), daemon=True).start()
         self.pgconn.finish()
 
 
-def _cancel(cancel: Any) -> None:
-    try:
-        cancel.cancel()
-    except psycopg.Error:
-        return  # It was a courtesy; the server finds out by itself.
+def _cancel(cancel: PGcancelConn) -> None:
+    # Not by PGcancel.cancel(): that waits without end, and holds the interpreter's lock meanwhile,
+    # so that a server which does not answer would stop every thread of this process.
+    deadline = time.monotonic() + _COURTESY
+    with suppress(psycopg.Error, OSError):  # The server finds out by itself, too.
+        cancel.start()
+        while (state := cancel.poll()) in (PollingStatus.READING, PollingStatus.WRITING):
+            poller = select.poll()
+            reads = state == PollingStatus.READING
+            poller.register(cancel.socket, _READ if reads else select.POLLOUT)
+            if not poller.poll(max(deadline - time.monotonic(), 0) * 1000):
+                break
+    cancel.finish()
 
 
 def adapt(connection: Connection[Any] | AsyncConnection[Any] | psycopg.abc.AdaptContext) -> None:

@@ -15,7 +15,7 @@ from psycopg import AsyncCursor
 
 from windlass.core.changes import Applied, Changes, Decide, Move, Verb, moved
 from windlass.core.errors import Fenced
-from windlass.core.job import Claim, Floor, Job, Lane
+from windlass.core.job import Claim, Floor, Head, Job, Lane, Sweep
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, State
 from windlass.store.postgres.lanes import Met
@@ -52,6 +52,25 @@ async def count(cursor: Cursor, statement: str, values: Any = None) -> int:
     """Run a statement, and return how many rows it changed."""
     await cursor.execute(statement, values)
     return cursor.rowcount
+
+
+# -- sweep ---------------------------------------------------------------------------------------
+
+
+def swept(rows: list[Row], mark: int) -> tuple[Sweep, list[tuple[Lane, Floor]], float]:
+    """Return what `sweep` found: lanes, the place of each head, and the seconds that it took."""
+    *found, (*_, clock, micros) = rows
+    next_due = None
+    if found and found[-1][0] is None:
+        next_due = instant(found.pop()[4])
+    heads = [(Lane(*row[:4]), Floor(instant(row[4]), row[5])) for row in found]
+    sweep = Sweep(
+        heads=tuple(Head(lane=lane, position=floor.due_at) for lane, floor in heads),
+        next_due=next_due,
+        now=instant(clock),
+        mark=mark,
+    )
+    return sweep, heads, micros / 1e6
 
 
 # -- claim -----------------------------------------------------------------------------------------

@@ -581,7 +581,8 @@ COMMENT ON FUNCTION complete(uuid[], bigint[], json[]) IS
 
 CREATE FUNCTION settle(transitions json) RETURNS uuid[] LANGUAGE plpgsql
 SET search_path = {schema}, pg_catalog, pg_temp
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on
+SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 #variable_conflict use_column
 -- Move jobs out of running, each under its fence; a job that was asked to cancel never waits again.
