@@ -14,6 +14,7 @@ from typing import Any, Union
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
 from windlass.core.errors import ConfigError, PayloadInvalid, PayloadTooLarge
 
@@ -33,6 +34,9 @@ class PayloadCodec:
         self._kind = kind
         self._shape = shape
         self._whole = whole
+        self._has_defaults = not whole and any(
+            field.default is UNSET for field in msgspec.structs.fields(shape)
+        )
         self._decoder: msgspec.json.Decoder[Any] = _decoder(kind, shape)
 
     @classmethod
@@ -75,8 +79,10 @@ class PayloadCodec:
         value = self._decode(payload)
         if self._whole:
             return value
-        fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        return {name: given for name, given in fields.items() if given is not UNSET}
+        fields = asdict(value)
+        if self._has_defaults:
+            return {name: given for name, given in fields.items() if given is not UNSET}
+        return fields
 
     def _decode(self, payload: bytes) -> Any:
         try:

@@ -37,6 +37,7 @@ from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Registry
+from windlass.runtime.alone import Alone
 from windlass.runtime.lines import fields_of
 from windlass.runtime.threads import Threads
 from windlass.store import Transaction
@@ -93,6 +94,7 @@ class Executor:
         self._timeouts: dict[str, float] = {}
         self._runs: dict[UUID, Run] = {}
         self._starting: deque[Run] = deque()
+        self._runner: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._pools = registry.pools()
         self.in_threads = 0
@@ -117,23 +119,43 @@ class Executor:
         self._runs[job.id] = run
         run.in_thread = self._pools.get(job.kind) is Pool.THREADS
         self.in_threads += run.in_thread
-        if not self._starting:
-            self._loop.call_soon(self._start_some)
         self._starting.append(run)
+        if self._runner is None:
+            self._runner = self._loop.create_task(self._run_some(), name="windlass-run")
 
-    def _start_some(self) -> None:
-        """Start a handful of what was claimed together, and let the loop turn before the next.
+    async def _run_some(self) -> None:
+        """Run jobs one after the other, as long as they wait for nothing: one task serves many.
 
-        So the next claim is on its way while these run, and nobody waits for a whole batch.
+        The first that does wait keeps the task, and another one goes on with the rest. After every
+        handful the loop turns, so that the next claim is on its way while these run.
         """
-        for _ in range(min(_HANDFUL, len(self._starting))):
+        task = self._own_task()
+        served = 0
+        while self._starting:
             run = self._starting.popleft()
             if run.ended:
                 self.abandoned -= 1
-            else:
-                run.task = self._loop.create_task(self._perform(run))
+                continue
+            run.task = task
+            await Alone(self._perform(run), self._make_way)
+            if task.cancelling():
+                break  # What was asked of one run must not follow the next.
+            served += 1
+            if served % _HANDFUL == 0:
+                await asyncio.sleep(0)
+        if self._runner is task or self._runner is None:
+            self._make_way()
+
+    def _make_way(self) -> None:
+        """Let another task go on with what is to be started."""
+        self._runner = None
         if self._starting:
-            self._loop.call_soon(self._start_some)
+            self._runner = self._loop.create_task(self._run_some(), name="windlass-run")
+
+    def _own_task(self) -> asyncio.Task[None]:
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine of ours always runs in a task"  # noqa: S101
+        return task
 
     def stop(self, job_id: UUID, outcome: Outcome) -> None:
         """Ask a run to end for a reason; after a while it ends without its handler's consent."""
@@ -287,11 +309,14 @@ def _outcome_of_error(error: BaseException) -> Outcome:
     return Failed(exception=error, error=describe(error))
 
 
+_DONE = Succeeded()
+
+
 def _outcome_of(job: Job, value: Any) -> Outcome:
     """Turn what a handler returned into an outcome."""
     match value:
         case None:
-            return Succeeded()
+            return _DONE
         case Snooze(due=due):
             return Snoozed(due=due)
         case Cancel(reason=reason):

@@ -427,6 +427,8 @@ BEGIN
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION '%', wrong USING ERRCODE = 'invalid_parameter_value', HINT = hint;
     END IF;
+    -- Refused here, or else one job with a NUL in it would keep everybody from reading job_queue.
+    PERFORM job::jsonb;
     SELECT id INTO answer FROM enqueue_many(json_build_array(json_build_object(
         'id', job -> 'id', 'kind', job -> 'kind', 'payload', job -> 'payload',
         'queue', job -> 'queue', 'priority', job -> 'priority', 'key', job -> 'key',
