@@ -21,6 +21,7 @@ from windlass.core.job import (
     Attempt,
     ErrorInfo,
     Job,
+    Lane,
     NewJob,
     Progress,
     Pulse,
@@ -122,12 +123,12 @@ class _Rest(Struct):
 _rest = msgspec.json.Decoder(_Rest)
 
 
-def claimed_job(row: Row, worker: str, token: int) -> Job:
+def claimed_job(row: Row, lane: Lane, worker: str, token: int) -> Job:
     """Return the job in a row of `claim`."""
     (
-        id_, kind, queue, priority, key, payload, due_at, created_at, started_at, attempt, failures,
-        crashes, rest, _seq,
+        _asked, id_, payload, due_at, created_at, started_at, attempt, failures, crashes, rest, _seq
     ) = row  # fmt: skip
+    queue, kind, priority, key = lane
     job = Job(
         id=id_,
         kind=kind,

@@ -14,17 +14,8 @@ SELECT to_regclass(%s || '.migrations') IS NOT NULL
 SELECT queue, kind, priority, key, due_at, seq FROM {schema}.sweep()
 
 -- name: claim
--- Start pending jobs under a worker's lease. What few jobs have comes as JSON, or not at all.
-SELECT id, kind, queue, priority, key, payload, due_at, created_at, started_at, attempt, failures,
-       crashes,
-       CASE WHEN cancel_requested OR num_nonnulls(expires_at, max_retries, timeout, unique_key,
-                                                  headers, error, reason, history) > 0
-       THEN json_build_object(
-           'expires_at', (extract(epoch FROM expires_at) * 1000000)::bigint - 946684800000000,
-           'max_retries', max_retries, 'timeout', (extract(epoch FROM timeout) * 1000000)::bigint,
-           'unique_key', unique_key, 'headers', headers, 'cancel_requested', cancel_requested,
-           'error', error, 'reason', reason, 'history', history) END,
-       seq
+-- Start pending jobs under a worker's lease.
+SELECT asked, id, payload, due_at, created_at, started_at, attempt, failures, crashes, rest, seq
 FROM {schema}.claim(
     %(worker)s, %(token)s, %(queues)s::text[], %(kinds)s::text[], %(priorities)s::integer[],
     %(keys)s::text[], %(counts)s::integer[], %(floors)s::timestamptz[], %(floor_seqs)s::bigint[],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -37,8 +36,7 @@ __all__ = ["AsyncWire", "Cursor", "Speak"]
 T = TypeVar("T")
 Cursor = AsyncCursor[Any]
 Statements = Mapping[str, str]
-_LANE = itemgetter(2, 1, 3, 4)
-_PLACE = itemgetter(6, -1)
+_PLACE = itemgetter(0, 3, -1)
 _BOTTOM = Floor(datetime.min.replace(tzinfo=UTC), 0)
 
 
@@ -97,25 +95,20 @@ def claim_values(claim: Claim, worker: str, token: int) -> dict[str, Any]:
 
 
 def met(claim: Claim, rows: list[Row], worker: str, token: int) -> list[Met]:
-    """Return what each ask got, in order: its lane's oldest jobs, as far as its budgets went."""
-    rows.sort(key=_PLACE, reverse=True)
-    if len(claim.asks) == 1:
-        lanes = {claim.asks[0].lane: rows}
-    else:
-        lanes = defaultdict(list)
-        for row in rows:
-            lanes[Lane(*_LANE(row))].append(row)
+    """Return what each ask got, in their order, each with its lane's oldest jobs first."""
+    rows.sort(key=_PLACE)
+    got: list[list[Row]] = [[] for _ in claim.asks]
+    for row in rows:
+        got[row[0] - 1].append(row)
     budgets = dict(claim.budgets)
     answers = []
-    for ask in claim.asks:
+    for ask, taken in zip(claim.asks, got, strict=True):
         room = min((ask.count, *(budgets[name] for name in ask.draws)))
-        waiting = lanes[ask.lane]
-        got = [waiting.pop() for _ in range(min(room, len(waiting)))]
         for name in ask.draws:
-            budgets[name] -= len(got)
-        jobs = [claimed_job(row, worker, token) for row in got]
-        last = Floor(jobs[-1].due_at, got[-1][-1]) if got else None
-        answers.append(Met(ask.lane, jobs, last, dry=len(got) < room))
+            budgets[name] -= len(taken)
+        jobs = [claimed_job(row, ask.lane, worker, token) for row in taken]
+        last = Floor(jobs[-1].due_at, taken[-1][-1]) if jobs else None
+        answers.append(Met(ask.lane, jobs, last, dry=len(jobs) < room))
     return answers
 
 

@@ -256,7 +256,8 @@ BEGIN
         ORDER BY random()
         LIMIT least(cardinality(wake.queues), 200)
     ) AS chosen;
-    IF woken IS NOT NULL THEN
+    -- A transaction that has notified cannot be prepared; whoever does that (2PC) turns wake-ups off.
+    IF woken IS NOT NULL AND coalesce(current_setting('windlass.wake', true), '') <> 'off' THEN
         PERFORM pg_notify({channel}, woken);
     END IF;
 END $$;
@@ -484,7 +485,11 @@ CREATE FUNCTION claim(
     holder text, fence bigint, queues text[], kinds text[], priorities integer[], keys text[],
     counts integer[], floors timestamptz[], floor_seqs bigint[], draws integer[],
     budgets integer[], lazily boolean
-) RETURNS SETOF jobs LANGUAGE plpgsql
+) RETURNS TABLE (
+    asked integer, id uuid, payload json, due_at timestamptz, created_at timestamptz,
+    started_at timestamptz, attempt integer, failures integer, crashes integer, rest json,
+    seq bigint
+) LANGUAGE plpgsql
 SET search_path = {schema}, pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on
 SET enable_tidscan = on SET enable_sort = off
@@ -494,6 +499,8 @@ AS $$
 -- Start the oldest jobs of lanes under a live lease, ask by ask, each from its floor on, and never
 -- more than the budgets hold that it draws on (draws has a bit for each). A claim that is lost
 -- only runs again, so it need not wait for the disk; in a transaction that acknowledges, it does.
+-- Returns, for each job, which ask it is for and what is not known from that; what few jobs have
+-- comes as JSON, or not at all.
 DECLARE
     now     timestamptz := clock();
     room    integer;
@@ -523,7 +530,16 @@ BEGIN
               AND priority = priorities[ask] AND key = keys[ask]
               AND (due_at, seq) >= (floors[ask], floor_seqs[ask])
             ORDER BY due_at, seq LIMIT room FOR UPDATE SKIP LOCKED))
-        RETURNING *;
+        RETURNING ask, id, payload, due_at, created_at, now, attempt, failures, crashes,
+            CASE WHEN cancel_requested OR num_nonnulls(
+                expires_at, max_retries, timeout, unique_key, headers, error, reason, history) > 0
+            THEN json_build_object(
+                'expires_at', (extract(epoch FROM expires_at) * 1000000)::bigint - 946684800000000,
+                'max_retries', max_retries,
+                'timeout', (extract(epoch FROM timeout) * 1000000)::bigint,
+                'unique_key', unique_key, 'headers', headers, 'cancel_requested', cancel_requested,
+                'error', error, 'reason', reason, 'history', history) END,
+            seq;
         GET DIAGNOSTICS taken = ROW_COUNT;
         FOR budget IN 1 .. cardinality(budgets) LOOP
             IF draws[ask] & (1 << (budget - 1)) <> 0 THEN
@@ -796,6 +812,7 @@ AS $$
 #variable_conflict use_column
 -- Delete what is past keeping; return how much that was. Whole days of the finished room are
 -- emptied at once. Where the ring cannot tell days apart, or less than a day is kept, rows go.
+-- What somebody else has locked is left for the next time: the lock timeout is for whole slots.
 DECLARE
     now    timestamptz := clock();
     pruned bigint := 0;
@@ -809,21 +826,26 @@ BEGIN
     END IF;
     IF finished < interval '1 day' OR finished > interval '30 days' THEN
         DELETE FROM finished_jobs WHERE id = ANY (ARRAY(
-            SELECT id FROM finished_jobs WHERE finished_at < now - finished LIMIT most));
+            SELECT id FROM finished_jobs WHERE finished_at < now - finished
+            LIMIT most FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS gone = ROW_COUNT;
         pruned := pruned + gone;
     END IF;
     DELETE FROM dead_jobs WHERE id = ANY (ARRAY(
         SELECT id FROM dead_jobs WHERE finished_at < now - dead
-        ORDER BY finished_at LIMIT greatest(most - pruned, 0)));
+        ORDER BY finished_at LIMIT greatest(most - pruned, 0) FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS gone = ROW_COUNT;
     pruned := pruned + gone;
-    DELETE FROM unique_keys WHERE until <= now;
+    DELETE FROM unique_keys WHERE key = ANY (ARRAY(
+        SELECT key FROM unique_keys WHERE until <= now FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS gone = ROW_COUNT;
     pruned := pruned + gone;
-    DELETE FROM workers WHERE ended AND last_seen < now - workers_kept;
+    DELETE FROM workers WHERE id = ANY (ARRAY(
+        SELECT id FROM workers WHERE ended AND last_seen < now - workers_kept
+        FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS gone = ROW_COUNT;
-    DELETE FROM sleepers WHERE until <= now;
+    DELETE FROM sleepers WHERE id = ANY (ARRAY(
+        SELECT id FROM sleepers WHERE until <= now FOR UPDATE SKIP LOCKED));
     RETURN pruned + gone;
 END $$;
 COMMENT ON FUNCTION prune(interval, interval, interval, integer) IS
