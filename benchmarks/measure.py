@@ -6,7 +6,6 @@ round leaves behind (threads, garbage, a grown log) is carried into the next.
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import shutil
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contender import Contender
+from benchmarks.report import percentile
 
 _spawning = multiprocessing.get_context("spawn")
 _PATIENCE = 300.0
@@ -94,12 +94,7 @@ def latency(contender: type[Contender], within: Path, jobs: int) -> Latency:
         waits = [wait / 1e6 for wait in worker.stop()[_WARM_UPS:]]
     if len(waits) != jobs:
         raise RuntimeError(f"{contender.name} ran {len(waits)} of {jobs} jobs")
-    return Latency(p50=statistics.median(waits), p99=_percentile(waits, 0.99))
-
-
-def _percentile(values: Sequence[float], share: float) -> float:
-    """Return the least value that this share of all does not exceed."""
-    return sorted(values)[math.ceil(len(values) * share) - 1]
+    return Latency(p50=statistics.median(waits), p99=percentile(waits, 0.99))
 
 
 # -- what producers do, each in a process of its own -----------------------------------------------

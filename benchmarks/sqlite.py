@@ -7,8 +7,9 @@ figures from the same minute of the same machine can be compared, and nothing el
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,15 +20,16 @@ from benchmarks.contender import Contender
 from benchmarks.measure import enqueue_singly, fill_and_drain, latency
 from benchmarks.peers.huey_sqlite import HueySqlite
 from benchmarks.peers.windlass_sqlite import WindlassSqlite
-from benchmarks.report import Measure, Race, Report
+from benchmarks.report import Measure, Race, Report, Rival, Score
 
 T = TypeVar("T")
 OURS, THEIRS = WindlassSqlite, HueySqlite
-DRAIN = Measure(name="drain", unit="jobs/s", bar=5)
-BULK = Measure(name="bulk enqueue", unit="jobs/s", bar=20)
-SINGLE = Measure(name="single enqueue", unit="jobs/s", bar=1)
-P50 = Measure(name="latency p50", unit="ms", bar=1, lower_is_better=True)
-P99 = Measure(name="latency p99", unit="ms", bar=None, lower_is_better=True)
+DRAIN = Measure(name="drain", unit="jobs/s")
+BULK = Measure(name="bulk enqueue", unit="jobs/s")
+SINGLE = Measure(name="single enqueue", unit="jobs/s")
+P50 = Measure(name="latency p50", unit="ms", lower_is_better=True)
+P99 = Measure(name="latency p99", unit="ms", lower_is_better=True)
+BARS = {DRAIN: 5.0, BULK: 20.0, SINGLE: 1.0, P50: 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +52,18 @@ def main() -> int:
     """Race, report, and return the exit code."""
     options = _options()
     sizes = _sizes(options)
-    console = Console()
     report = Report(
         title="SQLite, durable, one worker process",
-        ours=OURS,
-        theirs=THEIRS,
         races=_race(sizes, options.directory, Console(stderr=True)),
-        sizes=str(sizes),
-        directory=options.directory,
+        environment={
+            "sqlite": sqlite3.sqlite_version,
+            "directory": str(options.directory),
+            "sizes": str(sizes),
+            OURS.name: OURS.settings,
+            THEIRS.name: THEIRS.settings,
+        },
     )
-    report.show(console)
+    report.show(Console())
     if options.json is not None:
         report.write(options.json)
     return 0 if report.is_met else 1
@@ -82,32 +86,18 @@ def _race(sizes: Sizes, within: Path, progress: Console) -> list[Race]:
         singles.append(enqueue_singly((OURS, THEIRS), within, sizes.singles))
     waits, huey_waits = rounds("latency", lambda it: latency(it, within, sizes.latencies))
     return [
-        Race(
-            measure=DRAIN,
-            ours=[each.drain for each in filled],
-            theirs=[each.drain for each in huey_filled],
-        ),
-        Race(
-            measure=BULK,
-            ours=[each.bulk for each in filled],
-            theirs=[each.bulk for each in huey_filled],
-        ),
-        Race(
-            measure=SINGLE,
-            ours=[ours for ours, _ in singles],
-            theirs=[theirs for _, theirs in singles],
-        ),
-        Race(
-            measure=P50,
-            ours=[each.p50 for each in waits],
-            theirs=[each.p50 for each in huey_waits],
-        ),
-        Race(
-            measure=P99,
-            ours=[each.p99 for each in waits],
-            theirs=[each.p99 for each in huey_waits],
-        ),
+        _held(DRAIN, [it.drain for it in filled], [it.drain for it in huey_filled]),
+        _held(BULK, [it.bulk for it in filled], [it.bulk for it in huey_filled]),
+        _held(SINGLE, [ours for ours, _ in singles], [theirs for _, theirs in singles]),
+        _held(P50, [it.p50 for it in waits], [it.p50 for it in huey_waits]),
+        _held(P99, [it.p99 for it in waits], [it.p99 for it in huey_waits]),
     ]
+
+
+def _held(measure: Measure, ours: Sequence[float], theirs: Sequence[float]) -> Race:
+    """Hold ours against theirs."""
+    rival = Rival(score=Score(name=THEIRS.name, rounds=theirs), bar=BARS.get(measure))
+    return Race(measure=measure, ours=Score(name=OURS.name, rounds=ours), rivals=[rival])
 
 
 def _sizes(options: argparse.Namespace) -> Sizes:

@@ -1,0 +1,91 @@
+"""Owns Windlass on PostgreSQL as a contender."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, ClassVar
+
+from benchmarks.peer import Starts
+from windlass import Kind, Windlass
+
+_SLOTS = 2_000
+_BATCH = 500
+
+
+class WindlassPostgres:
+    """Windlass on PostgreSQL, with as many slots as keep a fast handler busy."""
+
+    name: ClassVar[str] = "Windlass"
+    settings: ClassVar[str] = f"slots {_SLOTS}, batch_size {_BATCH}"
+    left: ClassVar[str] = "SELECT EXISTS (SELECT FROM windlass.jobs)"
+    chunk: ClassVar[int] = 5_000
+    new_loop = None
+    options: ClassVar[dict[str, Any]] = {"log_level": "warning"}
+
+    def __init__(self, url: str, starts: Starts) -> None:
+        note = starts.note
+        self._app = Windlass(url, **self.options)
+
+        @self._app.job
+        async def noop() -> None:
+            note(time.monotonic_ns())
+
+        @self._app.job
+        async def nap() -> None:
+            note(time.monotonic_ns())
+            await asyncio.sleep(0.01)
+
+        @self._app.job
+        async def stamped(sent: int) -> None:
+            note(time.monotonic_ns() - sent)
+
+        self._noop = noop
+        self._nap = nap
+        self._stamped = stamped
+        self._elsewhere = self._app.of(Kind("elsewhere", dict[str, str]))
+
+    async def install(self) -> None:
+        """Make the schema."""
+        await self._app.store.migrate()
+        await self._app.aclose()
+
+    async def open(self) -> None:
+        """Nothing: it connects when it has to."""
+
+    async def enqueue(self) -> None:
+        """Enqueue one no-op, and return when it is committed."""
+        await self._noop.aenqueue()
+
+    def enqueue_blocking(self) -> None:
+        """Enqueue one no-op from a thread without an event loop."""
+        self._noop.enqueue()
+
+    async def enqueue_bulk(self, count: int, *, kind: str, priority: int) -> None:
+        """Enqueue many jobs in one call."""
+        if kind == "elsewhere":
+            drafts = [self._elsewhere.draft({}) for _ in range(count)]
+        else:
+            producer = (self._nap if kind == "nap" else self._noop).using(priority=priority)
+            drafts = [producer.draft() for _ in range(count)]
+        await self._app.aenqueue_many(drafts)
+
+    async def enqueue_stamped(self) -> None:
+        """Enqueue one job that carries the moment just before this call."""
+        await self._stamped.aenqueue(time.monotonic_ns())
+
+    async def work(self, slots: int | None, *, idle: bool) -> None:
+        """Serve as a worker until cancelled."""
+        del idle
+        await self._app.run_worker(slots=slots or _SLOTS, batch_size=min(slots or _SLOTS, _BATCH))
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._app.aclose()
+
+
+class WindlassWithoutWakeUps(WindlassPostgres):
+    """The same, but nobody is woken: workers find jobs by polling alone."""
+
+    name: ClassVar[str] = "Windlass without wake-ups"
+    options: ClassVar[dict[str, Any]] = WindlassPostgres.options | {"listen_url": "off"}
