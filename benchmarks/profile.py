@@ -14,7 +14,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -22,7 +23,9 @@ from types import FrameType
 from rich.console import Console
 from rich.table import Table
 
+from tests.postgres.server import Server
 from windlass import Windlass
+from windlass.observe.logs import configure_logging
 
 _LOOK = 0.001
 _SHORTEST_SWITCH = 0.0002
@@ -97,9 +100,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--slots", type=int, help="instead of the default")
+    parser.add_argument("--store", choices=("postgres", "sqlite"), default="postgres")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="windlass-profile-", dir="/var/tmp") as directory:
-        looker, seconds = asyncio.run(_drain(Path(directory), options.jobs, options.slots))
+    with _database(options.store) as url:
+        looker, seconds = asyncio.run(_drain(url, options.jobs, options.slots))
     console = Console()
     console.print(
         f"{options.jobs:,} no-op jobs in {seconds:.2f} s under the profiler "
@@ -110,8 +114,21 @@ def main() -> None:
         _show_places(console, name, seen)
 
 
-async def _drain(directory: Path, jobs: int, slots: int | None) -> tuple[Looker, float]:
-    app = Windlass(f"sqlite:///{directory / 'windlass.db'}")
+@contextmanager
+def _database(store: str) -> Iterator[str]:
+    """Give a database of one kind on a real disk, for as long as this lasts."""
+    with tempfile.TemporaryDirectory(prefix="windlass-profile-", dir="/var/tmp") as directory:
+        if store == "sqlite":
+            yield f"sqlite:///{Path(directory) / 'windlass.db'}"
+            return
+    with Server() as server:
+        yield server.url()
+
+
+async def _drain(url: str, jobs: int, slots: int | None) -> tuple[Looker, float]:
+    app = Windlass(url, log_level="warning")
+    configure_logging(level="warning", format="console")
+    await app.store.migrate()
     ended = asyncio.Event()
     left = jobs
 
@@ -124,7 +141,7 @@ async def _drain(directory: Path, jobs: int, slots: int | None) -> tuple[Looker,
 
     await app.aenqueue_many([noop.draft() for _ in range(jobs)])
     looker = Looker()
-    worker = asyncio.create_task(app.worker(slots=slots).run())
+    worker = asyncio.create_task(app.worker(slots=slots, batch_size=slots and slots // 4).run())
     looker.start()
     began = time.perf_counter()
     await ended.wait()

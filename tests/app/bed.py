@@ -1,4 +1,4 @@
-"""Owns what tests of the app and the worker stand on: apps on both stores, and workers for them.
+"""Owns what tests of the app and the worker stand on: apps on every store, and workers for them.
 
 Waiting is bounded polling or an event; nothing here sleeps to let something else happen.
 """
@@ -12,18 +12,25 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import psycopg
 import pytest
 
+from tests.postgres.scratch import Prepare, Scratches
+from tests.store.clocked import migrate, migrate_with_clock
 from windlass import Handle, Job, State, Windlass
 from windlass.runtime import Worker
 from windlass.store import Store
 from windlass.store.memory import MemoryStore
+from windlass.store.postgres import PostgresStore
 from windlass.store.sqlite import SqliteStore
 
-STORES = ("memory", "sqlite")
+STORES = ("memory", "sqlite", "postgres")
+on_embedded_stores = pytest.mark.parametrize("bed", ["memory", "sqlite"], indirect=True)
+"""For what has nothing to do with the store: a PostgreSQL takes a quarter of a second more."""
 PROMPT = 10.0
 """Seconds within which whatever is prompt has happened, also on a slow machine."""
 QUICK: dict[str, Any] = {"poll_interval": "20ms", "shutdown_timeout": "5s"}
@@ -33,13 +40,29 @@ class Clock:
     """A store's clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
-        self.now = datetime(2030, 1, 1, 12, tzinfo=UTC)
+        self._now = datetime(2030, 1, 1, 12, tzinfo=UTC)
+        self._driven: Callable[[datetime], None] | None = None
+
+    @property
+    def now(self) -> datetime:
+        return self._now
+
+    @now.setter
+    def now(self, now: datetime) -> None:
+        self._now = now
+        if self._driven is not None:
+            self._driven(now)
 
     def __call__(self) -> datetime:
-        return self.now
+        return self._now
 
     def advance(self, **span: float) -> None:
         self.now += timedelta(**span)
+
+    def drive(self, set_clock: Callable[[datetime], None]) -> None:
+        """Set a clock that is elsewhere, now and whenever this one moves."""
+        self._driven = set_clock
+        set_clock(self._now)
 
 
 class Through:
@@ -55,10 +78,19 @@ class Through:
 class Bed:
     """One kind of store, in a directory of its own, and the apps that a test makes on it."""
 
-    def __init__(self, kind: str, directory: Path) -> None:
+    def __init__(
+        self,
+        kind: str,
+        directory: Path,
+        scratches: Scratches | None = None,
+        prepare: Prepare = migrate,
+    ) -> None:
         self.kind = kind
         self.directory = directory
-        self._apps: list[Windlass] = []
+        self._scratches = scratches
+        self._prepare = prepare
+        self._database: str | None = None
+        self._made: list[Windlass | Store] = []
 
     @property
     def path(self) -> Path:
@@ -67,6 +99,8 @@ class Bed:
 
     @property
     def url(self) -> str:
+        if self.kind == "postgres":
+            return self._database or self._fresh(self._prepare)
         return "memory://" if self.kind == "memory" else f"sqlite:///{self.path}"
 
     def app(self, *, store: Any = None, **settings: Any) -> Windlass:
@@ -74,19 +108,42 @@ class Bed:
         app = Windlass(self.url, **settings)
         if store is not None:
             app.store = store
-        self._apps.append(app)
+        self._made.append(app)
         return app
 
-    def store(self, *, clock: Callable[[], datetime] | None = None, size: int = 1000) -> Store:
+    def store(self, *, clock: Clock | None = None, size: int = 1000) -> Store:
         """Make a store, with a clock of the test's own if one is given."""
         options: dict[str, Any] = {} if clock is None else {"clock": clock}
         if self.kind == "memory":
             return MemoryStore(size=size, **options)
-        return SqliteStore(self.path, **options)
+        if self.kind == "sqlite":
+            return SqliteStore(self.path, **options)
+        url = self.url if clock is None else self._fresh(migrate_with_clock)
+        if clock is not None:
+            clock.drive(partial(set_clock, url))
+        store = PostgresStore(url)
+        self._made.append(store)
+        return store
 
     async def close(self) -> None:
-        for app in self._apps:
-            await app.aclose()
+        for made in self._made:
+            if isinstance(made, Windlass):
+                # First: a store closes the connections of loops that have ended, not of others.
+                made.portal.close()
+                await made.aclose()
+            else:
+                await made.close()
+
+    def _fresh(self, prepare: Prepare) -> str:
+        assert self._scratches is not None
+        self._database = self._scratches.of(prepare).fresh()
+        return self._database
+
+
+def set_clock(url: str, now: datetime) -> None:
+    """Set the clock of a schema that was made with one."""
+    with psycopg.connect(url) as db:
+        db.execute("UPDATE clock.hands SET now = %s", [now])
 
 
 @pytest.fixture(params=STORES)
@@ -95,7 +152,10 @@ def bed(
 ) -> Iterator[Bed]:
     """A bed on each of the stores, with nothing in the environment that could meddle."""
     monkeypatch.chdir(tmp_path)
-    made = Bed(cast("str", request.param), tmp_path)
+    kind = cast("str", request.param)
+    # Only if it is wanted: the first who asks for it starts a server.
+    wanted = request.getfixturevalue("postgres_scratches") if kind == "postgres" else None
+    made = Bed(kind, tmp_path, wanted)
     yield made
     asyncio.run(made.close())
 

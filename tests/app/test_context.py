@@ -12,11 +12,12 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from tests.app.bed import Bed, in_state, serving, until
+from tests.app.bed import Bed, in_state, on_embedded_stores, serving, until
 from windlass import Context, Snooze, State, Windlass, current_context
 from windlass.core.job import Progress
 from windlass.observe.logs import configure_logging
 from windlass.store.memory import MemoryStore
+from windlass.store.postgres import PostgresStore
 from windlass.store.sqlite import SqliteStore
 
 users_log = logging.getLogger("shop.orders")
@@ -159,6 +160,11 @@ async def steal(app: Windlass, token: int) -> None:
     if isinstance(store, MemoryStore):
         (job,) = store._jobs
         store._put(replace(job, token=42, worker="another", progress=None))
+    elif isinstance(store, PostgresStore):
+        async with store._home().pool.connection(10) as db:
+            await db.execute(
+                "UPDATE windlass.jobs SET token = 42, worker = 'another', progress = NULL"
+            )
     else:
         assert isinstance(store, SqliteStore)
         await store._write(
@@ -259,5 +265,24 @@ def test_a_job_enqueued_inside_a_job_does_not_take_its_fields(bed: Bed, lines: i
             await app.job_by_id(inner_id).aresult("10s")
             (line,) = [each for each in parsed(lines) if each["event"] == "inner"]
             assert (line["job_id"], line["kind"]) == (inner_id, "inner")
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_store_without_transactions_says_so_where_one_is_asked_for(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(max_retries=0)
+    async def charge(ctx: Context) -> None:
+        async with ctx.transaction():
+            raise AssertionError("this must not begin")
+
+    async def main() -> None:
+        async with serving(app):
+            job = await in_state(await charge.aenqueue(), State.DEAD)
+            assert job.error is not None
+            assert job.error.type == "windlass.ConfigError"
+            assert "ctx.transaction() needs jobs that are in the same database" in job.error.message
 
     asyncio.run(main())

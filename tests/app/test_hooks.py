@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.app.bed import Bed, in_state, our_threads, serving, told
+from tests.app.bed import Bed, in_state, on_embedded_stores, our_threads, serving, told
 from windlass import Callbacks, Cancel, Context, Snooze, State
+
+pytestmark = on_embedded_stores
 
 
 def test_hooks_are_called_around_a_workers_life_sync_and_async(bed: Bed) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.app.bed import Bed, in_state, serving, told
+from tests.app.bed import Bed, in_state, on_embedded_stores, serving, told
 from windlass import CallNext, Context, Middleware, Retry, Snooze, State
+
+pytestmark = on_embedded_stores
 
 
 def tracing(name: str, trace: list[str]) -> Middleware:

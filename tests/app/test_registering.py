@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import pytest
 
-from tests.app.bed import Bed, in_state, serving
+from tests.app.bed import Bed, in_state, on_embedded_stores, serving
 from windlass import ConfigError, Context, PayloadInvalid, Retry, State
+
+pytestmark = on_embedded_stores
 
 if TYPE_CHECKING:
     from decimal import Decimal

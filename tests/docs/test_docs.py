@@ -2,7 +2,9 @@
 
 A `python` block that begins with a comment like `# app.py` is written to that file; the others are
 run in one program per page. Each `$` line of a `console` block is run in a shell and must succeed;
-a worker stays in the background until the page ends, and must then drain and exit with 0.
+a worker stays in the background until the page ends, and must then drain and exit with 0. The page
+on PostgreSQL gets an empty database, whose URL is in the environment, and its `sql` blocks run
+there; its `javascript` is run by tests/system/test_node.py, since that needs a package from npm.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
 import pytest
 
+from tests.docs.roles import with_own_roles
+from tests.postgres.wheel import installations, newest
 from windlass.settings import SettingHelp, describe_settings
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +33,8 @@ PAGES = sorted(
 )
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\n")
-KNOWN = {"python", "console", "text", "sh", "toml", "ini"}
+KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript"}
+ON_POSTGRES = "docs/postgresql.md"
 
 
 class Block(NamedTuple):
@@ -43,11 +49,15 @@ def blocks_of(page: str) -> list[Block]:
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+    path = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    if request.node.callspec.params["page"] == ON_POSTGRES:
+        kept["WINDLASS_URL"] = request.getfixturevalue("own_database")
+        path.insert(1, str(installations()[newest()] / "bin"))  # For psql.
     return {
         **kept,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join(path),
         "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")]),
         "PYTHONWARNINGS": "error",
         "COLUMNS": "200",
@@ -75,6 +85,10 @@ class Reader:
                 self._run([sys.executable, "-m", "pytest", "-q", "-x", name[1]])
         elif block.language == "python":
             self._continue(block.text)
+        elif block.language == "sql":
+            url = self._environment["WINDLASS_URL"]
+            with psycopg.connect(url) as db:
+                db.execute(with_own_roles(block.text, url).encode())
 
     def _continue(self, code: str) -> None:
         """Run the page's program from its start, since a block goes on where the last one ended."""

@@ -1,5 +1,6 @@
 """Gives every test here its bed."""
 
 from tests.app.bed import bed
+from tests.postgres.fixtures import postgres_scratches, postgres_server
 
-__all__ = ["bed"]
+__all__ = ["bed", "postgres_scratches", "postgres_server"]

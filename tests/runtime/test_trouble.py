@@ -30,9 +30,9 @@ class Unreliable(Through):
         self._fail("claim")
         return await self.inner.claim(claim, worker=worker, token=token)
 
-    async def sweep(self) -> Sweep:
+    async def sweep(self, *, fresh: bool = True) -> Sweep:
         self._fail("sweep")
-        return await self.inner.sweep()
+        return await self.inner.sweep(fresh=fresh)
 
     async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
         self._fail("settle")

@@ -49,6 +49,11 @@ async def right() -> None:
     reveal_type(await greet("anna"))  # R: str
     reveal_type(add(1, b=2))  # R: int
     reveal_type(greet.using(queue="q", delay="5m", unique="k").enqueue("anna"))  # R: Handle[str]
+    reveal_type(greet.using(tx=object()).enqueue("anna"))  # R: Handle[str]
+    reveal_type(await send.using(tx=object(), unique="k").aenqueue("anna"))  # R: Handle[str]
+    reveal_type(add.using(tx=object()).draft(1))  # R: Draft[int]
+    reveal_type(app.enqueue_many([add.draft(1)], tx=object()))  # R: list[Handle[int]]
+    reveal_type(await app.aenqueue_many([greet.draft("a")], tx=object()))  # R: list[Handle[str]]
     reveal_type(send.draft("anna"))  # R: Draft[str]
     reveal_type(app.enqueue_many([add.draft(1), add.draft(2)]))  # R: list[Handle[int]]
     reveal_type(poll.enqueue(1).existing)  # R: bool
@@ -71,6 +76,9 @@ async def wrong() -> None:
     add.using(queue=5)  # E: arg-type
     add.using(urgent=True)  # E: call-arg
     add.using(delay="1m").enqueue("x")  # E: arg-type
+    add.using(tx=object()).enqueue("x")  # E: arg-type
+    await greet.using(tx=object()).aenqueue(7)  # E: arg-type
+    add.using(object()).enqueue(1)  # E: arg-type, call-arg
     add.using(headers={"n": 5})  # E: dict-item
     text: str = add.enqueue(1).result()  # E: assignment
     print(text)

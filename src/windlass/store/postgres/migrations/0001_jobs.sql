@@ -675,10 +675,31 @@ AS $$
 -- Bring a job, as it is now, from the live room into the one for its last state.
 BEGIN
     DELETE FROM jobs WHERE jobs.id = job.id;
+    -- By name: a later schema may give jobs another column, and then it is not the last one there.
     IF job.state = 'dead' THEN
-        INSERT INTO dead_jobs SELECT job.*, now, result;
+        INSERT INTO dead_jobs (
+            seq, id, kind, queue, priority, key, state, payload, due_at, created_at, updated_at,
+            expires_at, started_at, attempt, failures, crashes, max_retries, timeout, unique_key,
+            headers, waiting_for, worker, token, cancel_requested, progress, error, reason, history,
+            finished_at, result)
+        VALUES (
+            job.seq, job.id, job.kind, job.queue, job.priority, job.key, job.state, job.payload,
+            job.due_at, job.created_at, job.updated_at, job.expires_at, job.started_at, job.attempt,
+            job.failures, job.crashes, job.max_retries, job.timeout, job.unique_key, job.headers,
+            job.waiting_for, job.worker, job.token, job.cancel_requested, job.progress, job.error,
+            job.reason, job.history, now, result);
     ELSE
-        INSERT INTO finished_jobs SELECT job.*, now, result, slot_of(now);
+        INSERT INTO finished_jobs (
+            seq, id, kind, queue, priority, key, state, payload, due_at, created_at, updated_at,
+            expires_at, started_at, attempt, failures, crashes, max_retries, timeout, unique_key,
+            headers, waiting_for, worker, token, cancel_requested, progress, error, reason, history,
+            finished_at, result, slot)
+        VALUES (
+            job.seq, job.id, job.kind, job.queue, job.priority, job.key, job.state, job.payload,
+            job.due_at, job.created_at, job.updated_at, job.expires_at, job.started_at, job.attempt,
+            job.failures, job.crashes, job.max_retries, job.timeout, job.unique_key, job.headers,
+            job.waiting_for, job.worker, job.token, job.cancel_requested, job.progress, job.error,
+            job.reason, job.history, now, result, slot_of(now));
     END IF;
     IF job.unique_key IS NOT NULL THEN
         DELETE FROM unique_keys WHERE until IS NULL AND unique_keys.job = (finish.job).id;

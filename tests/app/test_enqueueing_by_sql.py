@@ -1,0 +1,205 @@
+"""`SELECT windlass.enqueue(...)`: the way into the queue for psql and every other language."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests.app.bed import Bed, in_state, serving, until
+from tests.postgres.wheel import installations, newest
+from windlass import Context, State, Windlass
+
+pytestmark = pytest.mark.parametrize("bed", ["postgres"], indirect=True)
+ENQUEUE = "SELECT windlass.enqueue(%s)"
+
+
+def app_on(bed: Bed) -> Windlass:
+    app = bed.app()
+
+    @app.job
+    async def greet(ctx: Context, name: str, times: int = 1) -> list[Any]:
+        return [name, times, dict(ctx.headers)]
+
+    return app
+
+
+def enqueue(bed: Bed, **job: Any) -> UUID:
+    with psycopg.connect(bed.url) as db:
+        row = db.execute(ENQUEUE, [json.dumps(job)]).fetchone()
+        assert row is not None
+        assert isinstance(row[0], UUID)
+        return row[0]
+
+
+def count(bed: Bed) -> int:
+    with psycopg.connect(bed.url) as db:
+        row = db.execute("SELECT count(*) FROM windlass.job_queue").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def test_a_job_from_sql_runs_in_a_worker(bed: Bed) -> None:
+    app = app_on(bed)
+    job_id = enqueue(
+        bed, kind="greet", payload={"name": "Zoë", "times": 2}, headers={"from": "psql"}
+    )
+
+    async def main() -> None:
+        async with serving(app):
+            handle = app.job_by_id(job_id)
+            assert await handle.aresult("10s") == ["Zoë", 2, {"from": "psql"}]
+
+    asyncio.run(main())
+
+
+def test_psql_enqueues(bed: Bed) -> None:
+    app = app_on(bed)
+    psql = installations()[newest()] / "bin" / "psql"
+    words = """SELECT windlass.enqueue('{"kind": "greet", "payload": {"name": "ada"}}')"""
+    done = subprocess.run(
+        [psql, "--no-psqlrc", "--tuples-only", "--no-align", "--command", words, bed.url],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+    async def main() -> None:
+        async with serving(app):
+            assert await app.job_by_id(done.stdout.strip()).aresult("10s") == ["ada", 1, {}]
+
+    asyncio.run(main())
+
+
+def test_options_are_heeded(bed: Bed) -> None:
+    app = app_on(bed)
+    moment = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+    late = enqueue(bed, kind="greet", payload={"name": "a"}, at=moment.isoformat())
+    soon = enqueue(
+        bed,
+        kind="greet",
+        payload={"name": "b"},
+        delay="5 minutes",
+        queue="mail",
+        priority=7,
+        max_retries=2,
+        timeout="30s",
+        expires_in="1h",
+    )
+
+    async def main() -> None:
+        job = await app.job_by_id(late).ajob()
+        assert (job.state, job.due_at, job.queue) == (State.SCHEDULED, moment, "default")
+        job = await app.job_by_id(soon).ajob()
+        assert (job.state, job.queue, job.priority) == (State.SCHEDULED, "mail", 7)
+        assert (job.max_retries, job.timeout) == (2, timedelta(seconds=30))
+        assert job.due_at - job.created_at == timedelta(minutes=5)
+        assert job.expires_at is not None
+        assert job.expires_at - job.created_at == timedelta(hours=1)
+
+    asyncio.run(main())
+
+
+def test_a_more_urgent_job_is_claimed_first(bed: Bed) -> None:
+    app = bed.app()
+    ran: list[int] = []
+
+    @app.job
+    async def note(n: int) -> None:
+        ran.append(n)
+
+    for n in (0, 5, -5):
+        enqueue(bed, kind="note", payload={"n": n}, priority=n)
+
+    async def main() -> None:
+        async with serving(app, slots=1):
+            await until(lambda: len(ran) == 3)
+
+    asyncio.run(main())
+    assert ran == [5, 0, -5]
+
+
+def test_a_unique_key_is_the_same_from_sql_and_from_python(bed: Bed) -> None:
+    app = app_on(bed)
+    first = enqueue(bed, kind="greet", payload={"name": "a"}, unique="once")
+    assert enqueue(bed, kind="greet", payload={"name": "b"}, unique="once") == first
+    assert enqueue(bed, kind="other", payload={}, unique="once") != first
+
+    async def main() -> None:
+        assert (await app.job_by_id(first).ajob()).unique_key == "greet:once"
+        async with serving(app):
+            await in_state(app.job_by_id(first), State.COMPLETED)
+        assert enqueue(bed, kind="greet", payload={"name": "c"}, unique="once") != first
+
+    asyncio.run(main())
+
+
+def test_a_rollback_leaves_nothing(bed: Bed) -> None:
+    with psycopg.connect(bed.url) as db:
+        db.execute(ENQUEUE, ['{"kind": "greet", "unique": "once"}'])
+        db.rollback()
+    assert count(bed) == 0
+    enqueue(bed, kind="greet", unique="once")
+    assert count(bed) == 1
+
+
+def test_a_payload_that_the_handler_cannot_take_is_dead_with_the_reason(bed: Bed) -> None:
+    app = app_on(bed)
+    job_id = enqueue(bed, kind="greet", payload={"name": "a", "times": "many"})
+
+    async def main() -> None:
+        async with serving(app):
+            job = await in_state(app.job_by_id(job_id), State.DEAD)
+            assert "times" in (job.reason or "")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("job", "told", "hint"),
+    [
+        ('{"kind": "greet", "priorty": 1}', "no field 'priorty'", "there are: kind, payload"),
+        ('{"payload": {}}', "has a kind", "name the handler"),
+        ('{"kind": ""}', "has a kind", "name the handler"),
+        ("[]", "is a JSON object", "write: enqueue"),
+        ("null", "is a JSON object", "write: enqueue"),
+        ('{"kind": "greet", "payload": []}', "payload is an object", "arguments by name"),
+        ('{"kind": "greet", "payload": "x"}', "payload is an object", "arguments by name"),
+        ('{"kind": "greet", "priority": 1001}', "between -1000 and 1000", "more urgent"),
+        ('{"kind": "greet", "priority": "high"}', "between -1000 and 1000", "more urgent"),
+        ('{"kind": "greet", "priority": 1.5}', "between -1000 and 1000", "more urgent"),
+        ('{"kind": "greet", "queue": "a\\nb"}', "no control characters", "in one line"),
+        ('{"kind": "greet", "queue": ""}', "are not empty", "leave out"),
+        ('{"kind": "greet", "unique": ""}', "are not empty", "leave out"),
+        ('{"kind": "greet", "headers": {"n": 1}}', "an object of texts", "quote the values"),
+        ('{"kind": "greet", "headers": []}', "an object of texts", "quote the values"),
+        ('{"kind": "greet", "max_retries": -1}', "not negative", "what the kind says"),
+        ('{"kind": "greet", "timeout": "0s"}', "a timeout is between", "30 seconds"),
+        ('{"kind": "greet", "timeout": "1000000 years"}', "a timeout is between", "30 seconds"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_what_would_be_right(
+    bed: Bed, job: str, told: str, hint: str
+) -> None:
+    with psycopg.connect(bed.url) as db, pytest.raises(psycopg.DataError) as caught:
+        db.execute(ENQUEUE, [job])
+    assert told in str(caught.value)
+    assert hint in (caught.value.diag.message_hint or "")
+    assert count(bed) == 0
+
+
+def test_fields_that_are_null_are_as_good_as_left_out(bed: Bed) -> None:
+    names = "payload queue priority key delay at expires_in expires_at max_retries timeout unique"
+    job_id = enqueue(
+        bed, kind="greet", **dict.fromkeys([*names.split(), "unique_until", "headers", "id"])
+    )
+    with psycopg.connect(bed.url) as db:
+        row = db.execute("SELECT queue, priority, payload FROM windlass.jobs").fetchone()
+    assert (job_id.version, row) == (7, ("default", 0, {}))

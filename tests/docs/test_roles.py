@@ -1,0 +1,138 @@
+"""The grants in the docs are enough for producers and workers, and no more than they need."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.app.bed import in_state, serving, until
+from tests.docs.roles import prefix_of, with_own_roles
+from tests.docs.test_docs import ON_POSTGRES, blocks_of
+from tests.store.clocked import migrate
+from windlass import Context, Permanent, State, StoreError, Windlass
+from windlass.core.job import JobFilter, Retention
+
+READS = [
+    "SELECT * FROM windlass.jobs",
+    "SELECT * FROM windlass.job_queue",
+    "INSERT INTO windlass.jobs (id, kind, payload) VALUES (gen_random_uuid(), 'x', '{}')",
+    "DELETE FROM windlass.finished_jobs",
+    "SELECT windlass.claim('x', 1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', true)",
+    "SELECT windlass.prune('0', '0', '0', 1)",
+    "SELECT * FROM windlass.sweep()",
+    "CREATE TABLE windlass.mine ()",
+]
+
+
+@pytest.fixture
+def url(own_database: str) -> str:
+    """A database with the schema, and with the grants that the docs show."""
+    migrate(own_database)
+    grants = [block.text for block in blocks_of(ON_POSTGRES) if "GRANT" in block.text]
+    with psycopg.connect(own_database) as db:
+        for text in grants:
+            db.execute(with_own_roles(text, own_database).encode())
+        # What the producer writes beside its jobs.
+        db.execute("CREATE TABLE users (email text)")
+        db.execute("GRANT ALL ON users TO PUBLIC")
+    return own_database
+
+
+def as_role(url: str, role: str) -> str:
+    return url.replace("postgres@", f"{prefix_of(url)}{role}@")
+
+
+def shop_at(url: str, **settings: Any) -> tuple[Windlass, Any]:
+    app = Windlass(url, **settings)
+
+    @app.job(max_retries=0)
+    async def work(ctx: Context, how: str = "") -> str:
+        if how == "fail":
+            raise Permanent("no")
+        if how == "commit":
+            async with ctx.transaction() as conn:
+                await conn.execute("INSERT INTO users VALUES ('by the worker')")
+        if how == "progress":
+            ctx.progress(0.5)
+        return how
+
+    return app, work
+
+
+def test_a_producer_can_only_enqueue(url: str) -> None:
+    app, work = shop_at(as_role(url, "producer"))
+    work.enqueue()
+    work.using(delay="1h", unique="once").enqueue()
+    assert work.using(unique="once").enqueue().existing
+    app.enqueue_many([work.draft() for _ in range(50)])
+    app.enqueue_many([work.using(unique=f"{n}").draft() for n in range(50)])
+    with psycopg.connect(as_role(url, "producer")) as db:
+        db.execute("INSERT INTO users VALUES ('x')")
+        work.using(tx=db).enqueue()
+        db.execute("""SELECT windlass.enqueue('{"kind": "work"}')""")
+
+    async def main() -> None:
+        handle = await work.aenqueue()
+        await app.aenqueue_many([work.draft() for _ in range(50)])
+        with pytest.raises(StoreError, match="tells what to grant"):
+            await handle.ajob()
+        assert (await app.store.schema()).found == 1
+
+    asyncio.run(main())
+    app.close()
+    with psycopg.connect(url) as db:
+        assert db.execute("SELECT count(*) FROM windlass.jobs").fetchone() == (155,)
+
+
+@pytest.mark.parametrize("statement", READS)
+def test_a_producer_may_do_nothing_else(url: str, statement: str) -> None:
+    with (
+        psycopg.connect(as_role(url, "producer")) as db,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        db.execute(statement.encode())
+
+
+def test_a_worker_can_do_everything_that_workers_do(url: str) -> None:
+    app, work = shop_at(as_role(url, "worker"))
+
+    async def main() -> None:
+        async with serving(app, lease="1s") as worker:
+            for how in ("", "commit", "progress"):
+                await in_state(await work.aenqueue(how), State.COMPLETED)
+            dead = await in_state(await work.aenqueue("fail"), State.DEAD)
+            await app.aenqueue_many([work.draft() for _ in range(50)])
+            await until(lambda: worker.processed == 54)
+            await app.control.pause("mail")
+            await app.control.resume("mail")
+            await work.using(delay="1h").aenqueue()
+            await app.control.redrive([dead.id])
+            await until(lambda: worker.processed == 55)
+            await app.control.purge([dead.id])
+            assert await app.store.rescue(worker=worker.id, token=1, limit=1) == []
+            assert len((await app.store.find(JobFilter(), limit=100)).jobs) == 54
+            assert await app.store.findings() == []
+        with psycopg.connect(url) as db:
+            db.execute(
+                "UPDATE windlass.finished_jobs SET finished_at = day, slot = windlass.slot_of(day) "
+                "FROM (SELECT now() - interval '9 days' AS day) AS past"
+            )
+        await app.store.prune(Retention(finished=timedelta(days=7)), 1000)
+        with psycopg.connect(url) as db:
+            assert db.execute("SELECT count(*) FROM windlass.finished_jobs").fetchone() == (0,)
+
+    asyncio.run(main())
+    app.close()
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM windlass.migrations", READS[-1]])
+def test_a_worker_may_not_change_the_schema(url: str, statement: str) -> None:
+    with (
+        psycopg.connect(as_role(url, "worker")) as db,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        db.execute(statement.encode())
