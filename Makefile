@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench-sqlite profile clean
+.PHONY: help demo test test-system check format bench-sqlite profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,8 +13,11 @@ help: ## list the targets
 demo: $(VENV)/.base ## watch a thousand jobs run on an embedded queue
 	@$(BIN)/windlass demo
 
-test: $(VENV)/.dev ## run every test
-	@$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+test: $(VENV)/.dev ## run every test that needs nothing but wheels
+	@$(BIN)/python -m pytest --ignore=tests/system --numprocesses=auto --dist=worksteal
+
+test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15 and PgBouncer
+	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal
 
 check: $(VENV)/.dev ## lint, types, layers, dead code
 	@$(BIN)/ruff check .

@@ -60,8 +60,7 @@ def test_every_error_that_users_may_catch_is_public() -> None:
         for name, value in vars(errors).items()
         if inspect.isclass(value) and issubclass(value, errors.WindlassError)
     }
-    # A worker deals with it; no call of a user's raises it.
-    assert raised - set(windlass.__all__) == {"Fenced"}
+    assert raised - set(windlass.__all__) == set()
     tree = errors.__doc__ or ""
     assert [
         name for name in raised if not re.search(rf"^(.*── )?{name}\b", tree, re.MULTILINE)

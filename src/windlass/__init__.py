@@ -5,6 +5,7 @@ from windlass.context import Context, current_context
 from windlass.core.errors import (
     CalledFromEventLoop,
     ConfigError,
+    Fenced,
     IllegalMove,
     JobCancelled,
     JobDead,
@@ -41,6 +42,7 @@ __all__ = [
     "ConfigError",
     "Context",
     "Draft",
+    "Fenced",
     "Handle",
     "Handler",
     "IllegalMove",

@@ -23,7 +23,7 @@ DIRT = 4 * 2**20
 """Bytes of dead rows that a database may gather before it is made anew."""
 
 EVICT = """
-SELECT pg_terminate_backend(pid, 10_000) FROM pg_stat_activity
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 FORSAKEN = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"

@@ -130,6 +130,13 @@ class Executor:
         handful the loop turns, so that the next claim is on its way while these run.
         """
         task = self._own_task()
+        try:
+            await self._run_with(task)
+        finally:
+            if self._runner is task or self._runner is None:
+                self._make_way()
+
+    async def _run_with(self, task: asyncio.Task[None]) -> None:
         served = 0
         while self._starting:
             run = self._starting.popleft()
@@ -139,12 +146,10 @@ class Executor:
             run.task = task
             await Alone(self._perform(run), self._make_way)
             if task.cancelling():
-                break  # What was asked of one run must not follow the next.
+                return  # What was asked of one run must not follow the next.
             served += 1
             if served % _HANDFUL == 0:
                 await asyncio.sleep(0)
-        if self._runner is task or self._runner is None:
-            self._make_way()
 
     def _make_way(self) -> None:
         """Let another task go on with what is to be started."""

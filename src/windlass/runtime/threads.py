@@ -98,8 +98,8 @@ class Threads:
             self.lost -= 1
         elif error is None:
             answer.set_result(value)
-        elif isinstance(error, StopIteration):
-            # A future refuses it, since it would end the generator that awaits it.
+        elif isinstance(error, StopIteration | GeneratorExit):
+            # They would end the coroutine that awaits this, not tell it that something was raised.
             answer.set_exception(RuntimeError(f"the handler raised {error!r}"))
         else:
             answer.set_exception(error)

@@ -61,19 +61,30 @@ class Home:
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.create_task(quietly(), name="windlass-sweep")
 
-    async def look(self, speak: Speak[T], *, patience: float = PATIENCE) -> T:
+    async def look(self, speak: Speak[T], *, again: bool = True) -> T:
         """Say something on a connection of the pool, by a cursor with our own loaders."""
-        return await self.borrow(lambda wire: speak(_cursor(wire)), patience=patience)
+        return await self.borrow(lambda wire: speak(_cursor(wire)), again=again)
 
     async def borrow(
-        self, work: Callable[[AsyncWire], Awaitable[T]], *, patience: float = PATIENCE
+        self,
+        work: Callable[[AsyncWire], Awaitable[T]],
+        *,
+        again: bool = False,
+        patience: float = PATIENCE,
     ) -> T:
         """Do something with a connection of the pool; deadlocks and the like are tried again.
+
+        What can be done `again` is, on a new connection, if the one that idled has been lost.
 
         Raises:
             StoreUnavailable: the server is away, or does not answer.
         """
-        return await retried(lambda: self._borrow(work, patience))
+        try:
+            return await retried(lambda: self._borrow(work, patience))
+        except StoreUnavailable as error:
+            if not again or not isinstance(error.__cause__, psycopg.OperationalError):
+                raise
+            return await retried(lambda: self._borrow(work, patience))
 
     async def _borrow(self, work: Callable[[AsyncWire], Awaitable[T]], patience: float) -> T:
         async with self.pool.connection(patience) as wire:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -24,12 +25,16 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Met(NamedTuple):
-    """What an ask got: its jobs, the place of the last one, and whether it wanted more."""
+    """What an ask got: its jobs, the place of the last one, and whether it wanted more.
+
+    What is unreadable was claimed, too, but is no job that could be run.
+    """
 
     lane: Lane
     jobs: list[Job]
     last: Floor | None
     dry: bool
+    unreadable: list[UUID]
 
 
 class Lanes:
@@ -95,8 +100,8 @@ class Lanes:
     def claimed(self, answers: Iterable[Met]) -> None:
         """Raise the floors to what was claimed; a lane that gave less than asked is empty now."""
         self._stale = True
-        for lane, _, last, dry in answers:
-            if last is not None:
-                self._floors[lane] = self._heads[lane] = last
-            if dry:
-                self._heads.pop(lane, None)
+        for answer in answers:
+            if answer.last is not None:
+                self._floors[answer.lane] = self._heads[answer.lane] = answer.last
+            if answer.dry:
+                self._heads.pop(answer.lane, None)

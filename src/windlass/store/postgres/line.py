@@ -68,9 +68,7 @@ class Line:
     async def _connected(self) -> AsyncWire:
         if self._connection is None or self._connection.closed:
             with translated(self._location):
-                self._connection = await AsyncWire.connect(
-                    self._conninfo, autocommit=True, prepare_threshold=None
-                )
+                self._connection = await AsyncWire.knock(self._conninfo)
             adapt(self._connection)
         return self._connection
 

@@ -232,7 +232,7 @@ class AsyncPool:
         return True
 
     async def _connect(self) -> AsyncWire:
-        wire = await AsyncWire.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        wire = await AsyncWire.knock(self._conninfo)
         wire.made_at = time.monotonic()
         self._shelf.open += 1
         return wire

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -32,12 +32,16 @@ from windlass.core.settle import Transition
 from windlass.core.states import State
 
 Row = Sequence[Any]
+T = TypeVar("T")
+_SHIFT = 946_684_800_000_000
+"""Microseconds from 1970, from which people count, to 2000, from which PostgreSQL does."""
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _SHARED = (
     "id, kind, queue, priority, key, state, payload, due_at, created_at, expires_at, started_at, "
-    "{finished_at}, attempt, failures, crashes, max_retries, timeout, unique_key, headers, "
+    "{finished_at}, attempt, failures, crashes, max_retries, "
+    "extract(epoch FROM timeout)::float8 AS timeout, unique_key, headers, "
     "waiting_for, worker, token, cancel_requested, progress, {result}, error, reason, history"
 )
 LIVE = _SHARED.format(finished_at="NULL::timestamptz AS finished_at", result="NULL::json AS result")
@@ -91,27 +95,43 @@ def job_of(row: Row) -> Job:
         failures=failures,
         crashes=crashes,
         max_retries=max_retries,
-        timeout=timeout,
+        timeout=None if timeout is None else _seconds(timeout),
         unique_key=unique_key,
-        headers={} if headers is None else _headers.decode(headers),
+        headers={} if headers is None else _read(_headers, headers, {}),
         waiting_for=waiting_for,
         worker=worker,
         token=token,
         cancel_requested=cancel_requested,
-        progress=None if progress is None else _progress.decode(progress),
+        progress=None if progress is None else _read(_progress, progress, None),
         result=result,
-        error=None if error is None else _error.decode(error),
+        error=None if error is None else _read(_error, error, None),
         reason=reason,
-        history=() if history is None else _history.decode(history),
+        history=() if history is None else _read(_history, history, ()),
     )
+
+
+def _read(decoder: msgspec.json.Decoder[T], value: bytes, default: T | None) -> Any:
+    """Read what we wrote; if somebody else did, and it is something else, do without it."""
+    try:
+        return decoder.decode(value)
+    except (ValueError, RecursionError):
+        return default
+
+
+def _seconds(value: float) -> timedelta:
+    """Return a span; beyond what a timedelta holds there is only its end."""
+    try:
+        return timedelta(seconds=value)
+    except OverflowError:
+        return timedelta.max if value > 0 else timedelta(0)
 
 
 class _Rest(Struct):
     """What few claimed jobs have."""
 
-    expires_at: int | None
+    expires_at: float | None
     max_retries: int | None
-    timeout: int | None
+    timeout: float | None
     unique_key: str | None
     headers: dict[str, str] | None
     cancel_requested: bool
@@ -123,8 +143,8 @@ class _Rest(Struct):
 _rest = msgspec.json.Decoder(_Rest)
 
 
-def claimed_job(row: Row, lane: Lane, worker: str, token: int) -> Job:
-    """Return the job in a row of `claim`."""
+def claimed_job(row: Row, lane: Lane, worker: str, token: int) -> Job | None:
+    """Return the job in a row of `claim`, or None if something in it is not what we write."""
     (
         _asked, id_, payload, due_at, created_at, started_at, attempt, failures, crashes, rest, _seq
     ) = row  # fmt: skip
@@ -146,15 +166,21 @@ def claimed_job(row: Row, lane: Lane, worker: str, token: int) -> Job:
         worker=worker,
         token=token,
     )
-    return job if rest is None else _with_rest(job, _rest.decode(rest))
+    if rest is None:
+        return job
+    try:
+        return _with_rest(job, _rest.decode(rest))
+    except (ValueError, OverflowError, RecursionError):
+        return None
 
 
 def _with_rest(job: Job, rest: _Rest) -> Job:
+    expires_at = rest.expires_at
     return replace(
         job,
-        expires_at=None if rest.expires_at is None else instant(rest.expires_at),
+        expires_at=None if expires_at is None else instant(round(expires_at * 1e6) - _SHIFT),
         max_retries=rest.max_retries,
-        timeout=None if rest.timeout is None else timedelta(microseconds=rest.timeout),
+        timeout=None if rest.timeout is None else timedelta(seconds=rest.timeout),
         unique_key=rest.unique_key,
         headers=rest.headers or {},
         cancel_requested=rest.cancel_requested,

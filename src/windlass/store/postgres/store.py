@@ -156,7 +156,10 @@ class PostgresStore:
     # -- the hot path --------------------------------------------------------------------------
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._home().borrow(lambda wire: self._enqueueing.carry(wire, jobs))
+        # Safe to repeat: an id that is known already is not added again.
+        return await self._home().borrow(
+            lambda wire: self._enqueueing.carry(wire, jobs), again=True
+        )
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
         deadline = time.monotonic() + timeout.total_seconds()
@@ -220,6 +223,8 @@ class PostgresStore:
 
         answers = work.met(claim, await home.hot.carry(send), worker, token)
         home.lanes.claimed(answers)
+        if unreadable := [each for answer in answers for each in answer.unreadable]:
+            await self.settle([work.burial(each, token) for each in unreadable])
         return [job for answer in answers for job in answer.jobs]
 
     async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
@@ -317,8 +322,9 @@ class PostgresStore:
         return {name: msgspec.json.decode(value) for name, value in rows}
 
     async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
-        return await self._look(
-            lambda cursor: work.apply(cursor, self._sql, self._names.schema, names, decide)
+        return await self._home().look(
+            lambda cursor: work.apply(cursor, self._sql, self._names.schema, names, decide),
+            again=False,
         )
 
     def transaction(self, settling: Transition) -> Transaction:
@@ -433,7 +439,8 @@ class PostgresStore:
         served = self._served
         queues = None if served is None or not served.queues else list(served.queues)
         kinds = None if served is None or not served.kinds else list(served.kinds)
-        await self._value("sleep", sleeper, queues, kinds, span)
+        worker = None if served is None else served.id
+        await self._value("sleep", sleeper, worker, queues, kinds, span)
 
     async def _rise(self, sleeper: str) -> None:
         await self._value("rise", sleeper)

@@ -16,6 +16,7 @@ from windlass.store.postgres.rows import complete_values
 from windlass.store.postgres.wire import AsyncWire, Row, Wire, translated
 
 _PATIENCE = 30.0
+_RESET = "RESET ALL; RESET ROLE"
 
 
 class Transaction:
@@ -44,7 +45,7 @@ class Transaction:
         with ExitStack() as stack, translated(self._location):
             self._wire = stack.enter_context(self._pool.connection(_PATIENCE))
             self._wire.deadline = None  # What the user does may take as long as the job may.
-            stack.callback(_forget_factories, self._wire)
+            stack.callback(_clean, self._wire)
             stack.enter_context(self._wire.transaction())
             self._stack = stack.pop_all()
         return self._wire
@@ -69,7 +70,7 @@ class Transaction:
         async with AsyncExitStack() as stack:
             with translated(self._location):
                 self._awire = await stack.enter_async_context(pool.connection(_PATIENCE))
-                stack.callback(_forget_factories, self._awire)
+                stack.push_async_callback(_aclean, self._awire)
                 await stack.enter_async_context(self._awire.transaction())
             self._astack = stack.pop_all()
         return self._awire
@@ -109,10 +110,15 @@ class Transaction:
             raise Fenced(self._settling.id)
 
 
-def _forget_factories(wire: Wire | AsyncWire) -> None:
-    """Let whoever borrows the connection next have rows and cursors as if it were new."""
-    wire.row_factory = tuple_row
-    if isinstance(wire, Wire):
-        wire.cursor_factory = Cursor
-    else:
-        wire.cursor_factory = AsyncCursor
+def _clean(wire: Wire) -> None:
+    """Let whoever borrows the connection next find it as if it were new."""
+    wire.row_factory, wire.cursor_factory = tuple_row, Cursor
+    if not wire.closed:
+        wire.execute(_RESET)
+
+
+async def _aclean(wire: AsyncWire) -> None:
+    """Do the same to a connection that is awaited."""
+    wire.row_factory, wire.cursor_factory = tuple_row, AsyncCursor
+    if not wire.closed:
+        await wire.execute(_RESET)

@@ -80,7 +80,9 @@ class Wire(Connection[Row]):
             left = max(math.ceil(deadline - time.monotonic()), 1)
             usual = conninfo_to_dict(conninfo).get("connect_timeout") or left
             told["connect_timeout"] = min(left, int(usual))
-        return cls.connect(conninfo, autocommit=True, prepare_threshold=None, **told)
+        wire = cls.connect(conninfo, autocommit=True, prepare_threshold=None, **told)
+        wire.add_notify_handler(_not_for_us)
+        return wire
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does, but no longer than until the deadline."""
@@ -99,6 +101,13 @@ class AsyncWire(AsyncConnection[Row]):
     made_at = 0.0
     idle_since = 0.0
 
+    @classmethod
+    async def knock(cls, conninfo: str) -> AsyncWire:
+        """Connect for work, not to listen."""
+        wire = await cls.connect(conninfo, autocommit=True, prepare_threshold=None)
+        wire.add_notify_handler(_not_for_us)
+        return wire
+
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does; a cancelled wait neither lingers nor leaves its query running."""
         try:
@@ -113,6 +122,10 @@ class AsyncWire(AsyncConnection[Row]):
             cancel = self.pgconn.cancel_conn()
             threading.Thread(target=_cancel, args=(cancel,), daemon=True).start()
         self.pgconn.finish()
+
+
+def _not_for_us(_notice: object) -> None:
+    """Drop what a pooler's session hears on which somebody listened; psycopg would keep it all."""
 
 
 def _cancel(cancel: PGcancelConn) -> None:

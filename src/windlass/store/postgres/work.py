@@ -106,10 +106,18 @@ def met(claim: Claim, rows: list[Row], worker: str, token: int) -> list[Met]:
         room = min((ask.count, *(budgets[name] for name in ask.draws)))
         for name in ask.draws:
             budgets[name] -= len(taken)
-        jobs = [claimed_job(row, ask.lane, worker, token) for row in taken]
-        last = Floor(jobs[-1].due_at, taken[-1][-1]) if jobs else None
-        answers.append(Met(ask.lane, jobs, last, dry=len(jobs) < room))
+        read = [claimed_job(row, ask.lane, worker, token) for row in taken]
+        jobs = [job for job in read if job is not None]
+        last = Floor(instant(taken[-1][3]), taken[-1][-1]) if taken else None
+        bad = [row[1] for row, job in zip(taken, read, strict=True) if job is None]
+        answers.append(Met(ask.lane, jobs, last, dry=len(taken) < room, unreadable=bad))
     return answers
+
+
+def burial(job: UUID, token: int) -> Transition:
+    """Return the end of a claimed job that cannot be read, so that it stops nobody else."""
+    reason = "it cannot be read, so it was not written by Windlass"
+    return Transition(id=job, token=token, state=State.DEAD, reason=reason)
 
 
 # -- settle ----------------------------------------------------------------------------------------

@@ -174,6 +174,7 @@ COMMENT ON COLUMN workers.ended IS 'Ended for good: a late renewal changes nothi
 
 CREATE TABLE sleepers (
     id      text        COLLATE "C" NOT NULL PRIMARY KEY,
+    worker  text        COLLATE "C",
     queues  text[],
     kinds   text[],
     until   timestamptz NOT NULL
@@ -181,6 +182,7 @@ CREATE TABLE sleepers (
 
 COMMENT ON TABLE  sleepers IS 'Who has nothing to do and wants to be notified of new jobs.';
 COMMENT ON COLUMN sleepers.id IS 'Made anew by every process.';
+COMMENT ON COLUMN sleepers.worker IS 'Which worker it is; one whose lease is alive is woken first.';
 COMMENT ON COLUMN sleepers.queues IS 'The queues that it serves; NULL: all.';
 COMMENT ON COLUMN sleepers.kinds IS 'The kinds that it serves; NULL: all.';
 COMMENT ON COLUMN sleepers.until IS 'Nobody is woken after this.';
@@ -253,7 +255,9 @@ BEGIN
             SELECT FROM unnest(wake.queues, wake.kinds) AS new (queue, kind)
             WHERE (s.queues IS NULL OR new.queue = ANY (s.queues))
               AND (s.kinds IS NULL OR new.kind = ANY (s.kinds)))
-        ORDER BY random()
+        ORDER BY EXISTS (SELECT FROM workers AS w
+                         WHERE w.id = s.worker AND NOT w.ended AND w.lease_until > clock()) DESC,
+                 random()
         LIMIT least(cardinality(wake.queues), 200)
     ) AS chosen;
     -- A transaction that has notified cannot be prepared; whoever does that (2PC) turns wake-ups off.
@@ -534,9 +538,8 @@ BEGIN
             CASE WHEN cancel_requested OR num_nonnulls(
                 expires_at, max_retries, timeout, unique_key, headers, error, reason, history) > 0
             THEN json_build_object(
-                'expires_at', (extract(epoch FROM expires_at) * 1000000)::bigint - 946684800000000,
-                'max_retries', max_retries,
-                'timeout', (extract(epoch FROM timeout) * 1000000)::bigint,
+                'expires_at', extract(epoch FROM expires_at), 'max_retries', max_retries,
+                'timeout', extract(epoch FROM timeout),
                 'unique_key', unique_key, 'headers', headers, 'cancel_requested', cancel_requested,
                 'error', error, 'reason', reason, 'history', history) END,
             seq;
@@ -801,18 +804,19 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION beat(text, json) IS 'Renews a worker''s lease, unless it was ended.';
 
-CREATE FUNCTION sleep(sleeper text, its_queues text[], its_kinds text[], span interval)
+CREATE FUNCTION sleep(
+    sleeper text, its_worker text, its_queues text[], its_kinds text[], span interval)
 RETURNS void LANGUAGE plpgsql
 SET search_path = {schema}, pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
-    INSERT INTO sleepers (id, queues, kinds, until)
-    VALUES (sleeper, its_queues, its_kinds, clock() + span)
+    INSERT INTO sleepers (id, worker, queues, kinds, until)
+    VALUES (sleeper, its_worker, its_queues, its_kinds, clock() + span)
     ON CONFLICT (id) DO UPDATE SET
-        queues = excluded.queues, kinds = excluded.kinds, until = excluded.until;
+        worker = excluded.worker, queues = excluded.queues, kinds = excluded.kinds, until = excluded.until;
 END $$;
-COMMENT ON FUNCTION sleep(text, text[], text[], interval) IS 'Asks to be notified of new jobs.';
+COMMENT ON FUNCTION sleep(text, text, text[], text[], interval) IS 'Asks to be notified of new jobs.';
 
 CREATE FUNCTION rise(sleeper text) RETURNS void LANGUAGE plpgsql
 SET search_path = {schema}, pg_catalog, pg_temp
