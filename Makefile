@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system check format bench-sqlite profile clean
+.PHONY: help demo test test-system check format bench bench-sqlite profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,10 +30,13 @@ format: $(VENV)/.dev ## rewrite the sources in the house format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+bench: $(VENV)/.bench ## race the PostgreSQL store against its peers, side by side (half an hour)
+	@$(BIN)/python -m benchmarks.postgres
+
 bench-sqlite: $(VENV)/.bench ## race the SQLite store against Huey's, side by side
 	@$(BIN)/python -m benchmarks.sqlite
 
-profile: $(VENV)/.base ## show where the time of a drain goes
+profile: $(VENV)/.bench ## show where the time of a drain goes
 	@$(BIN)/python -m benchmarks.profile
 
 clean: ## remove what the other targets made
