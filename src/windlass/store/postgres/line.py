@@ -74,7 +74,10 @@ class Line:
 
 
 Send = Callable[[AsyncWire, bool], Awaitable[Callable[[], Awaitable[T]]]]
-"""Puts statements on a connection, told whether it goes alone; returns what collects answers."""
+"""Puts statements on a connection, told whether their commit waits for the disk.
+
+Returns what collects the answers.
+"""
 
 
 @dataclass
@@ -82,6 +85,8 @@ class _Freight(Generic[T]):
     """A piece of work that waits for the line, and where its answer goes."""
 
     send: Send[T]
+    durable: bool
+    many: bool
     answer: asyncio.Future[T]
 
 
@@ -97,12 +102,15 @@ class HotLine(Line):
         self._waiting: list[_Freight[Any]] = []
         self._serving: asyncio.Task[None] | None = None
 
-    async def carry(self, send: Send[T]) -> T:
+    async def carry(self, send: Send[T], *, durable: bool = False, many: bool = False) -> T:
         """Let a piece of work go with the next group, and return its answer.
 
-        Whoever is cancelled here gives up the answer; the work is done all the same.
+        If any of a group is durable, its commit waits for the disk. `many` says that this is more
+        than one statement. Whoever is cancelled here gives up the answer; the work is done all the
+        same.
         """
-        freight: _Freight[T] = _Freight(send, asyncio.get_running_loop().create_future())
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        freight = _Freight(send, durable, many, answer)
         self._waiting.append(freight)
         if self._serving is None or self._serving.done():
             self._serving = asyncio.create_task(self._serve(), name="windlass-line")
@@ -145,11 +153,13 @@ class HotLine(Line):
     ) -> list[Any]:
         connection = cursor.connection
         assert isinstance(connection, AsyncWire)  # noqa: S101 - says so to the type checker.
-        if len(group) == 1:
-            collect = await group[0].send(connection, True)
+        durable = any(freight.durable for freight in group)
+        if len(group) == 1 and not group[0].many:
+            collect = await group[0].send(connection, durable)
             return [await collect()]
+        # What goes in one pipeline is one transaction.
         async with connection.pipeline():
-            collects = [await freight.send(connection, False) for freight in group]
+            collects = [await freight.send(connection, durable) for freight in group]
         return [await collect() for collect in collects]
 
 

@@ -187,14 +187,12 @@ class AsyncPool:
         Raises:
             StoreUnavailable: the server cannot be reached, or all connections are in use.
         """
+        await self._enter(patience)
         try:
-            async with asyncio.timeout(patience):
-                await self._room.acquire()
-        except TimeoutError:
-            raise StoreUnavailable(_exhausted(self._location, self._limits)) from None
-        try:
-            with translated(self._location):
-                wire = await self._take(patience)
+            wire = self._shelf.take()
+            if wire is None or not _is_fresh(wire):
+                with translated(self._location):
+                    wire = await self._take(wire, patience)
             try:
                 yield wire
             except BaseException as error:
@@ -209,12 +207,21 @@ class AsyncPool:
         """Close what is idle."""
         self._shelf.clear()
 
-    async def _take(self, patience: float | None) -> AsyncWire:
+    async def _enter(self, patience: float | None) -> None:
+        try:
+            async with asyncio.timeout(patience if self._room.locked() else None):
+                await self._room.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(_exhausted(self._location, self._limits)) from None
+
+    async def _take(self, wire: AsyncWire | None, patience: float | None) -> AsyncWire:
+        """Return the one that idled, if it answers, or the next that does, or a new one."""
         try:
             async with asyncio.timeout(patience):
-                while (wire := self._shelf.take()) is not None:
+                while wire is not None:
                     if _is_fresh(wire) or await self._answers(wire):
                         return wire
+                    wire = self._shelf.take()
                 return await self._connect()
         except TimeoutError:
             raise StoreUnavailable(f"{self._location} did not answer in {patience:g} s") from None

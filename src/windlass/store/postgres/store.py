@@ -197,7 +197,7 @@ class PostgresStore:
     async def _sweep(self, home: Home) -> Sweep:
         mark = home.ear.mark
 
-        async def send(wire: work.AsyncWire, _alone: bool) -> Callable[[], Awaitable[list[Row]]]:
+        async def send(wire: work.AsyncWire, _durable: bool) -> Callable[[], Awaitable[list[Row]]]:
             cursor = wire.cursor(binary=True)
             await cursor.execute(self._sql["sweep"])
             return cursor.fetchall
@@ -216,9 +216,9 @@ class PostgresStore:
         home = self._home()
         values = work.claim_values(claim, worker, token)
 
-        async def send(wire: work.AsyncWire, alone: bool) -> Callable[[], Awaitable[list[Row]]]:
+        async def send(wire: work.AsyncWire, durable: bool) -> Callable[[], Awaitable[list[Row]]]:
             cursor = wire.cursor(binary=True)
-            await cursor.execute(self._sql["claim"], values | {"lazily": alone})
+            await cursor.execute(self._sql["claim"], values | {"lazily": not durable})
             return cursor.fetchall
 
         answers = work.met(claim, await home.hot.carry(send), worker, token)
@@ -241,10 +241,10 @@ class PostgresStore:
         for move in moves:
             (successes if is_plain_success(move) else others).append(move)
 
-        async def send(wire: work.AsyncWire, alone: bool) -> Callable[[], Awaitable[set[UUID]]]:
-            return await work.send_settles(wire, self._sql, successes, others, alone=alone)
+        async def send(wire: work.AsyncWire, _durable: bool) -> Callable[[], Awaitable[set[UUID]]]:
+            return await work.send_settles(wire, self._sql, successes, others)
 
-        refused = await self._home().hot.carry(send)
+        refused = await self._home().hot.carry(send, durable=True, many=bool(successes and others))
         return [not refused or move.id not in refused for move in transitions]
 
     async def progress(self, job: UUID, token: int, progress: Progress) -> bool:

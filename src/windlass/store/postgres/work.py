@@ -128,13 +128,8 @@ async def send_settles(
     sql: Statements,
     successes: Sequence[Transition],
     others: Sequence[Transition],
-    *,
-    alone: bool,
 ) -> Callable[[], Awaitable[set[UUID]]]:
     """Put settles on a connection; what is returned collects the ids that were refused."""
-    if alone and successes and others:
-        async with wire.pipeline():
-            return await send_settles(wire, sql, successes, others, alone=False)
     first, second = wire.cursor(binary=True), wire.cursor(binary=True)
     if successes:
         await first.execute(sql["complete"], complete_values(successes))
