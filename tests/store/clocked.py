@@ -89,6 +89,10 @@ class Clocked:
         """Move the time."""
         self.set(self._now + span)
 
+    def monotonic(self) -> float:
+        """Return the time by which a producer forgets; it moves with the other."""
+        return self.time_ns() / 1e9
+
     def time_ns(self) -> int:
         """Return the time as `time.time_ns` does, for producers who have the same clock."""
         return int(self._now.timestamp() * 1e6) * 1_000

@@ -11,7 +11,10 @@ import pytest
 
 pytest.register_assert_rewrite("windlass.testing.conformance")
 
-from windlass.store.memory import MemoryStore  # noqa: E402 - asserts are rewritten on import.
+from tests.postgres.server import versions  # noqa: E402 - asserts are rewritten on import.
+from tests.store.clocked import Clocked, opened, producing_by  # noqa: E402
+from windlass.store.memory import MemoryStore  # noqa: E402
+from windlass.store.postgres import PostgresStore  # noqa: E402
 from windlass.store.protocol import Capabilities, Store  # noqa: E402
 from windlass.store.sqlite import SqliteStore  # noqa: E402
 from windlass.testing.conformance import (  # noqa: E402
@@ -20,7 +23,9 @@ from windlass.testing.conformance import (  # noqa: E402
     Law,
     ManualClock,
     NotApplicable,
+    enqueueing,
     laws_for,
+    uniqueness,
 )
 
 SIZE = 200
@@ -48,6 +53,13 @@ async def open_sqlite(path: Path) -> AsyncIterator[Bench]:
         yield Bench(store, clock, sibling=opened)
 
 
+@asynccontextmanager
+async def open_postgres(database: Clocked) -> AsyncIterator[Bench]:
+    database.empty()
+    async with opened(database.url) as store:
+        yield Bench(store, database, sibling=lambda: opened(database.url))
+
+
 @pytest.mark.parametrize("law", laws_for(MemoryStore().capabilities), ids=str)
 def test_the_memory_store_obeys(law: Law) -> None:
     asyncio.run(law.check(open_memory))
@@ -58,8 +70,31 @@ def test_the_sqlite_store_obeys(law: Law, tmp_path: Path) -> None:
     asyncio.run(law.check(lambda: open_sqlite(tmp_path / "jobs.db")))
 
 
+@pytest.mark.parametrize("law", laws_for(PostgresStore.capabilities), ids=str)
+@pytest.mark.parametrize("postgres_server", versions(), indirect=True)
+def test_the_postgres_store_obeys(law: Law, shared_database: Clocked) -> None:
+    with producing_by(shared_database):
+        asyncio.run(law.check(lambda: open_postgres(shared_database)))
+
+
+PRODUCING = [
+    law
+    for theme in (enqueueing, uniqueness)
+    for law in vars(theme).values()
+    if isinstance(law, Law)
+]
+
+
+@pytest.mark.parametrize("law", PRODUCING, ids=str)
+def test_the_postgres_store_obeys_too_if_its_producers_have_another_clock(
+    law: Law, shared_database: Clocked
+) -> None:
+    asyncio.run(law.check(lambda: open_postgres(shared_database)))
+
+
 def test_every_law_is_checked_on_some_store() -> None:
-    capabilities = (MemoryStore().capabilities, SqliteStore(Path("unused.db")).capabilities)
+    stores = (MemoryStore(), SqliteStore(Path("unused.db")), PostgresStore)
+    capabilities = [store.capabilities for store in stores]
     assert {law for have in capabilities for law in laws_for(have)} == set(LAWS)
 
 
@@ -69,7 +104,7 @@ def test_laws_have_names_of_their_own_and_say_what_they_mean() -> None:
 
 
 def test_a_law_that_does_not_apply_says_so_instead_of_passing() -> None:
-    plain = Capabilities(shared=False, durable=False, bounded=True)
+    plain = Capabilities(shared=False, durable=False, bounded=True, transactional=False)
     law = next(law for law in LAWS if not law.applies_to(plain))
     with pytest.raises(NotApplicable, match=law.name):
         asyncio.run(law.check(open_memory))

@@ -1,6 +1,6 @@
-"""The memory and the SQLite store, driven by the same rules on one clock, always show the same.
+"""The three stores, driven by the same rules on one clock, always show the same.
 
-The memory store is the readable reference; a difference is a bug in one of the two. The machine is
+The memory store is the readable reference; a difference is a bug in one of them. The machine is
 tested as well: with the fence taken out of a store it must turn red.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -27,6 +28,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.store.clocked import START, Clocked, producing_by
 from windlass.core.changes import FROM, Applied, Changes, Move, Verb
 from windlass.core.errors import Fenced, Permanent
 from windlass.core.failure import describe
@@ -63,12 +65,12 @@ from windlass.core.settle import Policy, Transition, settle
 from windlass.core.states import FINISHED, State
 from windlass.store.memory import MemoryStore
 from windlass.store.memory.jobs import Jobs
+from windlass.store.postgres import PostgresStore
 from windlass.store.protocol import Store
 from windlass.store.sqlite import SqliteStore
 
 T = TypeVar("T")
 
-START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 LEASE = 30 * SECOND
 PATIENCE = timedelta(seconds=10)
@@ -126,43 +128,53 @@ moves = st.sampled_from((*Verb, Verb.CANCEL, Verb.REDRIVE, Verb.UNPARK))
 
 
 class StoresAgree(RuleBasedStateMachine):
-    """Does everything twice, and compares."""
+    """Does everything three times, and compares."""
 
-    reference: type[MemoryStore] = MemoryStore
+    reference: type[MemoryStore]
+    database: Clocked
+    postgres: PostgresStore
+    loop: asyncio.AbstractEventLoop
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = START
+        self.database.empty()
         self.numbers = 0
         self.new: list[NewJob] = []
         self.claimed: list[Job] = []
         self.before: dict[UUID, Job] = {}
         self.spent: set[tuple[UUID, int]] = set()
-        self.loop = asyncio.new_event_loop()
         self.directory = TemporaryDirectory()
         path = Path(self.directory.name) / "jobs.db"
         self.memory = self.reference(size=EVERYTHING, clock=lambda: self.now)
         self.sqlite = SqliteStore(path, clock=lambda: self.now)
+        self.others: dict[str, Store] = {"sqlite": self.sqlite, "postgres": self.postgres}
         for worker in ("anna", "bert"):
             self.register(worker)
 
     def teardown(self) -> None:
         self.loop.run_until_complete(self.sqlite.close())
-        self.loop.run_until_complete(self.loop.shutdown_default_executor())
-        self.loop.close()
         self.directory.cleanup()
 
     # -- means ---------------------------------------------------------------------------------
 
-    def both(self, act: Callable[[Store], Awaitable[T]]) -> T:
-        """Do something to both stores, see that they answer alike, and return the answer."""
+    @property
+    def now(self) -> datetime:
+        return self.database()
 
-        async def run() -> tuple[T, T]:
-            return await act(self.memory), await act(self.sqlite)
+    def pass_time(self, span: timedelta) -> None:
+        self.database.set(self.now + span)
 
-        expected, answer = self.loop.run_until_complete(run())
-        assert answer == expected
-        return answer
+    def each(self, act: Callable[[Store], Awaitable[T]]) -> T:
+        """Do something to every store, see that they answer alike, and return the answer."""
+
+        async def run() -> tuple[T, dict[str, T]]:
+            answers = {name: await act(store) for name, store in self.others.items()}
+            return await act(self.memory), answers
+
+        expected, answers = self.loop.run_until_complete(run())
+        for name, answer in answers.items():
+            assert answer == expected, f"{name} differs"
+        return expected
 
     def number(self) -> int:
         self.numbers += 1
@@ -171,16 +183,17 @@ class StoresAgree(RuleBasedStateMachine):
     def make(self, fields: Mapping[str, object], unique: Unique | None = None) -> NewJob:
         number = self.number()
         # Ids do not tell the order of insertion: producers' clocks differ.
-        identity = job_id(1_900_000_000_000 + number * 7 % 10, number)
+        made = int(self.now.timestamp() * 1_000) + number * 7 % 10
+        identity = job_id(made, number)
         new = NewJob(id=identity, payload=b'{"n":1}', unique=unique, **fields)  # type: ignore[arg-type]
         self.new.append(new)
         return new
 
     def enqueue(self, *new: NewJob) -> list[Enqueued]:
-        return self.both(lambda store: store.enqueue(new))
+        return self.each(lambda store: store.enqueue(new))
 
     def settle(self, *transitions: Transition) -> list[bool]:
-        return self.both(lambda store: store.settle(transitions))
+        return self.each(lambda store: store.settle(transitions))
 
     def transition(self, job: Job, outcome: Outcome) -> Transition:
         return settle(job, outcome, POLICY, now=self.now, jitter=0.5)
@@ -236,11 +249,11 @@ class StoresAgree(RuleBasedStateMachine):
     def jobs_are_claimed(self, worker: str, asks: list[Ask], slots: int, threads: int) -> None:
         claim = Claim(asks=tuple(asks), budgets={"slots": slots, "threads": threads})
         token = self.number()
-        self.claimed += self.both(lambda store: store.claim(claim, worker=worker, token=token))
+        self.claimed += self.each(lambda store: store.claim(claim, worker=worker, token=token))
 
     @rule(worker=workers)
     def whatever_waits_is_claimed(self, worker: str) -> None:
-        if not self.both(lambda store: _beat(store, worker, Pulse())):
+        if not self.each(lambda store: _beat(store, worker, Pulse())):
             self.register(worker)
         token = self.number()
 
@@ -249,7 +262,7 @@ class StoresAgree(RuleBasedStateMachine):
             claim = Claim(asks=tuple(Ask(lane=head.lane, count=2) for head in heads))
             return await store.claim(claim, worker=worker, token=token)
 
-        self.claimed += self.both(take)
+        self.claimed += self.each(take)
 
     @precondition(has_live)
     @rule(results=st.lists(outcomes, min_size=1, max_size=4))
@@ -261,6 +274,17 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(pick=index, outcome=outcomes)
     def a_stale_claim_is_settled(self, pick: int, outcome: Outcome) -> None:
         assert self.settle(self.transition(_pick(self.robbed(), pick), outcome)) == [False]
+
+    @precondition(has_live)
+    @rule(pick=index, worker=workers, outcome=st.just(Succeeded()) | outcomes)
+    def a_job_changes_hands_before_it_is_settled(
+        self, pick: int, worker: str, outcome: Outcome
+    ) -> None:
+        job = _pick(self.live(), pick)
+        late = self.transition(job, outcome)
+        assert self.settle(self.transition(job, Released(reason="shutdown"))) == [True]
+        self.whatever_waits_is_claimed(worker)
+        assert self.settle(late) == [False]
 
     @precondition(has_claims)
     @rule(picks=st.lists(st.tuples(index, outcomes), min_size=1, max_size=4))
@@ -281,38 +305,40 @@ class StoresAgree(RuleBasedStateMachine):
     def progress_is_told(self, pick: int, fraction: float) -> None:
         job = _pick(self.claimed, pick)
         told = Progress(fraction=fraction, message="on its way")
-        self.both(lambda store: store.progress(job.id, job.token or 0, told))
+        self.each(lambda store: store.progress(job.id, job.token or 0, told))
 
-    @rule(limit=limits, wait=st.booleans())
-    def due_jobs_are_promoted(self, limit: int, wait: bool) -> None:
-        if wait and (due := self.both(_next_due)) is not None:
-            self.now = max(self.now, due)
-        self.both(lambda store: store.promote(limit))
+    @rule(limit=limits, wait=st.sampled_from(("no", "for the next", "for most")))
+    def due_jobs_are_promoted(self, limit: int, wait: str) -> None:
+        if wait == "for the next" and (due := self.each(_next_due)) is not None:
+            self.database.set(max(self.now, due))
+        if wait == "for most":
+            self.pass_time(LEASE)
+        self.each(lambda store: store.promote(limit))
 
     @rule(worker=workers, what=st.sampled_from(("register", "beat", "beat", "retire", "rescue")))
     def a_worker_does_something(self, worker: str, what: str) -> None:
         getattr(self, what)(worker)
 
     def register(self, worker: str) -> None:
-        self.both(lambda store: store.register(_info(worker)))
+        self.each(lambda store: store.register(_info(worker)))
 
     def beat(self, worker: str) -> None:
         pulse = Pulse(processed=self.number())
-        self.both(lambda store: _beat(store, worker, pulse))
+        self.each(lambda store: _beat(store, worker, pulse))
 
     def retire(self, worker: str) -> None:
-        self.both(lambda store: store.retire(worker))
+        self.each(lambda store: store.retire(worker))
 
     def rescue(self, worker: str, limit: int = EVERYTHING) -> None:
         token = self.number()
-        self.claimed += self.both(
+        self.claimed += self.each(
             lambda store: store.rescue(worker=worker, token=token, limit=limit)
         )
 
     @rule(worker=workers, limit=limits)
     def a_worker_serves_a_whole_lease_and_rescues(self, worker: str, limit: int) -> None:
         for _ in range(4):
-            self.now += LEASE / 3
+            self.pass_time(LEASE / 3)
             self.beat(worker)
         self.rescue(worker, limit)
 
@@ -332,7 +358,7 @@ class StoresAgree(RuleBasedStateMachine):
     def move(self, verb: Verb, job: UUID, event: str) -> None:
         move = Move(verb=verb, id=job, reason="why", waiting_for=event)
         changes = Changes(answer=None, moves=[move])
-        self.both(lambda store: store.apply([], lambda _records, _now: changes))
+        self.each(lambda store: store.apply([], lambda _records, _now: changes))
 
     @precondition(has_claims)
     @rule(
@@ -369,22 +395,22 @@ class StoresAgree(RuleBasedStateMachine):
             except Fenced as fenced:
                 return fenced.job_id
 
-        self.both(apply)
+        self.each(apply)
 
     @rule(finished=st.sampled_from((None, SECOND, LEASE)), dead=st.sampled_from((None, LEASE)))
     def old_things_are_pruned(self, finished: timedelta | None, dead: timedelta | None) -> None:
         retention = Retention(finished=finished, dead=dead)
-        self.both(lambda store: store.prune(retention, EVERYTHING))
+        self.each(lambda store: store.prune(retention, EVERYTHING))
 
     @rule(seconds=st.sampled_from((0.000001, 1, 10, 30, 31, 3_600, 90_000, -0.000001, -1, -31)))
     def the_clock_moves(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
+        self.pass_time(timedelta(seconds=seconds))
 
     # -- what always holds ---------------------------------------------------------------------
 
     @invariant()
-    def both_show_the_same(self) -> None:
-        jobs, counts, _ = self.both(_look)
+    def all_show_the_same(self) -> None:
+        jobs, counts, _ = self.each(_look)
         seen = Counter((job.queue, job.state) for job in jobs)
         assert {(each.queue, each.state): each.count for each in counts} == seen
         now = {job.id: job for job in jobs}
@@ -436,7 +462,7 @@ async def _beat(store: Store, worker: str, pulse: Pulse) -> bool:
 
 
 async def _look(store: Store) -> tuple[tuple[Job, ...], list[QueueCount], object]:
-    """Return everything that a store shows, put in an order that both share."""
+    """Return everything that a store shows, put in an order that all share."""
     jobs = (await store.find(JobFilter(), limit=EVERYTHING)).jobs
     sweep = await store.sweep()
     heads = sorted((head.lane, head.position) for head in sweep.heads)
@@ -460,17 +486,36 @@ def _token(jobs: Mapping[UUID, Job], claim: Job) -> int | None:
     return None if job is None else job.token
 
 
+@contextmanager
+def machine(
+    database: Clocked, reference: type[MemoryStore] = MemoryStore
+) -> Iterator[type[StoresAgree]]:
+    """Give a machine whose examples share connections to a database, which each of them empties."""
+    loop = asyncio.new_event_loop()
+    postgres = PostgresStore(database.url)
+    shared = {"database": database, "reference": reference, "postgres": postgres, "loop": loop}
+    try:
+        with producing_by(database):
+            yield type("Machine", (StoresAgree,), shared)
+    finally:
+        loop.run_until_complete(postgres.close())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
 QUIET = settings(
     derandomize=True,
     deadline=None,
-    max_examples=60,
+    max_examples=30,
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow],
 )
+QUICK = settings(QUIET, phases=[Phase.generate], report_multiple_bugs=False)
 
 
-def test_the_stores_agree_whatever_happens() -> None:
-    run_state_machine_as_test(StoresAgree, settings=QUIET)
+def test_the_stores_agree_whatever_happens(shared_database: Clocked) -> None:
+    with machine(shared_database) as agreeing:
+        run_state_machine_as_test(agreeing, settings=QUIET)
 
 
 class _UnfencedJobs(Jobs):
@@ -495,10 +540,33 @@ class _Forgetful(MemoryStore):
 
 
 @pytest.mark.parametrize("broken", [_Unfenced, _Forgetful])
-def test_the_machine_turns_red_when_a_store_is_broken(broken: type[MemoryStore]) -> None:
-    class Machine(StoresAgree):
-        reference = broken
+def test_the_machine_turns_red_when_a_store_is_broken(
+    broken: type[MemoryStore], shared_database: Clocked
+) -> None:
+    with machine(shared_database, broken) as disagreeing, pytest.raises(AssertionError):
+        run_state_machine_as_test(disagreeing, settings=QUICK)
 
-    quick = settings(QUIET, phases=[Phase.generate], report_multiple_bugs=False)
-    with pytest.raises(AssertionError):
-        run_state_machine_as_test(Machine, settings=quick)
+
+BREAKS = {
+    "complete": ("jobs.token = done.token", "jobs.token IS NOT NULL"),
+    "settle": ("token = move.token", "token IS NOT NULL"),
+    "claim": ("attempt = attempt + 1", "attempt = attempt + 2"),
+}
+"""What is broken in a function of the schema: the fence of both ways to settle, and a count."""
+
+
+@pytest.mark.parametrize("function", BREAKS)
+def test_the_machine_turns_red_when_a_function_of_the_schema_is_broken(
+    function: str, database: Clocked
+) -> None:
+    right, wrong = BREAKS[function]
+    (definition,) = database.db.execute(
+        "SELECT pg_get_functiondef(oid) FROM pg_proc "
+        "WHERE proname = %s AND pronamespace = 'windlass'::regnamespace",
+        [function],
+    ).fetchall()
+    assert right in definition[0]
+    database.db.execute(definition[0].replace(right, wrong).encode())
+    differs = pytest.raises(AssertionError, match="postgres differs")
+    with machine(database) as disagreeing, differs:
+        run_state_machine_as_test(disagreeing, settings=QUICK)

@@ -9,12 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 from windlass.core.job import Claim, Job, Sweep
-from windlass.core.plan import Policies, Room, plan
+from windlass.core.plan import SLOTS, Policies, Pool, Room, plan
 from windlass.runtime.service import Service
 from windlass.store import Store
 
 _PROMOTED_AT_ONCE = 1_000
 _EMPTY_HANDED = 0.005
+_AHEAD = 2
+"""How many claims may be under way: one that is answered, and one that follows."""
 
 
 class Claimer(Service):
@@ -43,28 +45,53 @@ class Claimer(Service):
         self._poll_interval = poll_interval
         self._freed = asyncio.Event()
         self._empty_handed = 0
+        self._under_way: set[asyncio.Task[float]] = set()
+        self._reserved = Room(slots=0, threads=0)
+        self._flowing = False
 
     def freed(self) -> None:
         """Take notice that a run has ended, so that there is room for another."""
         self._freed.set()
 
     async def stop(self) -> None:
-        """End after the claim under way; what it brings is still started, or given back."""
+        """End after the claims under way; what they bring is still started, or given back."""
         self._freed.set()
         await super().stop()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
 
     async def tick(self) -> float:
+        if len(self._under_way) == _AHEAD:
+            return await self._claimed()
         self._freed.clear()
-        room = self._room()
+        room = self._room_left()
         if room.slots <= 0:
-            await self._freed.wait()
-            return 0
+            return await self._claimed() if self._under_way else await self._full()
         sweep = await self._sweep()
         claim = plan(sweep.heads, self._policies(), room, at_most=self._batch_size)
-        if not claim.asks:
-            await self._rest(sweep)
-            return 0
-        return await self._claim(claim)
+        if claim.asks:
+            self._under_way.add(asyncio.create_task(self._claim(claim), name="windlass-claim"))
+            # While there is more than one takes, the next claim is sent before this one is here.
+            return 0 if self._flowing else await self._claimed()
+        if self._under_way:
+            return await self._claimed()
+        await self._rest(sweep)
+        return 0
+
+    def _room_left(self) -> Room:
+        room, reserved = self._room(), self._reserved
+        return Room(slots=room.slots - reserved.slots, threads=room.threads - reserved.threads)
+
+    async def _full(self) -> float:
+        await self._freed.wait()
+        return 0
+
+    async def _claimed(self) -> float:
+        """Wait for a claim under way, and return how long to pause after it."""
+        done, self._under_way = await asyncio.wait(
+            self._under_way, return_when=asyncio.FIRST_COMPLETED
+        )
+        return max([task.result() for task in done])
 
     async def _sweep(self) -> Sweep:
         """Look at the lanes, after what is due has come into them."""
@@ -75,15 +102,32 @@ class Claimer(Service):
         return sweep
 
     async def _claim(self, claim: Claim) -> float:
-        jobs = await self._store.claim(claim, worker=self._worker_id(), token=secrets.randbits(63))
+        wanted = _reservation(claim)
+        self._reserve(wanted, 1)
+        try:
+            token = secrets.randbits(63)
+            jobs = await self._store.claim(claim, worker=self._worker_id(), token=token)
+        except BaseException:
+            self._flowing = False
+            raise
+        finally:
+            self._reserve(wanted, -1)
         for job in jobs:
             self._start_job(job)
+        self._flowing = len(jobs) >= wanted.slots
         self._empty_handed = 0 if jobs else self._empty_handed + 1
         if not self._empty_handed:
             return 0
         # Others were faster, or the lease is being renewed: do not spin.
         pause: float = _EMPTY_HANDED * 2 ** min(self._empty_handed, 10)
         return min(pause, self._poll_interval.total_seconds())
+
+    def _reserve(self, wanted: Room, sign: int) -> None:
+        """Keep what a claim under way may bring from being asked for twice."""
+        self._reserved = Room(
+            slots=self._reserved.slots + sign * wanted.slots,
+            threads=self._reserved.threads + sign * wanted.threads,
+        )
 
     async def _rest(self, sweep: Sweep) -> None:
         """Wait for work, for the next due time, for room in a pool, or for the next poll."""
@@ -105,3 +149,10 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _reservation(claim: Claim) -> Room:
+    """Return the most that a claim may bring."""
+    threads = Pool.THREADS.value
+    in_threads = any(threads in ask.draws for ask in claim.asks)
+    return Room(slots=claim.budgets[SLOTS], threads=claim.budgets[threads] if in_threads else 0)

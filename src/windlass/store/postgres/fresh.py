@@ -14,6 +14,10 @@ from windlass.core.job import NewJob
 
 _MOMENT = 10_000
 """Milliseconds for which an id counts as just made."""
+_AHEAD = 1_000
+"""Milliseconds by which an id may be ahead of a clock that was set back since it was made."""
+_REMEMBERED = (_MOMENT + _AHEAD) / 1000
+"""Seconds after which ids begin to be forgotten, by a clock that nobody sets."""
 
 
 class Sent:
@@ -22,20 +26,21 @@ class Sent:
     def __init__(self) -> None:
         self._lately: set[int] = set()
         self._before: set[int] = set()
-        self._turned = 0
+        self._turned = time.monotonic()
 
     def take(self, jobs: Sequence[NewJob]) -> bool:
         """Say whether all these jobs are fresh, and remember that they have been sent."""
+        if time.monotonic() - self._turned > _REMEMBERED:
+            self._before, self._lately, self._turned = self._lately, set(), time.monotonic()
         now = time.time_ns() // 1_000_000
-        if abs(now - self._turned) > _MOMENT:
-            self._before, self._lately, self._turned = self._lately, set(), now
         ids = {job.id.int for job in jobs}
         fresh = (
             len(ids) == len(jobs)
             and self._lately.isdisjoint(ids)
             and self._before.isdisjoint(ids)
-            and abs(now - (min(ids, default=0) >> 80)) <= _MOMENT
-            and abs(now - (max(ids, default=0) >> 80)) <= _MOMENT
+            and now - _MOMENT <= min(ids, default=0) >> 80
+            # Made ahead of the clock, it would be fresh for longer than it is remembered.
+            and max(ids, default=0) >> 80 <= now + _AHEAD
         )
         self._lately |= ids
         return fresh

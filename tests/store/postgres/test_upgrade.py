@@ -1,0 +1,224 @@
+"""From any schema to the next, with jobs in every state and a worker that goes on meanwhile.
+
+What was released once is frozen: databases out there were made by it. So a schema is changed by a
+new migration, never by a change to an old one, and every migration is applied here to the schema
+before it. One more that nobody will ever apply stands for those to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests.app.bed import serving, until
+from tests.store.clocked import opened
+from windlass import Windlass
+from windlass.app.ids import Ids
+from windlass.core.changes import Changes, Move, Verb
+from windlass.core.errors import SchemaMismatch
+from windlass.core.job import (
+    Ask,
+    Attempt,
+    Claim,
+    Job,
+    Lane,
+    NewJob,
+    Progress,
+    Retention,
+    Unique,
+    WorkerInfo,
+)
+from windlass.core.settle import Transition
+from windlass.core.states import State
+from windlass.store.postgres import PostgresStore, schema
+from windlass.store.sql import Migration
+
+FROZEN = {
+    1: "e809d474b7271cf5763a825c180385f3fe45137b003ae1a468b46b4f6453193b",
+}
+"""The SHA-256 of every migration. Until the first release, this is where to follow a change."""
+
+NEXT = Migration(
+    schema.WANTED + 1,
+    "next",
+    """\
+-- What a later release may want: a column in every room, an index, and a function that it changes.
+-- Served by every release that knows schema 1 or newer: oldest 1.
+ALTER TABLE jobs ADD COLUMN note text NOT NULL DEFAULT '';
+ALTER TABLE dead_jobs ADD COLUMN note text NOT NULL DEFAULT '';
+ALTER TABLE finished_jobs ADD COLUMN note text NOT NULL DEFAULT '';
+CREATE INDEX jobs_notes ON jobs (note) WHERE note <> '';
+""",
+)
+STEPS = [*schema.MIGRATIONS[1:], NEXT]
+HOUR = timedelta(hours=1)
+IDS = Ids()
+
+
+@contextmanager
+def release_of(number: int) -> Iterator[None]:
+    """Be the release whose newest schema is this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        known = [step for step in schema.MIGRATIONS if step.number <= number]
+        patch.setattr(schema, "MIGRATIONS", known)
+        patch.setattr(schema, "WANTED", number)
+        yield
+
+
+def script_of(step: Migration) -> str:
+    """Return a migration as the script that `windlass migrate --dry-run` prints."""
+    words = schema.Names("windlass").fill(schema._preamble(step.number) + step.sql)
+    return schema.script(step._replace(sql=words))
+
+
+def execute(url: str, script: str) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(script.encode())
+
+
+def new(kind: str = "idle", **fields: Any) -> NewJob:
+    base: dict[str, Any] = {"id": IDS.next(), "kind": kind, "payload": b"{}"}
+    return NewJob(**base | fields)
+
+
+async def jobs_in_every_state(store: PostgresStore) -> dict[UUID, Job]:
+    """Make jobs in every state, with all that a job can have; a worker elsewhere holds some."""
+    info = WorkerInfo(id="away", name="a", host="h", pid=1, release="1", lease=HOUR, slots=9)
+    await store.register(info)
+    made = [new(max_retries=3, timeout=HOUR, headers={"a": "b"}, key="k") for _ in range(8)]
+    await store.enqueue(made)
+    ask = Ask(lane=Lane("default", "idle", 0, "k"), count=8)
+    jobs = await store.claim(Claim(asks=(ask,)), worker="away", token=7)
+    ends = (State.COMPLETED, State.CANCELLED, State.DEAD, State.SCHEDULED, State.PENDING)
+    moves = [
+        Transition(
+            id=job.id,
+            token=7,
+            state=state,
+            due=HOUR if state is State.SCHEDULED else None,
+            attempt=Attempt(
+                number=1, worker="away", started_at=job.started_at, duration=HOUR, outcome="failed"
+            ),
+        )
+        for job, state in zip(jobs, ends, strict=False)
+    ]
+    assert all(await store.settle(moves))
+    await store.enqueue([new(unique=Unique(key="held")), new(due=HOUR), new(expires=HOUR)])
+    assert await store.progress(jobs[5].id, 7, Progress(fraction=0.5))
+    await store.apply([], lambda _records, _now: Changes(answer=None, records={"a": {"n": 1}}))
+    return await everything(store)
+
+
+async def everything(store: PostgresStore) -> dict[UUID, Job]:
+    found: dict[UUID, Job] = {}
+    async with await psycopg.AsyncConnection.connect(store._conninfo) as db:
+        rows = await db.execute("SELECT id FROM windlass.job_queue WHERE job_type = 'idle'")
+        for (id_,) in await rows.fetchall():
+            job = await store.get(id_)
+            assert job is not None
+            found[id_] = job
+    return found
+
+
+async def moved(store: PostgresStore, verb: Verb, job: Job) -> Job | None:
+    changes = Changes(answer=None, moves=[Move(verb=verb, id=job.id)])
+    applied = await store.apply([], lambda _records, _now: changes)
+    return applied.moved[0]
+
+
+async def still_works(store: PostgresStore, before: dict[UUID, Job]) -> None:
+    """See that jobs made before can still be moved wherever they may go."""
+    by_state: dict[State, list[Job]] = {}
+    for job in before.values():
+        by_state.setdefault(job.state, []).append(job)
+    assert set(by_state) == set(State)
+    ends = (State.COMPLETED, State.DEAD, State.CANCELLED)
+    moves = [
+        Transition(id=job.id, token=7, state=state, result=b"1")
+        for job, state in zip(by_state[State.RUNNING], ends, strict=True)
+    ]
+    assert all(await store.settle(moves))
+    for verb, job in (
+        (Verb.REDRIVE, by_state[State.DEAD][0]),
+        (Verb.CANCEL, by_state[State.PENDING][0]),
+        (Verb.CANCEL, by_state[State.SCHEDULED][0]),
+    ):
+        assert await moved(store, verb, job) is not None
+    (again,) = await store.enqueue([new(unique=Unique(key="held"))])
+    assert again.existing
+    assert len((await store.sweep()).heads) >= 1
+    assert await store.records("") == {"a": {"n": 1}}
+    await store.prune(Retention(finished=timedelta(0), dead=timedelta(0)), 1_000)
+    assert len(await everything(store)) == len(before) - 7
+
+
+def test_what_was_released_is_frozen() -> None:
+    """A change to an old migration never reaches the databases that it has made."""
+    hashes = {step.number: sha256(step.sql.encode()).hexdigest() for step in schema.MIGRATIONS}
+    assert hashes == FROZEN, "add a migration instead; before the first release, update FROZEN"
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.number:04}_{step.name}")
+def test_a_worker_goes_on_while_the_next_schema_is_made(step: Migration, postgres_url: str) -> None:
+    """Nothing is lost, nothing runs twice, and jobs in every state are what they were."""
+    runs: Counter[int] = Counter()
+    app = Windlass(postgres_url)
+
+    @app.job
+    async def count(number: int) -> None:
+        runs[number] += 1
+
+    async def main() -> None:
+        async with opened(postgres_url) as store, aclosing(app):
+            await store.migrate()
+            before = await jobs_in_every_state(store)
+            sent = 0
+
+            async def produce() -> None:
+                nonlocal sent
+                while not enough.is_set():
+                    await count.aenqueue(number=sent)
+                    sent += 1
+
+            enough = asyncio.Event()
+            async with serving(app, slots=20):
+                producing = asyncio.create_task(produce())
+                await until(lambda: producing.done() or runs.total() >= 50, within=20)
+                await asyncio.to_thread(execute, postgres_url, script_of(step))
+                reached = runs.total() + 100
+                await until(lambda: producing.done() or runs.total() >= reached, within=20)
+                enough.set()
+                await producing
+                await until(lambda: len(runs) == sent, within=20)
+            assert await everything(store) == before
+            await still_works(store, before)
+            assert (await store.schema()).found == step.number
+        assert set(runs.values()) == {1}
+
+    with release_of(step.number - 1):
+        asyncio.run(main())
+
+
+def test_a_release_that_is_too_old_for_the_next_schema_refuses_it(postgres_url: str) -> None:
+    """One that runs goes on until it ends; the next that opens the store is told what to do."""
+    closed = NEXT._replace(sql=NEXT.sql.replace("oldest 1.", f"oldest {NEXT.number}."))
+
+    async def main() -> None:
+        async with opened(postgres_url) as running, opened(postgres_url) as late:
+            await running.migrate()
+            await running.open()
+            execute(postgres_url, script_of(closed))
+            await running.open()
+            with pytest.raises(SchemaMismatch, match="upgrade windlass here"):
+                await late.open()
+
+    asyncio.run(main())
