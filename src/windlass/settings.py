@@ -331,7 +331,7 @@ def _name(raw: object, _unit: _Unit) -> str:
 
 
 def _listen(raw: object, unit: _Unit) -> str:
-    return "off" if raw == "off" else _url(raw, unit)
+    return raw if raw in ("off", "") else _url(raw, unit)
 
 
 _NAME = _Reader("a name of letters, digits and underscores, at most 40", _name)
@@ -395,10 +395,10 @@ _RULES: dict[str, _Rule] = {
         empty="the URL",
     ),
     "pool_size": _Rule(
-        _NUMBER, "Connections to PostgreSQL that a process keeps for its jobs.", (1, 10_000)
+        _NUMBER, "Connections to PostgreSQL that a pool keeps; see docs/postgresql.md.", (1, 10_000)
     ),
     "pool_overflow": _Rule(
-        _NUMBER, "Connections that it opens beyond those under load.", (0, 10_000)
+        _NUMBER, "Connections that a pool opens beyond those under load.", (0, 10_000)
     ),
     "pool_recycle": _Rule(
         _TIME, "After how long a connection to PostgreSQL is replaced.", (_SECOND, None)
@@ -448,9 +448,7 @@ _RULES: dict[str, _Rule] = {
     "retention": _Rule(_AGE, "How long completed and cancelled jobs are kept."),
     "dead_retention": _Rule(_AGE, "How long dead jobs are kept."),
     "max_payload": _Rule(_NUMBER, "Bytes that a payload may have.", (1, 2**29)),
-    "enqueue_timeout": _Rule(
-        _TIME, "How long a blocking enqueue may take.", (_SECOND / 1000, None)
-    ),
+    "enqueue_timeout": _Rule(_TIME, "How long an enqueue may take.", (_SECOND / 1000, None)),
     "log_level": _Rule(_LEVEL, "The least level that is logged.", names=("LOG_LEVEL",)),
     "log_format": _Rule(_FORMAT, "How log lines look; auto: for people on a terminal, else JSON."),
     "queues": _Rule(_LIST, "The queues that a worker serves.", empty="all"),

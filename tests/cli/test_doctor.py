@@ -78,7 +78,7 @@ def test_doctor_shows_no_password(shell: Shell, monkeypatch: pytest.MonkeyPatch)
 
 def test_to_examine_is_not_to_create(shell: Shell) -> None:
     said = shell.ok("doctor", "--json")
-    assert f"there is no database at {shell.file} yet" in said.json["notes"][0]["problem"]
+    assert f"there is no store at {shell.file} yet" in said.json["notes"][0]["problem"]
     assert not shell.file.exists()
 
 

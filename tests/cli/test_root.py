@@ -99,10 +99,12 @@ def test_wrong_usage_ends_with_exit_code_2_and_leaves_no_store_behind(
     ("url", "told"),
     [
         ("nonsense", "--url (not shown) is wrong: write a URL"),
-        ("postgres://ann:S3cret@host/db", "no store is known for 'postgres' URLs"),
+        ("mysql://ann:S3cret@host/db", "no store is known for 'mysql' URLs"),
+        ("postgresql://ann:S3cret@127.0.0.1:1/db", "onnection refused"),
+        ("postgresql://ann:S3cret@host/db?sslmod=on", 'invalid URI query parameter: "sslmod"'),
         ("sqlite://two/slashes.db", "three slashes or four"),
         ("memory://", "use a store that processes share, like sqlite:///windlass.db"),
-        ("sqlite:///missing.db", "there is no database at "),
+        ("sqlite:///missing.db", "there is no store at "),
     ],
 )
 @pytest.mark.parametrize("command", ["jobs list", "workers"])
@@ -151,4 +153,4 @@ def test_the_module_can_be_run_where_the_script_is_not_on_the_path(tmp_path: Pat
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: there is no database at ")
+    assert done.stderr.startswith("error: there is no store at ")

@@ -100,8 +100,9 @@ async def _is_ready(store: Store, report: Report) -> bool:
     """Examine the schema without changing it; say whether there is a store to look into."""
     schema = await store.schema()
     if schema.found is None:
-        report.note(
-            f"there is no database at {store.location} yet",
+        told = report.note if store.capabilities.makes_itself else report.problem
+        told(
+            f"there is no store at {store.location} yet",
             "`windlass migrate` makes it; or is --url wrong?",
         )
         return False
@@ -123,6 +124,12 @@ async def _examine_work(app: Windlass, report: Report) -> None:
     report.facts["workers"] = f"{len(alive)} alive" + (
         f" ({', '.join(worker.info.id for worker in alive)})" if alive else ""
     )
+    deaf = [worker.info.id for worker in alive if not worker.pulse.listening]
+    if deaf and app.settings.listen_url != "off":
+        report.problem(
+            f"not told of new jobs, and polling for them: {', '.join(deaf)}",
+            "the worker's log says why; behind a pooler set WINDLASS_LISTEN_URL, or set it to off",
+        )
     for queue in paused:
         report.note(f"queue {queue} is paused", f"windlass queues resume {queue}")
     waiting = [head.lane for head in sweep.heads if head.lane.queue not in paused]

@@ -28,6 +28,6 @@ async def require(store: Store) -> None:
     """
     if (await store.schema()).found is None:
         raise ConfigError(
-            f"there is no database at {store.location} yet; is this the right directory? "
-            "`windlass migrate` creates it, --url or --app say where else to look"
+            f"there is no store at {store.location} yet; `windlass migrate` creates it. Or is this "
+            "not the right one? --url and --app say where else to look"
         )

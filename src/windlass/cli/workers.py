@@ -48,6 +48,7 @@ def workers(
         Column("running", number=True),
         Column("host", rank=4),
         Column("pid", rank=3, number=True),
+        Column("new jobs", rank=2),
         Column("queues", rank=1),
         Column("kinds", stretch=True),
     )
@@ -67,6 +68,7 @@ def _row(worker: WorkerRecord, now: datetime) -> list[Text]:
         Text(f"{told['running']}/{told['slots']}"),
         show.cell(told["host"]),
         show.cell(told["pid"]),
+        show.cell("woken" if told["listening"] else "polls" if worker.alive else ""),
         show.cell(", ".join(told["queues"]) or "all"),
         show.cell(", ".join(told["kinds"])),
     ]

@@ -2,8 +2,9 @@
 holds the laws that every store obeys.
 
 All times are the store's own: callers pass durations, or instants that their users chose, and the
-store compares them with its clock. Methods are coroutines, except the two that must work where no
-event loop does: `enqueue_blocking` in a producer's thread, and `heartbeat` in the worker's own.
+store compares them with its clock. Methods are coroutines, except those that must work where no
+event loop does: `enqueue_blocking` and `enqueue_in` in a producer's thread, and `heartbeat` in the
+worker's own.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Capabilities:
     """An enqueue waits, or fails, when too many jobs wait already."""
     transactional: bool
     """Users enqueue in a transaction of their own, and complete a job together with their work."""
+    makes_itself: bool = True
+    """It is made, and brought up to date, by whoever first uses it; if not, by `migrate` only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +126,7 @@ class Store(Protocol):
         """Whether this process is told of new jobs; if not, it finds them by polling."""
 
     async def open(self) -> None:
-        """Make ready for use; idempotent. Every other method does this by itself when needed.
+        """Make ready for use; idempotent. Every other method connects by itself when needed.
 
         Raises:
             StoreUnavailable: it cannot be reached.

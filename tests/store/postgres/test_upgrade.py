@@ -43,7 +43,7 @@ from windlass.store.postgres import PostgresStore, schema
 from windlass.store.sql import Migration
 
 FROZEN = {
-    1: "e809d474b7271cf5763a825c180385f3fe45137b003ae1a468b46b4f6453193b",
+    1: "f3706d0f7819973000f0a76a9720bd323d3fe97300f11ba0d1d5c1162f817a64",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 

@@ -13,7 +13,7 @@ from psycopg import AsyncCursor
 from windlass.core.errors import StoreError, StoreUnavailable
 from windlass.store.postgres.lanes import Lanes
 from windlass.store.postgres.line import HotLine, Line, Speak
-from windlass.store.postgres.listen import Ear, Mark
+from windlass.store.postgres.listen import Ear, Sleep
 from windlass.store.postgres.pool import AsyncPool, Limits
 from windlass.store.postgres.wire import AsyncWire, adapt, retried, translated
 
@@ -33,7 +33,7 @@ class Home:
         limits: Limits,
         channel: str,
         *,
-        sleep: Mark,
+        sleep: Sleep,
         rise: Callable[[str], Awaitable[None]],
         tell: Callable[[str], Awaitable[None]],
     ) -> None:

@@ -24,11 +24,12 @@ from windlass.store.postgres.wire import AsyncWire
 _ASLEEP = timedelta(minutes=2)
 _PROBE_EVERY = 20.0
 _PROBE_PATIENCE = 5.0
+_HEARD_WITHIN = 10.0
 _WAKES_KEPT = 100
 _CALM = 1.0
 _GLANCE = 0.005
 _LONGEST_BACKOFF = 10.0
-Mark = Callable[[str, timedelta], Awaitable[None]]
+Sleep = Callable[[str, timedelta], Awaitable[None]]
 
 
 class Ear:
@@ -43,7 +44,7 @@ class Ear:
         conninfo: str | None,
         channel: str,
         *,
-        sleep: Mark,
+        sleep: Sleep,
         rise: Callable[[str], Awaitable[None]],
         tell: Callable[[str], Awaitable[None]],
         woken: Callable[[], None],
@@ -62,6 +63,8 @@ class Ear:
         self._calm_until = 0.0
         self._failures = 0
         self._wakes: deque[float] = deque(maxlen=_WAKES_KEPT)
+        self.trouble = ""
+        """Why they did not arrive, the last time that they did not."""
         self.listening = False
         """Whether notifications arrive, by the last probe."""
         self.mark = 0
@@ -132,8 +135,11 @@ class Ear:
 
     async def _listen(self) -> None:
         while True:
-            with suppress(psycopg.Error, StoreError, OSError, TimeoutError):
+            try:
                 await self._hear()
+                self.trouble = "they are sent, and do not come through"
+            except (psycopg.Error, StoreError, OSError, TimeoutError) as error:
+                self.trouble = str(error).strip().partition("\n")[0] or type(error).__qualname__
             self._failures += 1
             if self.listening:
                 self.listening = False
@@ -144,11 +150,12 @@ class Ear:
     async def _hear(self) -> None:
         self.hang_up()
         self._asleep_since = None
-        self._connection = await AsyncWire.connect(
-            self._conninfo or "", autocommit=True, prepare_threshold=None
-        )
-        listen = sql.SQL("LISTEN {}").format(sql.Identifier(self._channel))
-        await self._connection.execute(listen)
+        async with asyncio.timeout(_HEARD_WITHIN):
+            self._connection = await AsyncWire.connect(
+                self._conninfo or "", autocommit=True, prepare_threshold=None
+            )
+            listen = sql.SQL("LISTEN {}").format(sql.Identifier(self._channel))
+            await self._connection.execute(listen)
         while await self._probe(self._connection):
             if not self.listening:
                 self.listening = True

@@ -24,6 +24,8 @@ from windlass.store.postgres.wire import AsyncWire, Wire, translated
 W = TypeVar("W", Wire, AsyncWire)
 _FRESH = 1.0
 """Seconds for which a connection that has just worked is taken to work still."""
+_PING = 2.0
+"""Seconds after which an idle connection that does not answer is taken for dead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +148,9 @@ class Pool:
                 return wire
 
     def _answers(self, wire: Wire, deadline: float | None) -> bool:
-        wire.deadline = deadline
+        # Not the caller's whole time: if this one is dead, a new one may well be had.
+        soon = time.monotonic() + _PING
+        wire.deadline = soon if deadline is None else min(soon, deadline)
         try:
             wire.execute("")
         except psycopg.Error:
@@ -228,8 +232,9 @@ class AsyncPool:
 
     async def _answers(self, wire: AsyncWire) -> bool:
         try:
-            await wire.execute("")
-        except psycopg.Error:
+            async with asyncio.timeout(_PING):
+                await wire.execute("")
+        except (psycopg.Error, TimeoutError):
             self._shelf.drop(wire)
             self._shelf.clear()
             return False

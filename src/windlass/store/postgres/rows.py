@@ -30,8 +30,8 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import State
+from windlass.store.postgres.wire import Row
 
-Row = Sequence[Any]
 T = TypeVar("T")
 _SHIFT = 946_684_800_000_000
 """Microseconds from 1970, from which people count, to 2000, from which PostgreSQL does."""

@@ -105,7 +105,7 @@ async def migrate(connection: AsyncConnection[Any], names: Names, location: str)
     async with connection.transaction():
         await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
         await connection.execute(
-            "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK % 2**31, names.schema)
+            "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK, names.schema)
         )
         missing = await steps(connection, names, location)
         for step in missing:

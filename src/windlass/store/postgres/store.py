@@ -45,6 +45,7 @@ from windlass.core.states import State
 from windlass.store.postgres import schema, work
 from windlass.store.postgres.enqueueing import Enqueueing
 from windlass.store.postgres.home import Home
+from windlass.store.postgres.line import Speak
 from windlass.store.postgres.pool import Limits, Pool
 from windlass.store.postgres.rows import (
     as_json,
@@ -55,7 +56,14 @@ from windlass.store.postgres.rows import (
 )
 from windlass.store.postgres.schema import Names
 from windlass.store.postgres.transaction import Transaction
-from windlass.store.postgres.wire import Row, Wire, conninfo_of, location_of, translated
+from windlass.store.postgres.wire import (
+    AsyncWire,
+    Row,
+    Wire,
+    conninfo_of,
+    location_of,
+    translated,
+)
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
 from windlass.store.sql import Migration
 
@@ -72,7 +80,9 @@ class PostgresStore:
     does without them, and polls.
     """
 
-    capabilities = Capabilities(shared=True, durable=True, bounded=False, transactional=True)
+    capabilities = Capabilities(
+        shared=True, durable=True, bounded=False, transactional=True, makes_itself=False
+    )
 
     def __init__(
         self,
@@ -197,7 +207,7 @@ class PostgresStore:
     async def _sweep(self, home: Home) -> Sweep:
         mark = home.ear.mark
 
-        async def send(wire: work.AsyncWire, _durable: bool) -> Callable[[], Awaitable[list[Row]]]:
+        async def send(wire: AsyncWire, _durable: bool) -> Callable[[], Awaitable[list[Row]]]:
             cursor = wire.cursor(binary=True)
             await cursor.execute(self._sql["sweep"])
             return cursor.fetchall
@@ -216,7 +226,7 @@ class PostgresStore:
         home = self._home()
         values = work.claim_values(claim, worker, token)
 
-        async def send(wire: work.AsyncWire, durable: bool) -> Callable[[], Awaitable[list[Row]]]:
+        async def send(wire: AsyncWire, durable: bool) -> Callable[[], Awaitable[list[Row]]]:
             cursor = wire.cursor(binary=True)
             await cursor.execute(self._sql["claim"], values | {"lazily": not durable})
             return cursor.fetchall
@@ -241,7 +251,7 @@ class PostgresStore:
         for move in moves:
             (successes if is_plain_success(move) else others).append(move)
 
-        async def send(wire: work.AsyncWire, _durable: bool) -> Callable[[], Awaitable[set[UUID]]]:
+        async def send(wire: AsyncWire, _durable: bool) -> Callable[[], Awaitable[set[UUID]]]:
             return await work.send_settles(wire, self._sql, successes, others)
 
         refused = await self._home().hot.carry(send, durable=True, many=bool(successes and others))
@@ -393,7 +403,8 @@ class PostgresStore:
         if self._home().ear.is_deaf:
             found.append(
                 Finding(
-                    problem="notifications do not arrive, so that new jobs are found by polling",
+                    problem="notifications do not arrive, so that new jobs are found by polling: "
+                    f"{self._home().ear.trouble}",
                     remedy="if this is a pooler, set WINDLASS_LISTEN_URL to the server's own URL, "
                     "or to off",
                 )
@@ -423,7 +434,7 @@ class PostgresStore:
             self._homes[loop] = home
         return home
 
-    async def _chore(self, speak: work.Speak[T]) -> T:
+    async def _chore(self, speak: Speak[T]) -> T:
         return await self._home().chores.run(speak)
 
     async def _value(self, statement: str, *values: object) -> Any:
@@ -432,7 +443,7 @@ class PostgresStore:
         )
         return value
 
-    async def _look(self, speak: work.Speak[T]) -> T:
+    async def _look(self, speak: Speak[T]) -> T:
         return await self._home().look(speak)
 
     async def _sleep(self, sleeper: str, span: timedelta) -> None:

@@ -16,7 +16,7 @@ from windlass.store.postgres.rows import complete_values
 from windlass.store.postgres.wire import AsyncWire, Row, Wire, translated
 
 _PATIENCE = 30.0
-_RESET = "RESET ALL; RESET ROLE"
+_RESET = "RESET ALL; RESET ROLE; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP"
 
 
 class Transaction:

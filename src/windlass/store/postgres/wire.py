@@ -25,7 +25,13 @@ from psycopg.pq.abc import PGcancelConn
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
-from windlass.core.errors import SchemaMismatch, StoreError, StoreUnavailable, WindlassError
+from windlass.core.errors import (
+    ConfigError,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    WindlassError,
+)
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -47,10 +53,19 @@ TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
 def conninfo_of(url: str) -> str:
-    """Return what libpq wants to know; whatever the URL says goes before our defaults."""
+    """Return what libpq wants to know; whatever the URL says goes before our defaults.
+
+    Raises:
+        ConfigError: the URL, or an option in it, is wrong.
+    """
     scheme, _, rest = url.partition("://")
     plain = f"{scheme.partition('+')[0]}://{rest}"
-    given = conninfo_to_dict(plain)
+    try:
+        given = conninfo_to_dict(plain)
+    except psycopg.ProgrammingError as error:
+        # Without the URL itself, which may hold a password.
+        told = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"this is no URL that libpq takes: {told}") from None
     return make_conninfo(plain, **{k: v for k, v in _DEFAULTS.items() if k not in given})
 
 
@@ -78,8 +93,8 @@ class Wire(Connection[Row]):
         told: dict[str, Any] = {}
         if deadline is not None:
             left = max(math.ceil(deadline - time.monotonic()), 1)
-            usual = conninfo_to_dict(conninfo).get("connect_timeout") or left
-            told["connect_timeout"] = min(left, int(usual))
+            usual = int(conninfo_to_dict(conninfo).get("connect_timeout") or 0)
+            told["connect_timeout"] = min(left, usual) if usual > 0 else left
         wire = cls.connect(conninfo, autocommit=True, prepare_threshold=None, **told)
         wire.add_notify_handler(_not_for_us)
         return wire
@@ -170,7 +185,18 @@ def translate(error: Exception, location: str) -> WindlassError:
         return StoreError(f"{location}: {told}; docs/postgresql.md tells what to grant")
     if isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError):
         return StoreError(f"{location}: {told}")
-    return StoreUnavailable(f"{location}: {told}")
+    return StoreUnavailable(f"{location}: {told}{_remedy(error, told)}")
+
+
+def _remedy(error: Exception, told: str) -> str:
+    """Say what to do, where the server's own words do not."""
+    if isinstance(error, errors.LockNotAvailable):
+        return "; somebody else holds the lock, perhaps another migration: try again"
+    if "authentication failed" in told or "no password supplied" in told:
+        return "; check user and password, in the URL or in ~/.pgpass"
+    if 'database "' in told and "does not exist" in told:
+        return "; create it first, with createdb"
+    return ""
 
 
 async def retried(work: Callable[[], Awaitable[T]]) -> T:

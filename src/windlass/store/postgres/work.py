@@ -18,7 +18,6 @@ from windlass.core.job import Claim, Floor, Head, Job, Lane, Sweep
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, State
 from windlass.store.postgres.lanes import Met
-from windlass.store.postgres.line import Speak
 from windlass.store.postgres.rows import (
     as_json,
     claimed_job,
@@ -30,8 +29,6 @@ from windlass.store.postgres.rows import (
     settle_document,
 )
 from windlass.store.postgres.wire import AsyncWire, Row
-
-__all__ = ["AsyncWire", "Cursor", "Speak"]
 
 T = TypeVar("T")
 Cursor = AsyncCursor[Any]

@@ -198,24 +198,36 @@ COMMENT ON COLUMN records.value IS 'Its value.';
 
 -- == for people ====================================================================================
 
+CREATE FUNCTION shown(payload json) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+-- What JSON may hold and jsonb may not, like NUL, is shown as text: one job must not hide the others.
+BEGIN
+    RETURN payload::jsonb;
+EXCEPTION WHEN OTHERS THEN
+    RETURN to_jsonb(payload::text);
+END $$;
+COMMENT ON FUNCTION shown(json) IS 'A payload as jsonb; as text, if it cannot be that.';
+
 CREATE VIEW job_queue AS
-SELECT id, kind AS job_type, payload::jsonb AS payload, state AS status, priority,
+SELECT id, kind AS job_type, shown(payload) AS payload, state AS status, priority,
        attempt AS attempts, max_retries + 1 AS max_attempts, due_at AS scheduled_for, started_at,
        NULL::timestamptz AS completed_at,
        nullif(concat_ws(': ', error ->> 'type', error ->> 'message'), '') AS error_message,
        created_at, updated_at, queue, worker, reason
 FROM jobs
 UNION ALL
-SELECT id, kind, payload::jsonb, state, priority, attempt, max_retries + 1, due_at, started_at,
+SELECT id, kind, shown(payload), state, priority, attempt, max_retries + 1, due_at, started_at,
        finished_at, nullif(concat_ws(': ', error ->> 'type', error ->> 'message'), ''),
        created_at, finished_at, queue, worker, reason
 FROM dead_jobs
 UNION ALL
-SELECT id, kind, payload::jsonb, state, priority, attempt, max_retries + 1, due_at, started_at,
+SELECT id, kind, shown(payload), state, priority, attempt, max_retries + 1, due_at, started_at,
        finished_at, nullif(concat_ws(': ', error ->> 'type', error ->> 'message'), ''),
        created_at, finished_at, queue, worker, reason
 FROM finished_jobs;
-COMMENT ON VIEW job_queue IS 'Every job, in whatever room it is.';
+COMMENT ON VIEW job_queue IS
+    'Every job, in whatever room it is; max_attempts is empty where its kind decides.';
 
 -- == enqueue =======================================================================================
 
