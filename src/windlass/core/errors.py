@@ -12,6 +12,7 @@ WindlassError
 ├── CalledFromEventLoop    a blocking call where it would stop an event loop
 ├── StoreError             the store refused or failed
 │   ├── StoreUnavailable   ... and may work later: nothing was lost, try again
+│   │   └── StoreBusy      ... because somebody else holds what is to be written
 │   ├── QueueFull          ... because a bounded queue is full
 │   └── SchemaMismatch     ... because its schema and this release do not fit
 ├── Fenced                 the lease under which this was written is gone
@@ -146,6 +147,10 @@ class StoreError(WindlassError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached or written now. Nothing was lost; the call may be repeated."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Somebody else holds what is to be written, for longer than one waits. Nothing was lost."""
 
 
 class QueueFull(StoreError):

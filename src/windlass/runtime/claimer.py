@@ -83,6 +83,7 @@ class Claimer(Service):
         return Room(slots=room.slots - reserved.slots, threads=room.threads - reserved.threads)
 
     async def _full(self) -> float:
+        await self._store.busy()
         await self._freed.wait()
         return 0
 

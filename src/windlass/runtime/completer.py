@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from windlass.core.errors import StoreUnavailable
+from windlass.core.errors import StoreBusy, StoreUnavailable
 from windlass.core.job import ErrorInfo, Job
 from windlass.core.settle import Transition
 from windlass.core.states import State
@@ -15,6 +15,7 @@ from windlass.runtime.service import Service
 from windlass.store import Store
 
 log = get_logger("windlass.completer")
+_ASIDE = 1.0
 
 
 class Settlement(NamedTuple):
@@ -46,17 +47,18 @@ class Completer(Service):
         self._fenced = fenced
         self._waiting: list[Settlement] = []
         self._under_way: list[Settlement] = []
+        self._aside: list[Settlement] = []
         self._added = asyncio.Event()
 
     @property
     def is_idle(self) -> bool:
         """Whether everything that was added is in the store."""
-        return not self._waiting and not self._under_way
+        return not self._waiting and not self._under_way and not self._aside
 
     def has(self, job: Job) -> bool:
         """Say whether an outcome of this very claim is on its way into the store."""
         mine = (job.id, job.token)
-        on_their_way = (*self._waiting, *self._under_way)
+        on_their_way = (*self._waiting, *self._under_way, *self._aside)
         return any((each.job.id, each.transition.token) == mine for each in on_their_way)
 
     def add(self, job: Job, transition: Transition) -> None:
@@ -70,6 +72,7 @@ class Completer(Service):
         self._added.set()
         await super().stop()
         while not self.is_idle:
+            self._take_up()
             try:
                 await self.flush()
             except StoreUnavailable as error:
@@ -77,7 +80,7 @@ class Completer(Service):
                 await asyncio.sleep(self._back_off(error))
 
     async def tick(self) -> float:
-        if self.is_idle and not self._stopping.is_set():
+        if not self._waiting and not self._under_way and not self._stopping.is_set():
             self._added.clear()
             await self._added.wait()
         await self.flush()
@@ -94,6 +97,9 @@ class Completer(Service):
     async def _settle(self, group: list[Settlement]) -> None:
         try:
             settled = await self._store.settle([each.transition for each in group])
+        except StoreBusy as error:
+            await self._set_aside(group, error)
+            return
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -102,6 +108,21 @@ class Completer(Service):
             return
         for each, is_settled in zip(group, settled, strict=True):
             (self._settled if is_settled else self._fenced)(each)
+
+    async def _set_aside(self, group: list[Settlement], error: StoreBusy) -> None:
+        """Let what somebody else holds, like a transaction of its own handler, hold up nobody."""
+        if len(group) > 1:
+            for each in group:
+                await self._settle([each])
+            return
+        log.warning("settle.delayed", job_id=group[0].job.id, error=str(error))
+        self._aside.append(group[0])
+        asyncio.get_running_loop().call_later(_ASIDE, self._take_up)
+
+    def _take_up(self) -> None:
+        aside, self._aside = self._aside, []
+        for each in aside:
+            self.add(each.job, each.transition)
 
     async def _settle_singly(self, group: list[Settlement], error: Exception) -> None:
         """Find the transition that the store cannot take, and let its job die of that."""

@@ -194,6 +194,9 @@ class Store(Protocol):
     async def wait(self, mark: int, timeout: timedelta) -> None:
         """Return once something may have changed after the sweep with this mark, or time is up."""
 
+    async def busy(self) -> None:
+        """Say that this process can take nothing more for now, so that others are woken instead."""
+
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
         """Start pending jobs under the lease of a worker: running, attempt + 1, holder, token.
 
@@ -289,6 +292,9 @@ class Plain:
     def location(self) -> str:
         """Where the jobs are."""
         raise NotImplementedError
+
+    async def busy(self) -> None:
+        """Do nothing: whoever waits here is woken by every change."""
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Refuse."""

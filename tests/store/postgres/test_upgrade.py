@@ -43,7 +43,7 @@ from windlass.store.postgres import PostgresStore, schema
 from windlass.store.sql import Migration
 
 FROZEN = {
-    1: "f3706d0f7819973000f0a76a9720bd323d3fe97300f11ba0d1d5c1162f817a64",
+    1: "659d016bfc13d5e8ee7020923f3ea827424e91b3b35a6af4f8cef19fd432b3d6",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
+import weakref
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -18,6 +20,7 @@ from windlass.store.postgres.pool import AsyncPool, Limits
 from windlass.store.postgres.wire import AsyncWire, adapt, retried, translated
 
 T = TypeVar("T")
+_TROUBLE = 2.0
 PATIENCE = 30.0
 """Seconds within which whatever is done on a connection of the pool is done, or given up."""
 
@@ -37,26 +40,40 @@ class Home:
         rise: Callable[[str], Awaitable[None]],
         tell: Callable[[str], Awaitable[None]],
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop = weakref.ref(asyncio.get_running_loop())
         self._location = location
         self._sweeping: asyncio.Task[None] | None = None
         self.hot = HotLine(conninfo, location)
         self.chores = Line(conninfo, location)
         self.pool = AsyncPool(conninfo, location, limits)
         self.lanes = Lanes()
-        self.ear = Ear(listen, channel, sleep=sleep, rise=rise, tell=tell, woken=self.lanes.woken)
+        self.ear = Ear(listen, channel, sleep=sleep, rise=rise, tell=tell, lanes=self.lanes)
 
     @property
     def is_abandoned(self) -> bool:
         """Whether the event loop is closed, so that nobody will ever use this again."""
-        return self._loop.is_closed()
+        loop = self._loop()
+        return loop is None or loop.is_closed()
+
+    async def wait(self, mark: int, timeout: float) -> None:
+        """Return once something may have changed since a mark, or time is up."""
+        if self._sweeping is not None and not self._sweeping.done():
+            # What it finds may be what is waited for.
+            await asyncio.wait({self._sweeping}, timeout=timeout)
+            return
+        due_in = self.lanes.due_in(time.monotonic())
+        await self.ear.wait(mark, timeout if due_in is None else min(timeout, due_in))
 
     def sweep_along(self, sweep: Callable[[Home], Awaitable[object]]) -> None:
         """Sweep beside whatever else is going on, unless one is under way."""
 
         async def quietly() -> None:
-            with suppress(StoreError):  # Whoever claims meets the same trouble, and tells of it.
+            try:
                 await sweep(self)
+            except StoreError:
+                # Whoever claims meets the same trouble, and tells of it.
+                pause = random.uniform(_TROUBLE / 2, _TROUBLE)  # noqa: S311 - spreads load.
+                self.lanes.postpone(time.monotonic() + pause)
 
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.create_task(quietly(), name="windlass-sweep")

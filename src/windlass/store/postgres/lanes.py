@@ -21,6 +21,7 @@ _SHARE = 20
 _LONGEST = 10.0
 _SHORTEST = 0.005
 _REMEMBERED = 10_000
+_ASKED = 100
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -88,9 +89,19 @@ class Lanes:
         )
 
     def woken(self) -> None:
-        """Believe that every lane that is known may have jobs again."""
-        self._heads = self._floors | self._heads
+        """Believe that the lanes that are known may have jobs again, if they are few."""
+        if len(self._floors) <= _ASKED:
+            self._heads = self._floors | self._heads
         self._stale = True
+
+    def doubt(self) -> None:
+        """Let the next look be a sweep: something may have happened that nobody told us of."""
+        self._stale = True
+        self._due = 0.0
+
+    def postpone(self, until: float) -> None:
+        """Let the next sweep wait, since one has failed."""
+        self._due = max(self._due, until)
 
     def promoted(self) -> None:
         """Believe that nothing is due any more; what became pending is found by the next sweep."""

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import psycopg
 
-from windlass.core.errors import StoreUnavailable
+from windlass.core.errors import StoreBusy, StoreUnavailable
 from windlass.store.postgres.wire import TRANSIENT, AsyncWire, adapt, retried, translated
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Line:
             with translated(self._location):
                 return await speak(connection.cursor(binary=True))
         except StoreUnavailable as error:
-            if not isinstance(error.__cause__, TRANSIENT):
+            if not isinstance(error, StoreBusy) and not isinstance(error.__cause__, TRANSIENT):
                 self.close()
             raise
         except asyncio.CancelledError:
@@ -132,10 +132,9 @@ class HotLine(Line):
     async def _carry_all(self, group: list[_Freight[Any]]) -> None:
         try:
             answers = await self.run(lambda cursor: self._exchange(cursor, group))
-        except StoreUnavailable:
-            raise
-        except Exception:
-            if len(group) == 1:
+        except Exception as error:
+            is_away = isinstance(error, StoreUnavailable) and not isinstance(error, StoreBusy)
+            if len(group) == 1 or is_away:
                 raise
             # One of them cannot be taken; the others shall not suffer for it.
             for freight in group:

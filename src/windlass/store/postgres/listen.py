@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 
-import psycopg
 from psycopg import sql
 
 from windlass.core.errors import StoreError
+from windlass.store.postgres.lanes import Lanes
 from windlass.store.postgres.wire import AsyncWire
 
 _ASLEEP = timedelta(minutes=2)
@@ -47,14 +47,14 @@ class Ear:
         sleep: Sleep,
         rise: Callable[[str], Awaitable[None]],
         tell: Callable[[str], Awaitable[None]],
-        woken: Callable[[], None],
+        lanes: Lanes,
     ) -> None:
         self._conninfo = conninfo
         self._channel = channel
         self._sleep = sleep
         self._rise = rise
         self._tell = tell
-        self._woken = woken
+        self._lanes = lanes
         self._id = secrets.token_hex(8)
         self._bell = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -123,13 +123,22 @@ class Ear:
         was_asleep = self._asleep_since is not None
         await self._sleep(self._id, _ASLEEP)
         self._asleep_since = now
+        if not was_asleep:
+            self._lanes.doubt()
         return was_asleep
+
+    async def rest_no_more(self) -> None:
+        """Leave wake-ups to others, since nothing more can be taken; at most once a second."""
+        asleep = self._asleep_since
+        if asleep is not None and time.monotonic() - asleep > _CALM:
+            self._asleep_since = None
+            await self._rise_quietly()
 
     def _ring(self) -> None:
         self.mark += 1
         self._bell.set()
         self._bell = asyncio.Event()
-        self._woken()
+        self._lanes.woken()
 
     # -- the connection ------------------------------------------------------------------------
 
@@ -138,12 +147,13 @@ class Ear:
             try:
                 await self._hear()
                 self.trouble = "they are sent, and do not come through"
-            except (psycopg.Error, StoreError, OSError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the ear tries again.
                 self.trouble = str(error).strip().partition("\n")[0] or type(error).__qualname__
             self._failures += 1
             if self.listening:
                 self.listening = False
                 self._ring()  # Whoever sleeps now must poll.
+                await self._rise_quietly()
             longest: float = min(0.1 * 2 ** min(self._failures, 10), _LONGEST_BACKOFF)
             await asyncio.sleep(longest * random.uniform(0.5, 1))  # noqa: S311 - spreads load.
 

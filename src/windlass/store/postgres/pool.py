@@ -48,6 +48,7 @@ class _Shelf(Generic[W]):
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._idle: list[W] = []
+        self._shut = False
         self.open = 0
 
     def take(self) -> W | None:
@@ -62,7 +63,7 @@ class _Shelf(Generic[W]):
     def put(self, wire: W) -> None:
         """Keep a connection that can be used again, and is not one too many."""
         wire.idle_since = time.monotonic()
-        idle = wire.pgconn.transaction_status == TransactionStatus.IDLE
+        idle = wire.pgconn.transaction_status == TransactionStatus.IDLE and not self._shut
         if idle and len(self._idle) < self._limits.keep and self.open <= self._limits.most:
             self._idle.append(wire)
         else:
@@ -71,7 +72,7 @@ class _Shelf(Generic[W]):
     def mind(self, wire: W, error: BaseException) -> None:
         """Close what a server that is going away, or can no longer write, has left us with."""
         cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
-        if isinstance(cause, psycopg.OperationalError | errors.ReadOnlySqlTransaction):
+        if wire.closed or isinstance(cause, errors.ReadOnlySqlTransaction):
             self.clear()
             wire.pgconn.finish()
 
@@ -79,6 +80,11 @@ class _Shelf(Generic[W]):
         """Close a connection for good."""
         self.open -= 1
         wire.pgconn.finish()
+
+    def shut(self) -> None:
+        """Close every idle connection now, and the others when they come back."""
+        self._shut = True
+        self.clear()
 
     def clear(self) -> None:
         """Close every idle connection."""
@@ -134,9 +140,9 @@ class Pool:
             self._room.release()
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed when it comes back and nobody keeps it."""
+        """Close what is idle now, and what is in use when it comes back."""
         with self._lock:
-            self._shelf.clear()
+            self._shelf.shut()
 
     def _take(self, deadline: float | None) -> Wire:
         while True:
@@ -208,8 +214,8 @@ class AsyncPool:
             self._room.release()
 
     def close(self) -> None:
-        """Close what is idle."""
-        self._shelf.clear()
+        """Close what is idle now, and what is in use when it comes back."""
+        self._shelf.shut()
 
     async def _enter(self, patience: float | None) -> None:
         try:

@@ -31,6 +31,10 @@ class Names:
                 f"{schema!r} is no name for a schema: write letters, digits and underscores, "
                 f"at most {_LONGEST_NAME}"
             )
+        if schema == "public" or schema.startswith("pg_") or schema == "information_schema":
+            raise ConfigError(
+                f"schema {schema!r} is not for jobs alone: give them one of their own"
+            )
         self.schema = schema
         self.channel = f"{schema}_jobs"
         self.quoted = sql.Identifier(schema).as_string()
@@ -40,6 +44,7 @@ class Names:
         return (
             text.replace("{schema}", self.quoted)
             .replace("{channel}", f"'{self.channel}'")
+            .replace("{literal}", f"'{self.schema}'")
             .replace("{live}", LIVE)
             .replace("{ended}", ENDED)
         )
@@ -108,6 +113,8 @@ async def migrate(connection: AsyncConnection[Any], names: Names, location: str)
             "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK, names.schema)
         )
         missing = await steps(connection, names, location)
+        if missing and missing[0].number == 1:
+            await _refuse_if_used(connection, names)
         for step in missing:
             await connection.execute(step.sql.encode())
             await connection.execute(
@@ -115,6 +122,17 @@ async def migrate(connection: AsyncConnection[Any], names: Names, location: str)
                 (step.number, step.name, oldest_of(step), __version__, __version__),
             )
     return [f"{step.number:04}_{step.name}" for step in missing]
+
+
+async def _refuse_if_used(connection: AsyncConnection[Any], names: Names) -> None:
+    """Refuse a schema that holds something else: what we revoke there is not ours to revoke."""
+    statement = names.statements()["schema_is_used"]
+    cursor = await connection.execute(statement, {"schema": names.schema})
+    row = await cursor.fetchone()
+    if row is not None and row[0]:
+        raise ConfigError(
+            f"schema {names.schema} holds other things already: say --schema with another name"
+        )
 
 
 def script(step: Migration) -> str:
@@ -149,7 +167,12 @@ def _preamble(number: int) -> str:
 
 
 _FIRST = """\
-CREATE SCHEMA IF NOT EXISTS {schema};
+DO $$ BEGIN
+    -- Whoever was given the schema need not be allowed to make one.
+    IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = {literal}) THEN
+        CREATE SCHEMA {schema};
+    END IF;
+END $$;
 COMMENT ON SCHEMA {schema} IS 'Windlass: background jobs.';
 CREATE TABLE {schema}.migrations (
     number          integer     NOT NULL PRIMARY KEY,

@@ -9,6 +9,11 @@ SELECT number, oldest, oldest_release FROM {schema}.migrations ORDER BY number D
 -- Say whether anything was migrated here.
 SELECT to_regclass(%s || '.migrations') IS NOT NULL
 
+-- name: schema_is_used
+-- Say whether a schema holds anything.
+SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(%(schema)s)))
+    OR EXISTS (SELECT FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(%(schema)s)))
+
 -- name: sweep
 -- Look at the head of every lane.
 SELECT queue, kind, priority, key, due_at, seq FROM {schema}.sweep()

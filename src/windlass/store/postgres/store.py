@@ -98,7 +98,6 @@ class PostgresStore:
         self._location = location_of(self._conninfo, schema)
         self._limits = limits or Limits()
         self._sql = self._names.statements()
-        self._enqueueing = Enqueueing(self._sql)
         self._served: WorkerInfo | None = None
         self._start_anew()
         _stores.add(self)
@@ -108,7 +107,9 @@ class PostgresStore:
         self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Home] = (
             weakref.WeakKeyDictionary()
         )
+        self._homes_lock = threading.Lock()
         self._pool = Pool(self._conninfo, self._location, self._limits)
+        self._enqueueing = Enqueueing(self._sql)
         self._heart: Wire | None = None
         self._heart_lock = threading.Lock()
         self._checked = False
@@ -121,7 +122,8 @@ class PostgresStore:
     @property
     def listening(self) -> bool:
         """Whether any event loop of this process hears of new jobs."""
-        return any(home.ear.listening for home in list(self._homes.values()))
+        with self._homes_lock:
+            return any(home.ear.listening for home in self._homes.values())
 
     @property
     def statements(self) -> Mapping[str, str]:
@@ -153,11 +155,11 @@ class PostgresStore:
         if home is not None:
             # Forgotten only afterwards: to close an ear takes one more word by this home's line.
             await home.close()
-            self._homes.pop(loop, None)
-        for other in list(self._homes.values()):
-            if other.is_abandoned:
-                other.hang_up()
+            with self._homes_lock:
+                self._homes.pop(loop, None)
+        self._leave_abandoned()
         self._pool.close()
+        self._pool = Pool(self._conninfo, self._location, self._limits)
         with self._heart_lock:
             heart, self._heart = self._heart, None
         if heart is not None:
@@ -214,13 +216,15 @@ class PostgresStore:
 
         sweep, heads, cost = work.swept(await home.hot.carry(send), mark)
         home.lanes.swept(heads, sweep, cost=cost, now=time.monotonic())
+        if home.ear.mark != mark:
+            home.lanes.doubt()  # What we were told of meanwhile, it may not have seen.
         return sweep
 
     async def wait(self, mark: int, timeout: timedelta) -> None:
-        home = self._home()
-        patience = timeout.total_seconds()
-        due_in = home.lanes.due_in(time.monotonic())
-        await home.ear.wait(mark, patience if due_in is None else min(patience, due_in))
+        await self._home().wait(mark, timeout.total_seconds())
+
+    async def busy(self) -> None:
+        await self._home().ear.rest_no_more()
 
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
         home = self._home()
@@ -418,9 +422,7 @@ class PostgresStore:
         loop = asyncio.get_running_loop()
         home = self._homes.get(loop)
         if home is None:
-            for other in list(self._homes.values()):
-                if other.is_abandoned:
-                    other.hang_up()
+            self._leave_abandoned()
             home = Home(
                 self._conninfo,
                 self._listen,
@@ -431,8 +433,17 @@ class PostgresStore:
                 rise=self._rise,
                 tell=self._tell,
             )
-            self._homes[loop] = home
+            with self._homes_lock:
+                self._homes[loop] = home
         return home
+
+    def _leave_abandoned(self) -> None:
+        """Close what event loops have left behind that are closed themselves."""
+        with self._homes_lock:
+            for loop, home in list(self._homes.items()):
+                if home.is_abandoned:
+                    home.hang_up()
+                    del self._homes[loop]
 
     async def _chore(self, speak: Speak[T]) -> T:
         return await self._home().chores.run(speak)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 
+import psycopg
 from psycopg import AsyncCursor, Cursor
 from psycopg.rows import tuple_row
 
@@ -113,12 +114,16 @@ class Transaction:
 def _clean(wire: Wire) -> None:
     """Let whoever borrows the connection next find it as if it were new."""
     wire.row_factory, wire.cursor_factory = tuple_row, Cursor
-    if not wire.closed:
+    try:
         wire.execute(_RESET)
+    except psycopg.Error:
+        wire.pgconn.finish()  # What was done is committed, and what is left of this is not used.
 
 
 async def _aclean(wire: AsyncWire) -> None:
     """Do the same to a connection that is awaited."""
     wire.row_factory, wire.cursor_factory = tuple_row, AsyncCursor
-    if not wire.closed:
+    try:
         await wire.execute(_RESET)
+    except psycopg.Error:
+        wire.pgconn.finish()

@@ -28,6 +28,7 @@ from psycopg.types.string import ByteaBinaryLoader
 from windlass.core.errors import (
     ConfigError,
     SchemaMismatch,
+    StoreBusy,
     StoreError,
     StoreUnavailable,
     WindlassError,
@@ -185,13 +186,13 @@ def translate(error: Exception, location: str) -> WindlassError:
         return StoreError(f"{location}: {told}; docs/postgresql.md tells what to grant")
     if isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError):
         return StoreError(f"{location}: {told}")
-    return StoreUnavailable(f"{location}: {told}{_remedy(error, told)}")
-
-
-def _remedy(error: Exception, told: str) -> str:
-    """Say what to do, where the server's own words do not."""
     if isinstance(error, errors.LockNotAvailable):
-        return "; somebody else holds the lock, perhaps another migration: try again"
+        return StoreBusy(f"{location}: {told}; somebody else holds it, so try again")
+    return StoreUnavailable(f"{location}: {told}{_remedy(told)}")
+
+
+def _remedy(told: str) -> str:
+    """Say what to do, where the server's own words do not."""
     if "authentication failed" in told or "no password supplied" in told:
         return "; check user and password, in the URL or in ~/.pgpass"
     if 'database "' in told and "does not exist" in told:

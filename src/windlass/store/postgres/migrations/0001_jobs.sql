@@ -139,6 +139,7 @@ CREATE TABLE unique_keys (
     until           timestamptz
 );
 CREATE INDEX unique_keys_job ON unique_keys (job) WHERE until IS NULL;
+CREATE INDEX unique_keys_waiting ON unique_keys (job) WHERE frees_on_claim AND until IS NULL;
 CREATE INDEX unique_keys_until ON unique_keys (until) WHERE until IS NOT NULL;
 
 COMMENT ON TABLE  unique_keys IS 'Keys that at most one job may hold.';
@@ -147,6 +148,7 @@ COMMENT ON COLUMN unique_keys.job IS 'Who holds it.';
 COMMENT ON COLUMN unique_keys.frees_on_claim IS 'It is free once its job starts.';
 COMMENT ON COLUMN unique_keys.until IS 'Until when it is held; NULL: as long as the job''s state says.';
 COMMENT ON INDEX unique_keys_job IS 'Which key a job frees when it ends.';
+COMMENT ON INDEX unique_keys_waiting IS 'Which key a job frees when it starts.';
 COMMENT ON INDEX unique_keys_until IS 'Which keys are past their time.';
 
 CREATE TABLE workers (
@@ -254,7 +256,7 @@ COMMENT ON FUNCTION slots_since(uuid, timestamptz) IS
     'Which slots of the ring may hold the job with an id, or a younger one.';
 
 CREATE FUNCTION wake(queues text[], kinds text[]) RETURNS void LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 -- Notify as many sleepers as there are jobs for them. Whoever is busy finds its work by itself, so
 -- under load there is no NOTIFY, whose lock every commit of the server would queue for.
@@ -282,19 +284,25 @@ COMMENT ON FUNCTION wake(text[], text[]) IS 'Notifies sleepers of new jobs in th
 CREATE FUNCTION hold_unique_key(
     unique_key text, new_job uuid, on_claim boolean, held_until timestamptz
 ) RETURNS uuid LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 -- Give a free key to a job, or say who holds it. Whoever comes second waits for the first's commit.
 DECLARE
     holder uuid;
 BEGIN
     LOOP
-        INSERT INTO unique_keys AS held (key, job, frees_on_claim, until)
+        INSERT INTO unique_keys (key, job, frees_on_claim, until)
         VALUES (unique_key, new_job, on_claim, held_until)
-        ON CONFLICT (key) DO UPDATE
-        SET job = excluded.job, frees_on_claim = excluded.frees_on_claim, until = excluded.until
-        WHERE held.until <= clock()
-        RETURNING held.job INTO holder;
+        ON CONFLICT (key) DO NOTHING
+        RETURNING job INTO holder;
+        IF holder IS NULL THEN
+            -- Only a key that is past its time is locked: one that is held is freed by a worker,
+            -- who must not have to wait for whoever was told that it is held.
+            UPDATE unique_keys
+            SET job = new_job, frees_on_claim = on_claim, until = held_until
+            WHERE key = unique_key AND until <= clock()
+            RETURNING job INTO holder;
+        END IF;
         IF holder IS NULL THEN
             SELECT job INTO holder FROM unique_keys WHERE key = unique_key;
         END IF;
@@ -308,7 +316,7 @@ COMMENT ON FUNCTION hold_unique_key(text, uuid, boolean, timestamptz) IS
     'Gives a free unique key to a job; returns its holder.';
 
 CREATE FUNCTION known_ids(ids uuid[]) RETURNS SETOF uuid LANGUAGE plpgsql STABLE
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 -- Which of some ids jobs have already, in whatever room.
@@ -324,7 +332,7 @@ COMMENT ON FUNCTION known_ids(uuid[]) IS 'Which of some ids jobs have already, i
 
 CREATE FUNCTION enqueue_many(new_jobs json)
 RETURNS TABLE (id uuid, existing boolean) LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 #variable_conflict use_column
@@ -388,7 +396,7 @@ CREATE FUNCTION add(
     new_id uuid, its_kind text, its_queue text, its_priority integer, its_key text,
     its_payload json, its_max_retries integer, its_timeout interval, its_headers json
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 -- Add a fresh job without a key to hold or a time to wait for, which is what most jobs are.
 BEGIN
@@ -404,7 +412,7 @@ COMMENT ON FUNCTION add(uuid, text, text, integer, text, json, integer, interval
     'Adds one fresh job that waits for nothing.';
 
 CREATE FUNCTION enqueue(job json) RETURNS uuid LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 DECLARE
     known  text[] := '{kind,payload,queue,priority,key,delay,at,expires_in,expires_at,max_retries,timeout,unique,unique_until,headers,id}';
@@ -467,7 +475,7 @@ COMMENT ON FUNCTION enqueue(json) IS
 CREATE FUNCTION sweep(OUT queue text, OUT kind text, OUT priority integer, OUT key text,
                       OUT due_at timestamptz, OUT seq bigint)
 RETURNS SETOF record LANGUAGE plpgsql STABLE
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on
 SET enable_sort = off SET enable_incremental_sort = off
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -506,7 +514,7 @@ CREATE FUNCTION claim(
     started_at timestamptz, attempt integer, failures integer, crashes integer, rest json,
     seq bigint
 ) LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on
 SET enable_tidscan = on SET enable_sort = off
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -550,7 +558,8 @@ BEGIN
             CASE WHEN cancel_requested OR num_nonnulls(
                 expires_at, max_retries, timeout, unique_key, headers, error, reason, history) > 0
             THEN json_build_object(
-                'expires_at', extract(epoch FROM expires_at), 'max_retries', max_retries,
+                'expires_at', CASE WHEN isfinite(expires_at) THEN extract(epoch FROM expires_at) END,
+                'max_retries', max_retries,
                 'timeout', extract(epoch FROM timeout),
                 'unique_key', unique_key, 'headers', headers, 'cancel_requested', cancel_requested,
                 'error', error, 'reason', reason, 'history', history) END,
@@ -573,10 +582,11 @@ COMMENT ON FUNCTION claim(text, bigint, text[], text[], integer[], text[], integ
 
 CREATE FUNCTION complete(ids uuid[], tokens bigint[], results json[]) RETURNS uuid[]
 LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on
 SET enable_nestloop = on SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
+SET lock_timeout = '3s'
 AS $$
 #variable_conflict use_column
 -- Record successes, each under its fence. Returns NULL if all were recorded, else those that were.
@@ -613,9 +623,10 @@ COMMENT ON FUNCTION complete(uuid[], bigint[], json[]) IS
     'Records successes, each under its fence; returns NULL, or those that were recorded.';
 
 CREATE FUNCTION settle(transitions json) RETURNS uuid[] LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on
 SET plan_cache_mode = force_generic_plan SET jit = off
+SET lock_timeout = '3s'
 AS $$
 #variable_conflict use_column
 -- Move jobs out of running, each under its fence; a job that was asked to cancel never waits again.
@@ -685,13 +696,15 @@ $$;
 COMMENT ON FUNCTION lengthen(json, json) IS 'Adds an attempt to a history of at most 100.';
 
 CREATE FUNCTION finish(job jobs, now timestamptz, result json) RETURNS void LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 -- Bring a job, as it is now, from the live room into the one for its last state.
 BEGIN
     DELETE FROM jobs WHERE jobs.id = job.id;
     -- By name: a later schema may give jobs another column, and then it is not the last one there.
     IF job.state = 'dead' THEN
+        -- A second life of an id that died before takes its place.
+        DELETE FROM dead_jobs WHERE dead_jobs.id = job.id;
         INSERT INTO dead_jobs (
             seq, id, kind, queue, priority, key, state, payload, due_at, created_at, updated_at,
             expires_at, started_at, attempt, failures, crashes, max_retries, timeout, unique_key,
@@ -724,7 +737,7 @@ COMMENT ON FUNCTION finish(jobs, timestamptz, json) IS
     'Brings a job from the live room into the one for its last state.';
 
 CREATE FUNCTION cancel_job(job jobs, why text, now timestamptz) RETURNS void LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 BEGIN
     job.state := 'cancelled';
@@ -736,7 +749,7 @@ COMMENT ON FUNCTION cancel_job(jobs, text, timestamptz) IS
     'Brings a waiting job that was cancelled into the finished room.';
 
 CREATE FUNCTION promote(most integer) RETURNS integer LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on
 SET enable_tidscan = on SET enable_sort = off
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -769,7 +782,7 @@ COMMENT ON FUNCTION promote(integer) IS 'Makes scheduled jobs that are due pendi
 
 CREATE FUNCTION rescue(rescuer text, fence bigint, most integer) RETURNS SETOF jobs
 LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on
 SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
@@ -801,7 +814,7 @@ COMMENT ON FUNCTION rescue(text, bigint, integer) IS
     'Ends leases that ran out, and takes over running jobs whose worker has none.';
 
 CREATE FUNCTION beat(worker text, said json) RETURNS boolean LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 -- Renew a lease that nobody has ended; a gap longer than the lease begins a new stretch.
 DECLARE
@@ -819,7 +832,7 @@ COMMENT ON FUNCTION beat(text, json) IS 'Renews a worker''s lease, unless it was
 CREATE FUNCTION sleep(
     sleeper text, its_worker text, its_queues text[], its_kinds text[], span interval)
 RETURNS void LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
@@ -831,7 +844,7 @@ END $$;
 COMMENT ON FUNCTION sleep(text, text, text[], text[], interval) IS 'Asks to be notified of new jobs.';
 
 CREATE FUNCTION rise(sleeper text) RETURNS void LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
@@ -843,7 +856,7 @@ COMMENT ON FUNCTION rise(text) IS 'Asks not to be notified any more.';
 
 CREATE FUNCTION prune(finished interval, dead interval, workers_kept interval, most integer)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 SET lock_timeout = '100ms'
 AS $$
 #variable_conflict use_column
@@ -856,12 +869,7 @@ DECLARE
     gone   bigint;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
-    IF finished >= interval '1 day' THEN
-        FOR slot IN 0 .. 31 LOOP
-            pruned := pruned + empty_slot(slot, now, now - finished);
-        END LOOP;
-    END IF;
-    IF finished < interval '1 day' OR finished > interval '30 days' THEN
+    IF finished < interval '1 day' OR finished >= interval '30 days' THEN
         DELETE FROM finished_jobs WHERE id = ANY (ARRAY(
             SELECT id FROM finished_jobs WHERE finished_at < now - finished
             LIMIT most FOR UPDATE SKIP LOCKED));
@@ -883,14 +891,21 @@ BEGIN
     GET DIAGNOSTICS gone = ROW_COUNT;
     DELETE FROM sleepers WHERE id = ANY (ARRAY(
         SELECT id FROM sleepers WHERE until <= now FOR UPDATE SKIP LOCKED));
-    RETURN pruned + gone;
+    pruned := pruned + gone;
+    -- Last: what is locked for that stays locked until the end.
+    IF finished >= interval '1 day' THEN
+        FOR slot IN 0 .. 31 LOOP
+            pruned := pruned + empty_slot(slot, now, now - finished);
+        END LOOP;
+    END IF;
+    RETURN pruned;
 END $$;
 COMMENT ON FUNCTION prune(interval, interval, interval, integer) IS
     'Deletes what is past keeping; returns how much that was.';
 
 CREATE FUNCTION empty_slot(slot integer, now timestamptz, horizon timestamptz)
 RETURNS bigint LANGUAGE plpgsql
-SET search_path = {schema}, pg_catalog, pg_temp
+SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 -- Empty a slot of the ring in which nothing is younger than the horizon. A report that reads it
 -- is not waited for: the next round tries again.
