@@ -6,6 +6,7 @@ A gate is a file; a handler waits for it, and so runs for exactly as long as its
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import sys
 import time
@@ -115,6 +116,61 @@ async def swallow(ctx: Context) -> None:
             await asyncio.sleep(0.05)
         except asyncio.CancelledError:
             note(ctx, "swallowed")
+
+
+# -- handlers that take their process with them ------------------------------------------------
+
+
+@app.job
+async def die(ctx: Context) -> None:
+    """End the process without a word: now by leaving, now by a segmentation fault."""
+    note(ctx, "start")
+    if ctx.attempt % 2:
+        os._exit(3)
+    ctypes.string_at(0)
+
+
+# -- handlers with effects ---------------------------------------------------------------------
+
+
+@app.job
+async def take_effect(ctx: Context, gate: str, attempts: int) -> None:
+    """Have an effect that no transaction knows of, and a long way to the acknowledgement."""
+    note(ctx, "start")
+    note(ctx, f"effect {ctx.idempotency_key}")
+    await held(ctx, gate, attempts)
+
+
+@app.job
+async def transact(ctx: Context, gate: str = "", attempts: int = 0, after: str = "") -> None:
+    """Have an effect in the transaction that completes the job; wait inside it, or after it."""
+    note(ctx, "start")
+    async with ctx.transaction() as conn:
+        await conn.execute(EFFECT, (ctx.job_id, ctx.attempt))
+        note(ctx, "inside")
+        await held(ctx, gate, attempts)
+    note(ctx, "committed")
+    await held(ctx, after, 10**6)
+
+
+@app.job(retry=NEVER)
+def transact_in_thread(ctx: Context, gate: str = "", attempts: int = 0) -> None:
+    """Do the same in a thread, which no cancellation can reach."""
+    note(ctx, "start")
+    with ctx.transaction() as conn:
+        conn.execute(EFFECT, (ctx.job_id, ctx.attempt))
+        note(ctx, "inside")
+        while gate and ctx.attempt <= attempts and not is_open(gate):
+            time.sleep(0.01)
+    note(ctx, "committed")
+
+
+EFFECT = "INSERT INTO public.effects (job, attempt) VALUES (%s, %s)"
+
+
+async def held(ctx: Context, gate: str, attempts: int) -> None:
+    while gate and ctx.attempt <= attempts and not is_open(gate):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 # -- handlers that raise -----------------------------------------------------------------------

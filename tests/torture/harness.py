@@ -6,17 +6,14 @@ Nothing here waits by sleeping and hoping: `until` looks again and again, and gi
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -24,6 +21,7 @@ from uuid import UUID
 import windlass
 from tests.torture.ledger import Ledger
 from windlass import Kind, State, Windlass
+from windlass.app.producer import Producer
 from windlass.core.job import Job, WorkerRecord
 
 T = TypeVar("T")
@@ -42,7 +40,7 @@ def until(look: Callable[[], T], what: str, within: float = PATIENCE) -> T:
     give_up = time.monotonic() + within
     while not (seen := look()):
         assert time.monotonic() < give_up, f"not within {within} s: {what}"
-        time.sleep(0.01)
+        time.sleep(0.02)
     return seen
 
 
@@ -92,9 +90,10 @@ class WorkerProcess:
         """Send a signal."""
         self._process.send_signal(number)
 
-    def freeze(self, turn: Path) -> None:
-        """Stop the process, but not while it writes: nobody at all could write to the file then."""
-        until(lambda: self._frozen_outside(turn), "a moment at which the worker does not write")
+    def freeze(self) -> None:
+        """Stop the process, wherever it is, and make sure that it stands still."""
+        self.send(signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
 
     def thaw(self) -> None:
         """Let the process go on."""
@@ -104,14 +103,6 @@ class WorkerProcess:
         """End the process as a crash does, and make sure that it is gone."""
         self._process.kill()
         self._process.wait()
-
-    def _frozen_outside(self, turn: Path) -> bool:
-        self.send(signal.SIGSTOP)
-        os.waitpid(self.pid, os.WUNTRACED)
-        if is_free(turn):
-            return True
-        self.thaw()
-        return False
 
     def _until(self, look: Callable[[], T], what: str, within: float) -> T:
         def look_or_die() -> T:
@@ -126,34 +117,21 @@ class WorkerProcess:
         return f"{log[-3_000:]}\n{self._output.read_text()[-3_000:]}"
 
 
-def is_free(turn: Path) -> bool:
-    """Say whether nobody has the turn to write, or will have soon."""
-    for _ in range(50):
-        with turn.open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(0.01)
-            else:
-                return True
-    return False
+class Yard(ABC):
+    """A store with everything around it; `close` leaves no process behind."""
 
-
-class Yard:
-    """A database file with everything around it; `close` leaves no process behind."""
-
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, url: str, *, workers_url: str | None = None) -> None:
         self.directory = directory
-        self.file = directory / "jobs.db"
-        self.turn = directory / "jobs.db-turn"
-        self.url = f"sqlite:///{self.file}"
+        self.url = url
+        self.workers_url = workers_url or url
+        """Where workers find the store: mostly the same, or by way of a network that breaks."""
         self.ledger = Ledger(directory / "ledger")
-        self.app = Windlass(self.url)
+        self.app = Windlass(url)
         self._loop = asyncio.Runner()
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def close(self) -> None:
-        """Kill every child, frozen or not, and let go of the file."""
+        """Kill every child, frozen or not, and let go of the store."""
         for process in self._processes:
             process.kill()
             process.wait()
@@ -167,39 +145,53 @@ class Yard:
         *,
         name: str = "",
         app: str = "app",
-        wal_large: int | None = None,
+        patches: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        clock: float = 0.0,
         **settings: object,
     ) -> WorkerProcess:
-        """Start a worker process with a short lease."""
+        """Start a worker process with a short lease.
+
+        `patches` names what it does otherwise, like `windlass.store.sqlite.store:_WAL_LARGE`;
+        `clock` says by how many seconds its clock is wrong.
+        """
         number = len(self._processes)
         log = self.directory / f"log-{number}"
         told = {
             "log": str(log),
             "app": app,
             "name": name,
-            "wal_large": wal_large,
+            "patches": dict(patches or {}),
+            "clock": clock,
             "settings": {"lease": f"{LEASE}s", "poll_interval": "0.1s", "threads": 2, **settings},
         }
-        process, output = self.python("serve_worker.py", json.dumps(told))
+        process, output = self.python("serve_worker.py", json.dumps(told), **(environ or {}))
         return WorkerProcess(process, log, output)
 
-    def python(self, script: str, *args: str) -> tuple[subprocess.Popen[bytes], Path]:
+    def python(
+        self, script: str, *args: str, **environ: str
+    ) -> tuple[subprocess.Popen[bytes], Path]:
         """Start a script of this directory, and return where its output goes."""
+        return self.run(str(HERE / script), *args, **environ)
+
+    def run(self, *args: str, **environ: str) -> tuple[subprocess.Popen[bytes], Path]:
+        """Start Python with arguments, and return where its output goes."""
         output = self.directory / f"output-{len(self._processes)}"
-        environ = {
+        told = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(SOURCES), str(HERE.parents[1])]),
             "TORTURE_YARD": str(self.directory),
-            "WINDLASS_URL": self.url,
+            "WINDLASS_URL": self.workers_url,
+            **environ,
         }
         with output.open("wb") as stream:
             process = subprocess.Popen(
-                [sys.executable, str(HERE / script), *args],
+                [sys.executable, *args],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                env=environ,
+                env=told,
             )
         self._processes.append(process)
         return process, output
@@ -210,13 +202,17 @@ class Yard:
 
     # -- jobs ----------------------------------------------------------------------------------
 
+    def producer(self, kind: str, **options: Any) -> Producer[[dict[str, Any]], Any]:
+        """Return a producer as a program has it that does not import the handler."""
+        return self.app.of(Kind(kind, dict[str, Any])).using(**options)
+
     def enqueue(self, kind: str, **payload: object) -> UUID:
         """Enqueue a job as a program does that does not import its handler."""
-        return self.app.of(Kind(kind, dict[str, Any])).enqueue(payload).id
+        return self.producer(kind).enqueue(payload).id
 
     def enqueue_many(self, kind: str, count: int, **payload: object) -> list[UUID]:
         """Enqueue many jobs alike."""
-        producer = self.app.of(Kind(kind, dict[str, Any]))
+        producer = self.producer(kind)
         handles = self.app.enqueue_many([producer.draft(payload) for _ in range(count)])
         return [handle.id for handle in handles]
 
@@ -258,22 +254,20 @@ class Yard:
         """Wait until a worker's lease has run out, and somebody has ended it."""
         until(lambda: self._ended(worker), f"the end of the lease of {worker}")
 
+    # -- in which yards differ -----------------------------------------------------------------
+
+    @abstractmethod
+    def freeze(self, worker: WorkerProcess) -> None:
+        """Stop a worker, at a moment at which it does not keep everybody else from the store."""
+
+    @abstractmethod
+    def charged(self) -> int:
+        """Count the jobs that were charged a failure or a crash."""
+
+    @abstractmethod
     def _is_seasoned(self, worker: str) -> bool:
-        lived = datetime.now(UTC) - timedelta(seconds=LEASE)
-        since = int(lived.timestamp() * 1e6)
-        return bool(self._ask("SELECT 1 FROM workers WHERE id = ? AND since < ?", worker, since))
+        """Say whether a worker has renewed for a whole lease."""
 
+    @abstractmethod
     def _ended(self, worker: str) -> bool:
-        return bool(self._ask("SELECT 1 FROM workers WHERE id = ? AND ended", worker))
-
-    # -- the file itself -----------------------------------------------------------------------
-
-    def _ask(self, sql: str, *values: object) -> list[Any]:
-        with self.raw() as db:
-            return db.execute(sql, values).fetchall()
-
-    @contextmanager
-    def raw(self) -> Iterator[sqlite3.Connection]:
-        """Open the file as somebody with a database shell does."""
-        with closing(sqlite3.connect(self.file, timeout=PATIENCE, isolation_level=None)) as db:
-            yield db
+        """Say whether a worker's lease was ended."""

@@ -6,21 +6,41 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from windlass.cli.serve import serve
-from windlass.observe.logs import configure_logging
-from windlass.store.sqlite import store as sqlite_store
+from tests.torture import wrong_clock
 
 
-def main() -> None:
-    told = json.loads(sys.argv[1])
+def main(told: dict[str, Any]) -> None:
+    # Imported after the clock is wrong, so that nobody has kept a right one.
+    from windlass.cli.serve import serve
+    from windlass.observe.logs import configure_logging
+
     with Path(told["log"]).open("a", buffering=1) as stream:
         configure_logging("debug", "json", stream)
-        if told["wal_large"] is not None:
-            sqlite_store._WAL_LARGE = told["wal_large"]
+        for name, value in told["patches"].items():
+            patch(name, value)
         app = getattr(importlib.import_module("tests.torture.handlers"), told["app"])
         serve(app.worker(name=told["name"], **told["settings"]))
 
 
+def patch(name: str, value: object) -> None:
+    """Set a module's variable, or the default of a keyword: `module:NAME`, `module:f.keyword`."""
+    module, _, path = name.partition(":")
+    *way, last = path.split(".")
+    thing: Any = importlib.import_module(module)
+    for step in way:
+        thing = getattr(thing, step)
+    if callable(thing):
+        assert last in thing.__kwdefaults__, name
+        thing.__kwdefaults__[last] = value
+    else:
+        assert hasattr(thing, last), name
+        setattr(thing, last, value)
+
+
 if __name__ == "__main__":
-    main()
+    order = json.loads(sys.argv[1])
+    if order["clock"]:
+        wrong_clock.shift(order["clock"])
+    main(order)

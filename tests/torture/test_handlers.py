@@ -6,6 +6,7 @@ import asyncio
 import signal
 
 from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
+from tests.torture.yards import on_sqlite
 from windlass import Context, State, Windlass
 from windlass.core.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
 from windlass.core.job import Job
@@ -21,6 +22,7 @@ def seasoned_pair(yard: Yard) -> list[WorkerProcess]:
     return workers
 
 
+@on_sqlite
 def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_is_found_out(yard: Yard) -> None:
     """Case 7. Prevents a second run of a job whose handler forgot that it is async."""
     workers = seasoned_pair(yard)
@@ -38,19 +40,24 @@ def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_is_found_out(yard: Y
     holder.event("loop.moves_again")
 
 
-def test_a_job_longer_than_three_leases_runs_once_on_sqlite(yard: Yard) -> None:
-    """Case 46. Prevents a visibility timeout in disguise: long jobs that run again and again."""
+def test_a_job_longer_than_three_leases_runs_once(yard: Yard) -> None:
+    """Case 46. Prevents a visibility timeout in disguise: long jobs that run again and again.
+
+    The last one blocks the loop of its worker, whose lease is kept all the same (case 7).
+    """
     seasoned_pair(yard)
     jobs = [yard.enqueue(kind, gate="long") for kind in ("wait", "wait_in_thread")]
     for job in jobs:
         yard.begun(job)
+    jobs.append(yard.enqueue("block_loop_until", gate="long", attempts=1))
+    yard.begun(jobs[-1])
     began = max(entry.at for entry in yard.ledger.entries("start"))
     until(lambda: _passed(yard, began + LONG), "three leases", within=LONG + PATIENCE)
     yard.open_gate("long")
     done = [yard.settled(job) for job in jobs]
 
-    assert [(job.state, job.attempt, job.crashes) for job in done] == [(State.COMPLETED, 1, 0)] * 2
-    assert len(yard.ledger.entries("start")) == 2
+    assert [(job.state, job.attempt, job.crashes) for job in done] == [(State.COMPLETED, 1, 0)] * 3
+    assert len(yard.ledger.entries("start")) == 3
 
 
 def _passed(yard: Yard, moment: float) -> bool:
@@ -83,6 +90,7 @@ def test_a_job_longer_than_three_leases_runs_once_in_memory() -> None:
     assert len(runs) == 1
 
 
+@on_sqlite
 def test_a_thread_that_never_returns_costs_its_job_and_not_its_slot(yard: Yard) -> None:
     """Case 9. Prevents a worker that runs out of threads, and one that cannot be stopped."""
     worker = yard.worker(threads=1, shutdown_timeout="5s")
@@ -104,6 +112,7 @@ def test_a_thread_that_never_returns_costs_its_job_and_not_its_slot(yard: Yard) 
 STOPPERS = ("SystemExit", "KeyboardInterrupt", "CancelledError", "GeneratorExit")
 
 
+@on_sqlite
 def test_what_would_stop_a_program_only_fails_the_job_that_raises_it(yard: Yard) -> None:
     """Case 10. Prevents one `sys.exit()` in a handler from taking the whole worker with it."""
     worker = yard.worker()

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
@@ -22,6 +22,7 @@ from windlass.core.settle import Transition
 from windlass.registry import Registry
 from windlass.runtime import Worker, WorkerOptions
 from windlass.store.memory import MemoryStore
+from windlass.store.postgres import PostgresStore
 from windlass.store.protocol import Store
 from windlass.store.sqlite import SqliteStore
 
@@ -64,7 +65,7 @@ def test_a_late_acknowledgement_changes_nothing_and_is_logged(yard: Yard) -> Non
     job = yard.enqueue("block_loop_until", gate="late", attempts=1)
     holder, _, other, other_id = two_workers(yard, job)
 
-    holder.freeze(yard.turn)
+    yard.freeze(holder)
     before = yard.settled(job)
     yard.open_gate("late")
     holder.thaw()
@@ -84,7 +85,7 @@ def test_a_worker_that_lost_its_lease_gives_its_jobs_up_and_goes_on_under_a_new_
     job = yard.enqueue("wait", gate="never", attempts=1)
     holder, holder_id, other, other_id = two_workers(yard, job)
 
-    holder.freeze(yard.turn)
+    yard.freeze(holder)
     done = yard.settled(job)
     holder.thaw()
     assert holder.event("lease.lost")["worker_id"] == holder_id
@@ -221,23 +222,45 @@ class Clock:
             assert store.heartbeat(keeps, Pulse(), timedelta(seconds=10))
 
 
+Track = tuple[Store, Store, Callable[[], None]]
+"""The store of each side of a race, and what lets every lease pass but the rescuer's."""
+
+
 @contextmanager
-def one_memory(clock: Clock, _: Path) -> Iterator[tuple[Store, Store]]:
+def in_memory(_: pytest.FixtureRequest) -> Iterator[Track]:
+    clock = Clock()
     store = MemoryStore(size=10 * JOBS, clock=clock)
-    yield store, store
+    yield store, store, lambda: clock.pass_lease(store, "rescuer")
 
 
 @contextmanager
-def two_on_one_file(clock: Clock, directory: Path) -> Iterator[tuple[Store, Store]]:
-    stores = [SqliteStore(directory / "raced.db", clock=clock) for _ in range(2)]
-    try:
-        yield stores[0], stores[1]
-    finally:
-        for store in stores:
+def on_one_file(request: pytest.FixtureRequest) -> Iterator[Track]:
+    clock = Clock()
+    file = request.getfixturevalue("tmp_path") / "raced.db"
+    mine, theirs = (SqliteStore(file, clock=clock) for _ in range(2))
+    yield mine, theirs, lambda: clock.pass_lease(theirs, "rescuer")
+    for store in (mine, theirs):
+        asyncio.run(store.close())
+
+
+PASS_LEASES = """
+UPDATE windlass.workers SET since = since - 2 * lease,
+    lease_until = CASE WHEN id = 'rescuer' THEN windlass.clock() + interval '1 hour'
+                       ELSE windlass.clock() - interval '1 second' END
+"""
+
+
+@contextmanager
+def on_one_database(request: pytest.FixtureRequest) -> Iterator[Track]:
+    url = request.getfixturevalue("migrated_url")
+    with psycopg.connect(url, autocommit=True) as db:
+        mine, theirs = (PostgresStore(url, listen_url="off") for _ in range(2))
+        yield mine, theirs, lambda: db.execute(PASS_LEASES).close()
+        for store in (mine, theirs):
             asyncio.run(store.close())
 
 
-OpenStores = Callable[[Clock, Path], AbstractContextManager[tuple[Store, Store]]]
+OpenStores = Callable[[pytest.FixtureRequest], AbstractContextManager[Track]]
 
 
 def register(store: Store, worker: str) -> None:
@@ -278,17 +301,21 @@ async def rescue(store: Store, worker: str) -> set[UUID]:
     return won
 
 
-@pytest.mark.parametrize("open_stores", [one_memory, two_on_one_file], ids=["memory", "sqlite"])
+@pytest.mark.parametrize(
+    "open_stores",
+    [in_memory, on_one_file, on_one_database],
+    ids=["memory", "sqlite", "postgres"],
+)
 def test_of_a_rescue_and_a_completion_exactly_one_wins(
-    open_stores: OpenStores, tmp_path: Path
+    open_stores: OpenStores, request: pytest.FixtureRequest
 ) -> None:
     """Case 4. Prevents a job that is recorded as completed and run again for its crash as well.
 
     Rescue walks from the oldest job on. In even rounds completions come from the other end, so
     that each side is sure to win some; in odd rounds they race for the same job all the way.
     """
-    clock, ids, wins = Clock(), Ids(), {"complete": 0, "rescue": 0}
-    with open_stores(clock, tmp_path) as (mine, theirs):
+    ids, wins = Ids(), {"complete": 0, "rescue": 0}
+    with open_stores(request) as (mine, theirs, pass_leases):
         register(theirs, "rescuer")
         for number in range(ROUNDS):
             register(mine, f"late-{number}")
@@ -297,14 +324,13 @@ def test_of_a_rescue_and_a_completion_exactly_one_wins(
             ask = Claim(asks=(Ask(lane=LANE, count=JOBS),))
             jobs = asyncio.run(mine.claim(ask, worker=f"late-{number}", token=number + 1))
             assert len(jobs) == JOBS
-            clock.pass_lease(theirs, keeps="rescuer")
+            pass_leases()
 
             completed, rescued = race(mine, theirs, jobs if number % 2 else jobs[::-1])
 
             assert not completed & rescued
             assert completed | rescued == {job.id for job in jobs}
-            for job in jobs:
-                after = asyncio.run(mine.get(job.id))
+            for job, after in zip(jobs, asyncio.run(look(mine, jobs)), strict=True):
                 assert after is not None
                 won = State.COMPLETED if job.id in completed else State.DEAD
                 assert (after.state, after.crashes) == (won, int(job.id in rescued))
@@ -312,6 +338,10 @@ def test_of_a_rescue_and_a_completion_exactly_one_wins(
             wins["rescue"] += len(rescued)
     assert wins["complete"] > 0
     assert wins["rescue"] > 0
+
+
+async def look(store: Store, jobs: list[Job]) -> list[Job | None]:
+    return [await store.get(job.id) for job in jobs]
 
 
 def race(mine: Store, theirs: Store, jobs: list[Job]) -> tuple[set[UUID], set[UUID]]:

@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.torture.harness import Yard, until
+from tests.torture.harness import until
+from tests.torture.yards import SqliteYard, on_sqlite
 from windlass import Kind, PayloadError, PayloadInvalid, PayloadTooLarge, State, Windlass
 from windlass.app.ids import Ids
 
@@ -31,8 +32,11 @@ REFUSED: dict[str, tuple[Any, type[PayloadError], str]] = {
 }
 
 
+@on_sqlite
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_payload_that_no_store_can_hold_is_refused_at_enqueue(what: str, yard: Yard) -> None:
+def test_a_payload_that_no_store_can_hold_is_refused_at_enqueue(
+    what: str, yard: SqliteYard
+) -> None:
     """Cases 38 and 39. Prevents an accepted job that no worker can ever read."""
     value, error, said = REFUSED[what]
     with pytest.raises(error, match=said) as raised:
@@ -77,7 +81,7 @@ VALUES (?, ?, 'default', 0, '', 'pending', CAST(? AS TEXT), ?, 0)
 """
 
 
-def insert(yard: Yard, payload: str | bytes, due_at: int) -> UUID:
+def insert(yard: SqliteYard, payload: str | bytes, due_at: int) -> UUID:
     """Put a job into the file behind everybody's back."""
     job = Ids().next()
     with yard.raw() as db:
@@ -86,7 +90,8 @@ def insert(yard: Yard, payload: str | bytes, due_at: int) -> UUID:
     return job
 
 
-def test_a_row_with_a_bad_payload_goes_to_dead_and_never_to_its_handler(yard: Yard) -> None:
+@on_sqlite
+def test_a_row_with_a_bad_payload_goes_to_dead_and_never_to_its_handler(yard: SqliteYard) -> None:
     """Case 39. Prevents a poisoned row from stopping the worker, or every job behind it."""
     behind = yard.enqueue("take", number=1)
     bad = {
@@ -120,7 +125,8 @@ UNREADABLE: dict[str, tuple[str, str | bytes]] = {
 }
 
 
-def test_a_row_that_cannot_be_read_dies_and_stops_nobody_else(yard: Yard) -> None:
+@on_sqlite
+def test_a_row_that_cannot_be_read_dies_and_stops_nobody_else(yard: SqliteYard) -> None:
     """Case 39. Prevents one row that somebody edited by hand from stopping a whole queue."""
     behind = yard.enqueue("take", number=1)
     rows = {}
@@ -140,8 +146,9 @@ def test_a_row_that_cannot_be_read_dies_and_stops_nobody_else(yard: Yard) -> Non
     assert worker.is_running()
 
 
+@on_sqlite
 @pytest.mark.parametrize("column", ["due_at", "expires_at"])
-def test_a_time_beyond_all_calendars_is_the_end_of_time(yard: Yard, column: str) -> None:
+def test_a_time_beyond_all_calendars_is_the_end_of_time(yard: SqliteYard, column: str) -> None:
     """Case 39. Prevents one impossible time from stopping every sweep."""
     yard.enqueue("take", number=1)
     job = insert(yard, '{"number": 2}', 0)
@@ -151,12 +158,12 @@ def test_a_time_beyond_all_calendars_is_the_end_of_time(yard: Yard, column: str)
     assert yard.settled(job).result == b"2"
 
 
-def _state(yard: Yard, job: str) -> str:
+def _state(yard: SqliteYard, job: str) -> str:
     with yard.raw() as db:
         return str(db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()[0])
 
 
-def _fate(yard: Yard, seq: int) -> tuple[str, str | None]:
+def _fate(yard: SqliteYard, seq: int) -> tuple[str, str | None]:
     """Return the state and the reason of a row that may not be readable as a job."""
     with yard.raw() as db:
         state, reason = db.execute(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.torture.harness import PATIENCE, Yard, until
+from tests.torture.yards import SqliteYard, on_sqlite
 from windlass import State
 
 
+@on_sqlite
 def test_two_workers_of_one_name_have_ids_of_their_own_and_both_work(yard: Yard) -> None:
     """Case 12. Prevents a copied configuration from making two workers fence each other out."""
     workers = [yard.worker(name="twin", slots=1), yard.worker(name="twin", slots=1)]
@@ -27,6 +29,7 @@ def test_two_workers_of_one_name_have_ids_of_their_own_and_both_work(yard: Yard)
     assert not [worker for worker in workers if worker.events("lease.lost")]
 
 
+@on_sqlite
 def test_a_kind_that_a_worker_does_not_know_waits_for_one_that_does(yard: Yard) -> None:
     """Case 18. Prevents a rolling deployment from burning, or hiding, the jobs of new code."""
     job = yard.enqueue("foreign")
@@ -50,7 +53,8 @@ CROWD = 20
 EACH = 25
 
 
-def test_a_crowd_of_processes_shares_one_file_without_a_locked_database(yard: Yard) -> None:
+@on_sqlite
+def test_a_crowd_of_processes_shares_one_file_without_a_locked_database(yard: SqliteYard) -> None:
     """Case 43. Prevents "database is locked" from reaching a user, and any job a second claim."""
     crowd, output = yard.python("crowd.py", str(CROWD), str(EACH))
     assert crowd.wait(2 * PATIENCE) == 0, output.read_text()[-3_000:]
@@ -65,16 +69,20 @@ def test_a_crowd_of_processes_shares_one_file_without_a_locked_database(yard: Ya
 
 
 WAL_LARGE = 1_000_000
+PATCHES = {"windlass.store.sqlite.store:_WAL_LARGE": WAL_LARGE}
 
 
-def test_a_reader_that_overstays_is_reported_before_its_log_fills_the_disk(yard: Yard) -> None:
+@on_sqlite
+def test_a_reader_that_overstays_is_reported_before_its_log_fills_the_disk(
+    yard: SqliteYard,
+) -> None:
     """Case 44. Prevents a forgotten database shell from filling the disk without a word."""
     yard.enqueue("take", number=0)
     with yard.raw() as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM jobs").fetchone()
         until(lambda: _grow(yard) > WAL_LARGE, "a large write-ahead log")
-        worker = yard.worker(wal_large=WAL_LARGE, app="stranger")
+        worker = yard.worker(patches=PATCHES, app="stranger")
         finding = worker.event("store.finding")
         reader.execute("COMMIT")
 
@@ -82,18 +90,18 @@ def test_a_reader_that_overstays_is_reported_before_its_log_fills_the_disk(yard:
     assert "read transaction" in finding["remedy"]
     yard.enqueue_many("take", 10, number=1)
     _checkpoint(yard)
-    fresh = yard.worker(wal_large=WAL_LARGE, app="stranger")
+    fresh = yard.worker(patches=PATCHES, app="stranger")
     fresh.event("kind.unserved")
     assert not fresh.events("store.finding")
 
 
-def _grow(yard: Yard) -> int:
+def _grow(yard: SqliteYard) -> int:
     """Write, and return the size of the write-ahead log."""
     yard.enqueue_many("take", 500, number=1)
     return yard.file.with_name("jobs.db-wal").stat().st_size
 
 
-def _checkpoint(yard: Yard) -> None:
+def _checkpoint(yard: SqliteYard) -> None:
     """Empty the write-ahead log, as nobody holds it any more."""
 
     def empties() -> bool:
@@ -104,7 +112,8 @@ def _checkpoint(yard: Yard) -> None:
     until(empties, "an empty write-ahead log")
 
 
-def test_the_file_is_sound_after_workers_were_killed_while_they_wrote(yard: Yard) -> None:
+@on_sqlite
+def test_the_file_is_sound_after_workers_were_killed_while_they_wrote(yard: SqliteYard) -> None:
     """Case 1 for the file itself. Prevents a kill in the middle of a write from damaging it."""
     yard.enqueue_many("quick", 500)
     for _ in range(3):

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from tests.torture.harness import NOISE, WorkerProcess, Yard, until
+from tests.torture.yards import on_sqlite
 from windlass import State
 from windlass.core.job import Job
 
@@ -87,9 +88,7 @@ def _assert_done_once(yard: Yard, worker: WorkerProcess, jobs: set[str]) -> None
     until(lambda: yard.states() == {State.COMPLETED: len(jobs)}, "the rest")
     ends = Counter(entry.job for entry in yard.ledger.entries("end"))
     assert ends == dict.fromkeys(jobs, 1)
-    with yard.raw() as db:
-        charged = db.execute("SELECT count(*) FROM jobs WHERE failures + crashes > 0").fetchone()
-    assert charged == (0,)
+    assert yard.charged() == 0
     assert not worker.events("job.rescued")
 
 
@@ -112,6 +111,7 @@ def test_a_job_that_outlasts_the_grace_period_is_given_back_uncharged(
     assert not yard.ledger.entries("end", job)
 
 
+@on_sqlite
 def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_process(yard: Yard) -> None:
     """Case 17. Prevents a process that only SIGKILL ends, and a job that goes down with it."""
     worker = yard.worker(shutdown_timeout=f"{GRACE}s")
@@ -127,6 +127,7 @@ def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_process(yard
     assert_given_back(yard.job(job))
 
 
+@on_sqlite
 def test_a_handler_that_blocks_the_loop_does_not_keep_the_process(yard: Yard) -> None:
     """Case 17. Prevents a blocked loop, which hears no signal, from outliving the grace period."""
     worker = yard.worker(shutdown_timeout=f"{GRACE}s")
