@@ -230,3 +230,12 @@ def test_room_is_left_empty_only_when_nothing_waits_that_could_use_it(
         assert taken.total() == max(0, min(room.slots, at_most))
     elif any(head.lane.kind == "sync" for head in heads):
         assert taken.total() == max(0, min(room.slots, at_most, room.threads))
+
+
+def test_no_more_lanes_are_asked_than_could_fill_the_room_with_one_job_each() -> None:
+    """Prevents: ten thousand lanes, and a claim that looks into each of them for a hundred jobs."""
+    sync = [head("sync", key=f"s{number}", waited=2 * MINUTE) for number in range(500)]
+    many = [head("async", key=f"a{number}") for number in range(500)]
+    lanes = asked(*sync, *many)
+    assert Counter(lane.kind for lane in lanes) == {"sync": ROOM.threads, "async": 6}
+    assert len(lanes) == ROOM.slots

@@ -58,17 +58,23 @@ def plan(heads: Iterable[Head], policies: Policies, room: Room, *, at_most: int)
     """Return what to claim: lanes that may run, most urgent first, within the room there is.
 
     A lane may hold less than is asked of it, so each is asked for all that its budgets allow; the
-    claim draws the budgets down in this order, and never takes more than they hold.
+    claim draws the budgets down in this order, and never takes more than they hold. A lane that
+    was seen holds a job, so that no more are asked than would use up a budget with one job each.
     """
     served = [head for head in heads if policies.serves(head.lane)]
     served.sort(key=policies.urgency)
     budgets = {SLOTS: min(room.slots, at_most), Pool.THREADS.value: room.threads}
+    left = dict(budgets)
     asks = []
     for head in served:
         draws = _draws(policies.kinds[head.lane.kind])
-        count = min(budgets[name] for name in draws)
-        if count > 0:
+        if all(left[name] > 0 for name in draws):
+            count = min(budgets[name] for name in draws)
             asks.append(Ask(lane=head.lane, count=count, draws=draws, floor=head.floor))
+            for name in draws:
+                left[name] -= 1
+        if left[SLOTS] <= 0:
+            break
     return Claim(asks=tuple(asks), budgets=budgets)
 
 
