@@ -104,9 +104,7 @@ class PostgresStore:
 
     def _start_anew(self) -> None:
         """Own no connection; those of a parent process are its own, and left alone."""
-        self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Home] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._homes: dict[int, Home] = {}
         self._homes_lock = threading.Lock()
         self._pool = Pool(self._conninfo, self._location, self._limits)
         self._enqueueing = Enqueueing(self._sql)
@@ -150,13 +148,13 @@ class PostgresStore:
         return [step._replace(sql=schema.script(step)) for step in steps]
 
     async def close(self) -> None:
-        loop = asyncio.get_running_loop()
-        home = self._homes.get(loop)
+        key = id(asyncio.get_running_loop())
+        home = self._homes.get(key)
         if home is not None:
             # Forgotten only afterwards: to close an ear takes one more word by this home's line.
             await home.close()
             with self._homes_lock:
-                self._homes.pop(loop, None)
+                self._homes.pop(key, None)
         self._leave_abandoned()
         self._pool.close()
         self._pool = Pool(self._conninfo, self._location, self._limits)
@@ -419,9 +417,9 @@ class PostgresStore:
 
     def _home(self) -> Home:
         """Return the connections of the running event loop, which nobody else can use."""
-        loop = asyncio.get_running_loop()
-        home = self._homes.get(loop)
-        if home is None:
+        key = id(asyncio.get_running_loop())
+        home = self._homes.get(key)
+        if home is None or home.is_abandoned:
             self._leave_abandoned()
             home = Home(
                 self._conninfo,
@@ -434,16 +432,16 @@ class PostgresStore:
                 tell=self._tell,
             )
             with self._homes_lock:
-                self._homes[loop] = home
+                self._homes[key] = home
         return home
 
     def _leave_abandoned(self) -> None:
         """Close what event loops have left behind that are closed themselves."""
         with self._homes_lock:
-            for loop, home in list(self._homes.items()):
+            for key, home in list(self._homes.items()):
                 if home.is_abandoned:
                     home.hang_up()
-                    del self._homes[loop]
+                    del self._homes[key]
 
     async def _chore(self, speak: Speak[T]) -> T:
         return await self._home().chores.run(speak)
