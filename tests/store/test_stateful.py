@@ -506,7 +506,7 @@ def machine(
 QUIET = settings(
     derandomize=True,
     deadline=None,
-    max_examples=30,
+    max_examples=20,
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow],
 )

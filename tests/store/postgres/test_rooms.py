@@ -426,6 +426,7 @@ async def live(store: PostgresStore, database: Clocked) -> None:
     sweep = await store.sweep()
     jobs = await take(store)
     assert len(jobs) == 34
+    await store.busy()
     waiting = asyncio.create_task(store.wait(sweep.mark, HOUR))
     async with asyncio.timeout(PROMPT):
         while not store.listening:

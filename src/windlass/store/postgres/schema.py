@@ -126,8 +126,8 @@ async def migrate(connection: AsyncConnection[Any], names: Names, location: str)
 
 async def _refuse_if_used(connection: AsyncConnection[Any], names: Names) -> None:
     """Refuse a schema that holds something else: what we revoke there is not ours to revoke."""
-    statement = names.statements()["schema_is_used"]
-    cursor = await connection.execute(statement, {"schema": names.schema})
+    statements = names.statements()
+    cursor = await connection.execute(statements["schema_is_used"], {"schema": names.schema})
     row = await cursor.fetchone()
     if row is not None and row[0]:
         raise ConfigError(

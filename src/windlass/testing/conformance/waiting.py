@@ -240,6 +240,19 @@ async def every_waiter_wakes_up(bench: Bench) -> None:
 
 
 @law
+async def whoever_was_busy_waits_like_any_other(bench: Bench) -> None:
+    """To say that one can take no more for now is no farewell."""
+    await bench.store.busy()
+    waiter = _waiter(bench, (await bench.store.sweep()).mark)
+    await asyncio.wait({waiter}, timeout=0.01)
+    await bench.store.busy()
+    await bench.enqueue()
+    done, _ = await asyncio.wait({waiter}, timeout=PROMPT)
+    waiter.cancel()
+    assert done
+
+
+@law
 async def a_wait_ends_when_its_time_is_up(bench: Bench) -> None:
     """Without any change a wait returns after its timeout."""
     mark = (await bench.store.sweep()).mark
