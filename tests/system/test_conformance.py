@@ -20,6 +20,7 @@ OF_WAKE_UPS = {
     "a_wait_ends_when_something_changes",
     "a_change_between_the_sweep_and_the_wait_is_not_missed",
     "every_waiter_wakes_up",
+    "whoever_was_busy_waits_like_any_other",
 }
 """What cannot be had from a store that was told to do without notifications, and to poll."""
 
