@@ -195,7 +195,7 @@ COMMENT ON COLUMN {schema}.migrations.applied_at IS 'When it was applied.';
 
 async def _found(connection: AsyncConnection[Any], names: Names) -> tuple[int, int, str] | None:
     statements = names.statements()
-    cursor = await connection.execute(statements["schema_exists"], (names.quoted,))
+    cursor = await connection.execute(statements["schema_exists"], (names.schema,))
     row = await cursor.fetchone()
     if row is None or not row[0]:
         return None

@@ -6,8 +6,9 @@
 SELECT number, oldest, oldest_release FROM {schema}.migrations ORDER BY number DESC LIMIT 1
 
 -- name: schema_exists
--- Say whether anything was migrated here.
-SELECT to_regclass(%s || '.migrations') IS NOT NULL
+-- Say whether anything was migrated here; not by to_regclass, which may remember what was before.
+SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+               WHERE nspname = %s AND relname = 'migrations')
 
 -- name: schema_is_used
 -- Say whether a schema holds anything.
