@@ -49,6 +49,7 @@ class Completer(Service):
         self._under_way: list[Settlement] = []
         self._aside: list[Settlement] = []
         self._added = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     @property
     def is_idle(self) -> bool:
@@ -83,7 +84,8 @@ class Completer(Service):
         if not self._waiting and not self._under_way and not self._stopping.is_set():
             self._added.clear()
             await self._added.wait()
-        await self.flush()
+        while self._waiting or self._under_way:
+            await self.flush()
         return 0
 
     async def flush(self) -> None:
@@ -106,6 +108,10 @@ class Completer(Service):
             log.exception("settle.refused", jobs=len(group))
             await self._settle_singly(group, error)
             return
+        # The next group goes before anybody is told of this one: the store shall not wait for us.
+        self._loop.call_soon(self._tell, group, settled)
+
+    def _tell(self, group: list[Settlement], settled: list[bool]) -> None:
         for each, is_settled in zip(group, settled, strict=True):
             (self._settled if is_settled else self._fenced)(each)
 

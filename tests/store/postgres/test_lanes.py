@@ -106,7 +106,7 @@ def test_a_wake_up_makes_every_known_lane_worth_asking_from_its_floor_on() -> No
     claimed(lanes, MAIL, floor(7), dry=True)
     sweep_into(lanes, {})
     assert believed(lanes) == {}
-    lanes.woken()
+    lanes.woken(0.0)
     assert believed(lanes) == {MAIL: floor(7), REPORT: floor(2)}
 
 
@@ -114,7 +114,7 @@ def test_a_wake_up_does_not_lower_the_floor_of_a_lane_that_is_believed_in() -> N
     lanes = Lanes()
     sweep_into(lanes, {MAIL: floor(1)})
     claimed(lanes, MAIL, floor(7))
-    lanes.woken()
+    lanes.woken(0.0)
     assert believed(lanes) == {MAIL: floor(7)}
 
 
@@ -122,7 +122,7 @@ def test_a_lane_that_was_woken_in_vain_is_dry_again_after_one_claim() -> None:
     lanes = Lanes()
     sweep_into(lanes, {MAIL: floor(1)})
     sweep_into(lanes, {})
-    lanes.woken()
+    lanes.woken(0.0)
     claimed(lanes, MAIL, None, dry=True)
     assert believed(lanes) == {}
 
@@ -133,7 +133,7 @@ def test_lanes_that_come_and_go_are_forgotten_in_the_end() -> None:
     for round_ in range(3):
         sweep_into(lanes, {Lane("q", "k", 0, f"{round_}-{n}"): floor(n) for n in range(6_000)})
     sweep_into(lanes, {MAIL: floor(1)})
-    lanes.woken()
+    lanes.woken(0.0)
     assert len(believed(lanes)) <= 10_001
     assert believed(lanes)[MAIL] == floor(1)
 
@@ -178,7 +178,7 @@ def test_after_a_claim_the_next_sweep_is_waited_for() -> None:
 def test_after_a_wake_up_the_next_sweep_is_waited_for() -> None:
     lanes = Lanes()
     sweep_into(lanes, {}, cost=0.1)
-    lanes.woken()
+    lanes.woken(0.0)
     assert lanes.due_in(101.0) == pytest.approx(1.0)
 
 

@@ -88,10 +88,14 @@ class Lanes:
             mark=mark,
         )
 
-    def woken(self) -> None:
-        """Believe that the lanes that are known may have jobs again, if they are few."""
-        if len(self._floors) <= _ASKED:
+    def woken(self, now: float) -> None:
+        """Believe that the lanes that are known may have jobs again, if they are few.
+
+        Then a claim finds out, and the sweep comes after it: nobody shall wait for both.
+        """
+        if self._floors and len(self._floors) <= _ASKED:
             self._heads = self._floors | self._heads
+            self._due = max(self._due, now + _SHORTEST)
         self._stale = True
 
     def doubt(self) -> None:

@@ -87,6 +87,7 @@ class _Freight(Generic[T]):
     send: Send[T]
     durable: bool
     many: bool
+    heavy: bool
     answer: asyncio.Future[T]
 
 
@@ -101,16 +102,21 @@ class HotLine(Line):
         super().__init__(conninfo, location)
         self._waiting: list[_Freight[Any]] = []
         self._serving: asyncio.Task[None] | None = None
+        self._arrived: list[tuple[_Freight[Any], Callable[[], Awaitable[Any]]]] = []
+        self._unloading: asyncio.Task[None] | None = None
 
-    async def carry(self, send: Send[T], *, durable: bool = False, many: bool = False) -> T:
+    async def carry(
+        self, send: Send[T], *, durable: bool = False, many: bool = False, heavy: bool = False
+    ) -> T:
         """Let a piece of work go with the next group, and return its answer.
 
         If any of a group is durable, its commit waits for the disk. `many` says that this is more
-        than one statement. Whoever is cancelled here gives up the answer; the work is done all the
+        than one statement. Of what is `heavy` one piece goes at a time, so that its answer is read
+        while the server works at the next. Whoever is cancelled here gives up the answer; the work is done all the
         same.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        freight = _Freight(send, durable, many, answer)
+        freight = _Freight(send, durable, many, heavy, answer)
         self._waiting.append(freight)
         if self._serving is None or self._serving.done():
             self._serving = asyncio.create_task(self._serve(), name="windlass-line")
@@ -120,7 +126,7 @@ class HotLine(Line):
         # Whatever else the loop has ready now may want to go along.
         await asyncio.sleep(0)
         while self._waiting:
-            group, self._waiting = self._waiting, []
+            group = self._load()
             try:
                 await self._carry_all(group)
             except BaseException as error:
@@ -128,10 +134,21 @@ class HotLine(Line):
                     _fail(freight, error)
                 if not isinstance(error, Exception):
                     raise
+            if not self._waiting:
+                await self._unload()
+            else:
+                # What was just acknowledged lets the next outcomes go along, too.
+                await asyncio.sleep(0)
+
+    def _load(self) -> list[_Freight[Any]]:
+        heavy = [freight for freight in self._waiting if freight.heavy][1:]
+        group = [freight for freight in self._waiting if freight not in heavy]
+        self._waiting = heavy
+        return group
 
     async def _carry_all(self, group: list[_Freight[Any]]) -> None:
         try:
-            answers = await self.run(lambda cursor: self._exchange(cursor, group))
+            collects = await self.run(lambda cursor: self._exchange(cursor, group))
         except Exception as error:
             is_away = isinstance(error, StoreUnavailable) and not isinstance(error, StoreBusy)
             if len(group) == 1 or is_away:
@@ -143,23 +160,46 @@ class HotLine(Line):
                 except Exception as error:  # noqa: BLE001 - whoever waits hears of it.
                     _fail(freight, error)
             return
-        for freight, answer in zip(group, answers, strict=True):
-            if not freight.answer.done():
-                freight.answer.set_result(answer)
+        for freight, collect in zip(group, collects, strict=True):
+            if freight.durable:
+                await _deliver(freight, collect)
+            else:
+                self._arrived.append((freight, collect))
 
     async def _exchange(
         self, cursor: psycopg.AsyncCursor[Any], group: list[_Freight[Any]]
-    ) -> list[Any]:
+    ) -> list[Callable[[], Awaitable[Any]]]:
         connection = cursor.connection
         assert isinstance(connection, AsyncWire)  # noqa: S101 - says so to the type checker.
         durable = any(freight.durable for freight in group)
         if len(group) == 1 and not group[0].many:
-            collect = await group[0].send(connection, durable)
-            return [await collect()]
+            self._unload_later()
+            return [await group[0].send(connection, durable)]
         # What goes in one pipeline is one transaction.
         async with connection.pipeline():
             collects = [await freight.send(connection, durable) for freight in group]
-        return [await collect() for collect in collects]
+            self._unload_later()
+        return collects
+
+    def _unload_later(self) -> None:
+        """Read what has arrived while the server is busy with what was just sent."""
+        if self._arrived:
+            self._unloading = asyncio.create_task(self._unload(), name="windlass-unload")
+
+    async def _unload(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        for freight, collect in arrived:
+            await _deliver(freight, collect)
+
+
+async def _deliver(freight: _Freight[T], collect: Callable[[], Awaitable[T]]) -> None:
+    try:
+        answer = await collect()
+    except Exception as error:  # noqa: BLE001 - whoever waits hears of it.
+        _fail(freight, error)
+        return
+    if not freight.answer.done():
+        freight.answer.set_result(answer)
 
 
 def _fail(freight: _Freight[Any], error: BaseException) -> None:

@@ -138,7 +138,7 @@ class Ear:
         self.mark += 1
         self._bell.set()
         self._bell = asyncio.Event()
-        self._lanes.woken()
+        self._lanes.woken(time.monotonic())
 
     # -- the connection ------------------------------------------------------------------------
 

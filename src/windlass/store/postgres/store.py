@@ -233,7 +233,7 @@ class PostgresStore:
             await cursor.execute(self._sql["claim"], values | {"lazily": not durable})
             return cursor.fetchall
 
-        answers = work.met(claim, await home.hot.carry(send), worker, token)
+        answers = work.met(claim, await home.hot.carry(send, heavy=True), worker, token)
         home.lanes.claimed(answers)
         if unreadable := [each for answer in answers for each in answer.unreadable]:
             await self.settle([work.burial(each, token) for each in unreadable])

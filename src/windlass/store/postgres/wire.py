@@ -50,6 +50,8 @@ _READ = select.POLLIN | select.POLLERR | select.POLLHUP
 _TRIES = 6
 _COURTESY = 5.0
 """Seconds for which we try to tell a server that nobody waits for its answer any more."""
+_PREPARED_AFTER = 3
+_WHO = "SELECT pg_backend_pid()"
 TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
@@ -98,6 +100,8 @@ class Wire(Connection[Row]):
             told["connect_timeout"] = min(left, usual) if usual > 0 else left
         wire = cls.connect(conninfo, autocommit=True, prepare_threshold=None, **told)
         wire.add_notify_handler(_not_for_us)
+        (pid,) = wire.execute(_WHO).fetchone() or (None,)
+        wire.prepare_threshold = _threshold(wire, pid)
         return wire
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
@@ -122,6 +126,8 @@ class AsyncWire(AsyncConnection[Row]):
         """Connect for work, not to listen."""
         wire = await cls.connect(conninfo, autocommit=True, prepare_threshold=None)
         wire.add_notify_handler(_not_for_us)
+        (pid,) = await (await wire.execute(_WHO)).fetchone() or (None,)
+        wire.prepare_threshold = _threshold(wire, pid)
         return wire
 
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
@@ -138,6 +144,15 @@ class AsyncWire(AsyncConnection[Row]):
             cancel = self.pgconn.cancel_conn()
             threading.Thread(target=_cancel, args=(cancel,), daemon=True).start()
         self.pgconn.finish()
+
+
+def _threshold(wire: Wire | AsyncWire, pid: int | None) -> int | None:
+    """Return after how many uses a statement is prepared: never, if a pooler is in between.
+
+    It tells a process id of its own invention, and gives our statements to whichever server process
+    is free, which need not know them.
+    """
+    return _PREPARED_AFTER if pid == wire.pgconn.backend_pid else None
 
 
 def _not_for_us(_notice: object) -> None:
