@@ -17,7 +17,7 @@ from windlass.store.postgres.lanes import Lanes
 from windlass.store.postgres.line import HotLine, Line, Speak
 from windlass.store.postgres.listen import Ear, Sleep
 from windlass.store.postgres.pool import AsyncPool, Limits
-from windlass.store.postgres.wire import AsyncWire, adapt, retried, translated
+from windlass.store.postgres.wire import FORGOTTEN, AsyncWire, adapt, retried, translated
 
 T = TypeVar("T")
 _TROUBLE = 2.0
@@ -99,7 +99,7 @@ class Home:
         try:
             return await retried(lambda: self._borrow(work, patience))
         except StoreUnavailable as error:
-            if not again or not isinstance(error.__cause__, psycopg.OperationalError):
+            if not again or not isinstance(error.__cause__, (psycopg.OperationalError, *FORGOTTEN)):
                 raise
             return await retried(lambda: self._borrow(work, patience))
 

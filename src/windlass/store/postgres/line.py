@@ -112,8 +112,8 @@ class HotLine(Line):
 
         If any of a group is durable, its commit waits for the disk. `many` says that this is more
         than one statement. Of what is `heavy` one piece goes at a time, so that its answer is read
-        while the server works at the next. Whoever is cancelled here gives up the answer; the work is done all the
-        same.
+        while the server works at the next. Whoever is cancelled here gives up the answer; the work
+        is done all the same.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         freight = _Freight(send, durable, many, heavy, answer)

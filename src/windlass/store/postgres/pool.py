@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,7 +17,7 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from windlass.core.errors import StoreUnavailable
-from windlass.store.postgres.wire import AsyncWire, Wire, translated
+from windlass.store.postgres.wire import FORGOTTEN, AsyncWire, Wire, translate, translated
 
 W = TypeVar("W", Wire, AsyncWire)
 _FRESH = 1.0
@@ -75,6 +73,8 @@ class _Shelf(Generic[W]):
         if wire.closed or isinstance(cause, errors.ReadOnlySqlTransaction):
             self.clear()
             wire.pgconn.finish()
+        elif isinstance(cause, FORGOTTEN):
+            wire.pgconn.finish()
 
     def drop(self, wire: W) -> None:
         """Close a connection for good."""
@@ -96,6 +96,25 @@ def _is_fresh(wire: Wire | AsyncWire) -> bool:
     return time.monotonic() - wire.idle_since < _FRESH
 
 
+class _Loan:
+    """A connection for as long as a `with` lasts; a generator would take thrice the time."""
+
+    __slots__ = ("_patience", "_pool", "_wire")
+
+    def __init__(self, pool: Pool, patience: float | None) -> None:
+        self._pool = pool
+        self._patience = patience
+
+    def __enter__(self) -> Wire:
+        self._wire = self._pool.lend(self._patience)
+        return self._wire
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
+    ) -> None:
+        self._pool.take_back(self._wire, error)
+
+
 class Pool:
     """Blocking connections, for threads."""
 
@@ -112,32 +131,37 @@ class Pool:
         """How many connections are open."""
         return self._shelf.open
 
-    @contextmanager
-    def connection(self, patience: float | None) -> Iterator[Wire]:
+    def connection(self, patience: float | None) -> _Loan:
         """Lend a connection; with patience, whatever is done on it ends within that time.
 
         Raises:
             StoreUnavailable: the server cannot be reached, or all connections are in use.
         """
+        return _Loan(self, patience)
+
+    def lend(self, patience: float | None) -> Wire:
+        """Lend a connection to who will `take_back` it."""
         deadline = None if patience is None else time.monotonic() + patience
         if not self._room.acquire(timeout=patience):
             raise StoreUnavailable(_exhausted(self._location, self._limits))
         try:
-            with translated(self._location):
-                wire = self._take(deadline)
-            wire.deadline = deadline
-            try:
-                yield wire
-            except BaseException as error:
-                with self._lock:
-                    self._shelf.mind(wire, error)
-                raise
-            finally:
-                wire.deadline = None
-                with self._lock:
-                    self._shelf.put(wire)
-        finally:
+            wire = self._take(deadline)
+        except BaseException as error:
             self._room.release()
+            if isinstance(error, psycopg.Error):
+                raise translate(error, self._location) from error
+            raise
+        wire.deadline = deadline
+        return wire
+
+    def take_back(self, wire: Wire, error: BaseException | None) -> None:
+        """Keep a connection that was lent, unless what went wrong with it is its own fault."""
+        wire.deadline = None
+        with self._lock:
+            if error is not None:
+                self._shelf.mind(wire, error)
+            self._shelf.put(wire)
+        self._room.release()
 
     def close(self) -> None:
         """Close what is idle now, and what is in use when it comes back."""
@@ -175,6 +199,25 @@ class Pool:
         return wire
 
 
+class _AsyncLoan:
+    """The same for an `async with`."""
+
+    __slots__ = ("_patience", "_pool", "_wire")
+
+    def __init__(self, pool: AsyncPool, patience: float | None) -> None:
+        self._pool = pool
+        self._patience = patience
+
+    async def __aenter__(self) -> AsyncWire:
+        self._wire = await self._pool.lend(self._patience)
+        return self._wire
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
+    ) -> None:
+        self._pool.take_back(self._wire, error)
+
+
 class AsyncPool:
     """Connections for one event loop."""
 
@@ -190,36 +233,44 @@ class AsyncPool:
         """How many connections are open."""
         return self._shelf.open
 
-    @asynccontextmanager
-    async def connection(self, patience: float | None) -> AsyncIterator[AsyncWire]:
+    def connection(self, patience: float | None) -> _AsyncLoan:
         """Lend a connection; getting one takes no longer than that.
 
         Raises:
             StoreUnavailable: the server cannot be reached, or all connections are in use.
         """
+        return _AsyncLoan(self, patience)
+
+    async def lend(self, patience: float | None) -> AsyncWire:
+        """Lend a connection to who will `take_back` it."""
         await self._enter(patience)
         try:
             wire = self._shelf.take()
             if wire is None or not _is_fresh(wire):
                 with translated(self._location):
                     wire = await self._take(wire, patience)
-            try:
-                yield wire
-            except BaseException as error:
-                self._shelf.mind(wire, error)
-                raise
-            finally:
-                self._shelf.put(wire)
-        finally:
+        except BaseException:
             self._room.release()
+            raise
+        return wire
+
+    def take_back(self, wire: AsyncWire, error: BaseException | None) -> None:
+        """Keep a connection that was lent, unless what went wrong with it is its own fault."""
+        if error is not None:
+            self._shelf.mind(wire, error)
+        self._shelf.put(wire)
+        self._room.release()
 
     def close(self) -> None:
         """Close what is idle now, and what is in use when it comes back."""
         self._shelf.shut()
 
     async def _enter(self, patience: float | None) -> None:
+        if not self._room.locked():
+            await self._room.acquire()
+            return
         try:
-            async with asyncio.timeout(patience if self._room.locked() else None):
+            async with asyncio.timeout(patience):
                 await self._room.acquire()
         except TimeoutError:
             raise StoreUnavailable(_exhausted(self._location, self._limits)) from None

@@ -62,6 +62,7 @@ from windlass.store.postgres.wire import (
     Wire,
     conninfo_of,
     location_of,
+    translate,
     translated,
 )
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
@@ -176,8 +177,7 @@ class PostgresStore:
         for attempt in range(_TRIES):
             left = deadline - time.monotonic()
             try:
-                with self._pool.connection(max(left, 0.001)) as wire, translated(self._location):
-                    return self._enqueueing.carry_blocking(wire, jobs)
+                return self._enqueue_once(jobs, max(left, 0.001))
             except StoreUnavailable:
                 # Safe to repeat: an id that is known already is not added again.
                 pause = 0.05 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311 - spreads load.
@@ -185,6 +185,13 @@ class PostgresStore:
                     raise
                 time.sleep(pause)
         raise AssertionError("unreachable")
+
+    def _enqueue_once(self, jobs: Sequence[NewJob], patience: float) -> list[Enqueued]:
+        try:
+            with self._pool.connection(patience) as wire:
+                return self._enqueueing.carry_blocking(wire, jobs)
+        except psycopg.Error as error:
+            raise translate(error, self._location) from error
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self._enqueueing.carry_in(transaction, jobs)

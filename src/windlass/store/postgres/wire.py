@@ -14,14 +14,16 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, Connection, capabilities, errors, waiting
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, capabilities, errors, waiting
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, PollingStatus
 from psycopg.pq.abc import PGcancelConn
+from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
@@ -52,6 +54,8 @@ _COURTESY = 5.0
 """Seconds for which we try to tell a server that nobody waits for its answer any more."""
 _PREPARED_AFTER = 3
 _WHO = "SELECT pg_backend_pid()"
+FORGOTTEN = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
+"""What a session says that does not know our prepared statements: it is of no more use to us."""
 TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
@@ -104,6 +108,11 @@ class Wire(Connection[Row]):
         wire.prepare_threshold = _threshold(wire, pid)
         return wire
 
+    @cached_property
+    def own(self) -> Cursor[Row]:
+        """A cursor for what is done most; to make one each time would take longer than to ask."""
+        return Cursor(self, row_factory=tuple_row)
+
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does, but no longer than until the deadline."""
         if self.deadline is None or timeout is not None:
@@ -129,6 +138,11 @@ class AsyncWire(AsyncConnection[Row]):
         (pid,) = await (await wire.execute(_WHO)).fetchone() or (None,)
         wire.prepare_threshold = _threshold(wire, pid)
         return wire
+
+    @cached_property
+    def own(self) -> AsyncCursor[Row]:
+        """A cursor for what is done most."""
+        return AsyncCursor(self, row_factory=tuple_row)
 
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does; a cancelled wait neither lingers nor leaves its query running."""
@@ -199,6 +213,8 @@ def translate(error: Exception, location: str) -> WindlassError:
         return SchemaMismatch(f"{location} has no schema for this release; run: windlass migrate")
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreError(f"{location}: {told}; docs/postgresql.md tells what to grant")
+    if isinstance(error, FORGOTTEN):
+        return StoreUnavailable(f"{location}: {told}; somebody dropped what we had prepared there")
     if isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError):
         return StoreError(f"{location}: {told}")
     if isinstance(error, errors.LockNotAvailable):
