@@ -121,6 +121,16 @@ class Context:
         """
         return JobTransaction(self, self._transact(completed(self.job)))
 
+    def _fields(self) -> Mapping[str, object]:
+        job = self.job
+        return {
+            "job_id": job.id,
+            "kind": job.kind,
+            "queue": job.queue,
+            "attempt": job.attempt,
+            "worker_id": self.worker_id,
+        }
+
     def _begin_transaction(self) -> None:
         if self.settled or self._in_transaction:
             state = "completed" if self.settled else "being completed"
@@ -204,12 +214,4 @@ def current_context() -> Context:
 def enter(context: Context) -> None:
     """Make a context the current one, for the task that runs its job and what that task starts."""
     _current.set(context)
-    job_fields.set(
-        {
-            "job_id": context.job.id,
-            "kind": context.job.kind,
-            "queue": context.job.queue,
-            "attempt": context.job.attempt,
-            "worker_id": context.worker_id,
-        }
-    )
+    job_fields.set(context._fields)

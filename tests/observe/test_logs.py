@@ -77,7 +77,7 @@ def only(sink: Sink) -> None:
 
 @pytest.fixture
 def in_job() -> Iterator[None]:
-    token = job_fields.set(JOB)
+    token = job_fields.set(lambda: JOB)
     yield
     job_fields.reset(token)
 
@@ -205,7 +205,7 @@ def test_structlog_lines_of_the_user_that_go_through_logging_name_the_job_too(li
 
 
 def test_a_line_outside_a_job_names_none(lines: Sink) -> None:
-    contextvars.copy_context().run(job_fields.set, JOB)
+    contextvars.copy_context().run(job_fields.set, lambda: JOB)
     user.info("hello")
     assert "job_id" not in lines.records()[0]
 

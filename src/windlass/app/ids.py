@@ -23,6 +23,7 @@ class Ids:
         self._millisecond = 0
         self._tail = 0
         self._random = random.Random()  # noqa: S311 - ids are no secrets.
+        self._bits = self._random.getrandbits
         self._begin()
         os.register_at_fork(after_in_child=self._begin)
 
@@ -32,10 +33,10 @@ class Ids:
         with self._lock:
             if now > self._millisecond:
                 self._millisecond = now
-                self._tail = self._random.getrandbits(_START_BITS)
+                self._tail = self._bits(_START_BITS)
             else:
                 # The same millisecond, or a clock that went back: stay behind the last one.
-                self._tail += 1 + self._random.getrandbits(_STEP_BITS)
+                self._tail += 1 + self._bits(_STEP_BITS)
             return job_id(self._millisecond, self._tail)
 
     def _begin(self) -> None:

@@ -105,7 +105,7 @@ def encode_json(what: str, value: Any, *, limit: int | None = None) -> bytes:
         PayloadTooLarge: it takes more bytes than the limit allows.
     """
     try:
-        encoded = msgspec.json.encode(value, enc_hook=_to_json)
+        encoded = _encoder.encode(value)
         if limit is not None and len(encoded) > limit:
             raise PayloadTooLarge(what, len(encoded), limit)
         _check(what, value, encoded)
@@ -175,6 +175,9 @@ def _to_json(value: Any) -> Any:
         if isinstance(value, plain) and type(value) is not plain:
             return convert(value)
     raise TypeError(f"a value of type {type(value).__qualname__} has no JSON form")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_to_json)
 
 
 _PLAIN: dict[type[Any], Callable[[Any], Any]] = {

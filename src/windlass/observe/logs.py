@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
@@ -27,10 +27,10 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from windlass.core.text import inert, inert_lines
 from windlass.settings import LogFormat, LogLevel
 
-job_fields: ContextVar[Mapping[str, object] | None] = ContextVar(
-    "windlass_job_fields", default=None
+job_fields: ContextVar[Callable[[], Mapping[str, object]]] = ContextVar(
+    "windlass_job_fields", default=dict
 )
-"""What every line inside a job carries: job_id, worker_id, kind, queue and attempt."""
+"""Tells what every line inside a job carries: job_id, worker_id, kind, queue and attempt."""
 
 
 class Logger(BoundLoggerBase):
@@ -131,13 +131,12 @@ class _Formatter(ProcessorFormatter):
 
 def _fill_in_job_fields(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
     """Add what the running job adds, unless the line says otherwise, being about another job."""
-    fields = job_fields.get()
-    return event if fields is None else {**fields, **event}
+    return {**job_fields.get()(), **event}
 
 
 def _impose_job_fields(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
     """Add what the running job adds; what the user's own `extra` says instead is not believed."""
-    event.update(job_fields.get() or {})
+    event.update(job_fields.get()())
     return event
 
 

@@ -69,9 +69,11 @@ class Claimer(Service):
             return await self._claimed() if self._under_way else await self._full()
         sweep = await self._sweep()
         claim = plan(sweep.heads, self._policies(), room, at_most=self._batch_size)
+        if claim.asks and not self._flowing and not self._under_way:
+            return await self._claim(claim)
         if claim.asks:
-            self._under_way.add(asyncio.create_task(self._claim(claim), name="windlass-claim"))
             # While there is more than one takes, the next claim is sent before this one is here.
+            self._under_way.add(asyncio.create_task(self._claim(claim), name="windlass-claim"))
             return 0 if self._flowing else await self._claimed()
         if self._under_way:
             return await self._claimed()

@@ -43,7 +43,7 @@ from windlass.store.postgres import PostgresStore, schema
 from windlass.store.sql import Migration
 
 FROZEN = {
-    1: "659d016bfc13d5e8ee7020923f3ea827424e91b3b35a6af4f8cef19fd432b3d6",
+    1: "e411080d4476fdeefd539c93df12191e05a684f4b08b702065f78c3d68c30c75",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 

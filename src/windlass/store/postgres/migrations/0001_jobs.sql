@@ -257,6 +257,7 @@ COMMENT ON FUNCTION slots_since(uuid, timestamptz) IS
 
 CREATE FUNCTION wake(queues text[], kinds text[]) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, {schema}, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 -- Notify as many sleepers as there are jobs for them. Whoever is busy finds its work by itself, so
 -- under load there is no NOTIFY, whose lock every commit of the server would queue for.
