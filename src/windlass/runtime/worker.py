@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import secrets
@@ -129,9 +130,13 @@ class Worker:
         await self._orders.tick()  # A queue that is paused already is not served for a moment.
         await self._register()
         self._start()
+        # What there is now stays for as long as the worker; the collector need not look at it
+        # every few hundred jobs.
+        gc.freeze()
         try:
             await self._stop.wait()
         finally:
+            gc.unfreeze()
             # Shielded: the cancellation that got us here would abort the drain that answers it.
             await asyncio.shield(asyncio.ensure_future(self._shut_down()))
 
