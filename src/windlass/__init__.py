@@ -14,6 +14,7 @@ from windlass.core.errors import (
     PayloadTooLarge,
     Permanent,
     QueueFull,
+    ResourceError,
     ResultError,
     ResultInvalid,
     ResultTimeout,
@@ -33,6 +34,7 @@ from windlass.core.states import State
 from windlass.middleware import Callbacks, CallNext, Middleware
 from windlass.observe.logs import configure_logging
 from windlass.release import __version__
+from windlass.resources import Inject, Resources
 
 __all__ = [
     "Backoff",
@@ -47,6 +49,7 @@ __all__ = [
     "Handle",
     "Handler",
     "IllegalMove",
+    "Inject",
     "Job",
     "JobCancelled",
     "JobDead",
@@ -57,6 +60,8 @@ __all__ = [
     "PayloadTooLarge",
     "Permanent",
     "QueueFull",
+    "ResourceError",
+    "Resources",
     "ResultError",
     "ResultInvalid",
     "ResultTimeout",

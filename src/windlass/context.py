@@ -14,6 +14,7 @@ from windlass.core.job import Job, Progress
 from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
 from windlass.observe.logs import Logger, get_logger, job_fields
+from windlass.resources import Resources
 from windlass.store import Transaction
 
 _log = get_logger("windlass.job")
@@ -25,7 +26,7 @@ class Context:
 
     __slots__ = (
         "_cancelled", "_in_transaction", "_report", "_timeout", "_transact", "arguments", "job",
-        "log", "settled", "worker_id",
+        "log", "resources", "settled", "worker_id",
     )  # fmt: skip
 
     log: Logger
@@ -39,11 +40,14 @@ class Context:
         arguments: Mapping[str, Any],
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
+        resources: Resources,
     ) -> None:
         self.job = job
         self.worker_id = worker_id
         self.arguments = arguments
         self.log = _log
+        self.resources = resources
+        """What handlers share in this process: `ctx.resources[Pool]` is the pool."""
         self._report = report
         self._transact = transact
         self._cancelled = False

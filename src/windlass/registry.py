@@ -15,11 +15,13 @@ from typing import Any, Literal
 import msgspec
 
 from windlass.context import Context
-from windlass.core.errors import ConfigError, UnknownKind
+from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
+from windlass.core.hints import hints_of
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.payload import PayloadCodec
 from windlass.core.plan import Pool
 from windlass.core.retry import Retry
+from windlass.resources import Inject, Need, needs_of
 
 CallNext = Callable[[], Awaitable[Any]]
 Middleware = Callable[[Context, CallNext], Awaitable[Any]]
@@ -34,6 +36,8 @@ class Target:
     codec: PayloadCodec
     payload: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
     result: Any
+    needs: tuple[Need, ...] = ()
+    """The parameters that are resources."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,30 +107,35 @@ def function_target(kind: str, function: Callable[..., Any]) -> Target:
     """Describe a function whose parameters are the fields of the payload."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ConfigError(f"the handler of {kind!r} is a generator; a handler returns once")
-    parameters, context = _parameters(kind, function, _hints(function))
-    codec = PayloadCodec.for_parameters(kind, parameters)
+    hints = hints_of(function)
+    parameters, context = _parameters(kind, function, hints)
+    needs = needs_of(function)
     return Target(
-        call=_caller(function, context),
+        call=_caller(function, context, needs),
         pool=_pool(function),
-        codec=codec,
-        payload=partial(_named, kind, tuple(parameters)),
-        result=_result(_hints(function).get("return", Any)),
+        codec=PayloadCodec.for_parameters(kind, parameters),
+        payload=_payload(kind, function, parameters, needs),
+        result=_result(hints.get("return", Any)),
+        needs=needs,
     )
 
 
 def payload_target(kind: str, function: Callable[..., Any], payload: Any) -> Target:
     """Describe a function that takes the whole payload as its one argument."""
-    parameters, context = _parameters(kind, function, _hints(function))
+    hints = hints_of(function)
+    parameters, context = _parameters(kind, function, hints)
     if len(parameters) != 1:
         raise ConfigError(f"the handler of Kind {kind!r} takes one argument: its payload")
     (name,) = parameters
-    call = _caller(function, context)
+    needs = needs_of(function)
+    call = _caller(function, context, needs)
     return Target(
         call=lambda ctx, value: call(ctx, {name: value}),
         pool=_pool(function),
         codec=PayloadCodec(kind, payload, whole=True),
         payload=partial(whole_payload, kind),
-        result=_result(_hints(function).get("return", Any)),
+        result=_result(hints.get("return", Any)),
+        needs=needs,
     )
 
 
@@ -143,22 +152,49 @@ def class_target(kind: str, cls: type[Any]) -> Target:
     execute = getattr(cls, "execute", None)
     if execute is None:
         raise ConfigError(f"{cls.__qualname__} has no `execute(self, ctx)`, so it is no job")
-    hints = _hints(cls) if is_dataclass(cls) or issubclass(cls, msgspec.Struct) else None
-    parameters, _ = _parameters(kind, cls, hints or _hints(cls.__init__))
-    others, context = _parameters(kind, execute, _hints(execute), skip=1)
+    hints = hints_of(cls) if is_dataclass(cls) or issubclass(cls, msgspec.Struct) else None
+    parameters, _ = _parameters(kind, cls, hints or hints_of(cls.__init__))
+    _refuse_injected_fields(cls)
+    others, context = _parameters(kind, execute, hints_of(execute), skip=1)
     if others:
         raise ConfigError(
-            f"{cls.__qualname__}.execute takes {', '.join(others)}: it takes `ctx: Context` only, "
-            "and what the job needs is in its fields"
+            f"{cls.__qualname__}.execute takes {', '.join(others)}: it takes `ctx: Context` and "
+            "resources (`= Inject`) only, and what else the job needs is in its fields"
         )
-    run = _caller(execute, context)
+    needs = needs_of(execute)
+    run = _caller(execute, context, needs)
     return Target(
         call=lambda ctx, arguments: run(ctx, {"self": cls(**arguments)}),
         pool=_pool(execute),
         codec=PayloadCodec.for_parameters(kind, parameters),
         payload=partial(_named, kind, tuple(parameters)),
-        result=_result(_hints(execute).get("return", Any)),
+        result=_result(hints_of(execute).get("return", Any)),
+        needs=needs,
     )
+
+
+def _refuse_injected_fields(cls: type[Any]) -> None:
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if parameter.default is Inject:
+            raise ConfigError(
+                f"the field {name!r} of {cls.__qualname__} cannot be injected, since fields are "
+                f"the payload: write `def execute(self, ctx: Context, {name}: ... = Inject)`"
+            )
+
+
+def _payload(
+    kind: str,
+    function: Callable[..., Any],
+    parameters: Mapping[str, inspect.Parameter],
+    needs: tuple[Need, ...],
+) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]:
+    """Return how arguments get their names; one who gives what is injected is told so."""
+    if not needs:
+        return partial(_named, kind, tuple(parameters))
+    injected = frozenset(need.parameter for need in needs)
+    taken = parameters.keys() | injected
+    names = tuple(name for name in inspect.signature(function).parameters if name in taken)
+    return partial(_named_but, kind, injected, names)
 
 
 def _named(
@@ -175,16 +211,41 @@ def _named(
     return named | dict(kwargs)
 
 
-def _caller(function: Callable[..., Any], context: str | None) -> Callable[[Context, Any], Any]:
-    if context is None:
+def _named_but(
+    kind: str,
+    injected: frozenset[str],
+    parameters: tuple[str, ...],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> dict[str, Any]:
+    named = _named(kind, parameters, args, kwargs)
+    if given := injected & named.keys():
+        reason = "it is injected by the worker, from its resources: leave it out"
+        raise PayloadInvalid(kind, min(given), reason)
+    return named
+
+
+def _caller(
+    function: Callable[..., Any], context: str | None, needs: tuple[Need, ...]
+) -> Callable[[Context, Any], Any]:
+    if context is None and not needs:
         return lambda _, arguments: function(**arguments)
-    return lambda ctx, arguments: function(**{context: ctx}, **arguments)
+    if context is None:
+        return lambda ctx, arguments: function(**ctx.resources.given(function), **arguments)
+    if not needs:
+        return lambda ctx, arguments: function(**{context: ctx}, **arguments)
+    return lambda ctx, arguments: function(
+        **{context: ctx}, **ctx.resources.given(function), **arguments
+    )
 
 
 def _parameters(
     kind: str, function: Callable[..., Any], hints: Mapping[str, Any], *, skip: int = 0
 ) -> tuple[dict[str, inspect.Parameter], str | None]:
-    """Return the parameters that come from the payload, and the name of the one for the context."""
+    """Return the parameters that come from the payload, and the name of the one for the context.
+
+    Resources are neither.
+    """
     found: dict[str, inspect.Parameter] = {}
     context: str | None = None
     for name, parameter in list(inspect.signature(function).parameters.items())[skip:]:
@@ -193,6 +254,8 @@ def _parameters(
                 f"the handler of {kind!r} takes {parameter}: a payload has named fields, "
                 "so give every parameter a name"
             )
+        if parameter.default is Inject:
+            continue
         hint = hints.get(name, parameter.empty)
         if hint is Context and context is not None:
             raise ConfigError(f"the handler of {kind!r} takes two contexts; one is all there is")
@@ -208,17 +271,6 @@ _UNNAMED = (
     inspect.Parameter.VAR_POSITIONAL,
     inspect.Parameter.VAR_KEYWORD,
 )
-
-
-def _hints(function: Any) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
-        name = getattr(function, "__qualname__", repr(function))
-        raise ConfigError(
-            f"the annotations of {name} cannot be read at run time ({error}): payloads are checked "
-            "against them, so import the names outside of TYPE_CHECKING, at module level"
-        ) from error
 
 
 def _pool(function: Callable[..., Any]) -> Pool:

@@ -7,6 +7,7 @@ import importlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from windlass.core.payload import PayloadCodec
 from windlass.middleware import Callbacks, log_runs
 from windlass.registry import Middleware, Registry, whole_payload
 from windlass.release import __version__
+from windlass.resources import Providers, Resources
 from windlass.runtime import Hooks, Worker, WorkerOptions
 from windlass.settings import Resolved, Settings, load_settings
 from windlass.store import Store, store_at
@@ -35,6 +37,7 @@ from windlass.store import Store, store_at
 R = TypeVar("R")
 T = TypeVar("T")
 _OF_THE_STORE = ("url", "schema", "listen_url", "pool_size", "pool_overflow", "pool_recycle")
+Provides = TypeVar("Provides", bound=Callable[..., Any])
 OnWorker = TypeVar("OnWorker", bound=Callable[[], Awaitable[None] | None])
 OnStart = TypeVar("OnStart", bound=Callable[[Context], Awaitable[None] | None])
 OnComplete = TypeVar("OnComplete", bound=Callable[[Context, Any], Awaitable[None] | None])
@@ -70,6 +73,7 @@ class Windlass:
         self._on_start: list[Callable[[], Awaitable[None] | None]] = []
         self._on_shutdown: list[Callable[[], Awaitable[None] | None]] = []
         self.registry = Registry()
+        self.providers = Providers()
         self.ids = Ids()
         self.portal = Portal()
         self.control = Control(lambda: self.store)
@@ -180,7 +184,23 @@ class Windlass:
         except ValueError:
             raise ValueError(f"{job_id!r} is not a job id") from None
 
-    # -- hooks ---------------------------------------------------------------------------------
+    # -- resources and hooks -------------------------------------------------------------------
+
+    def resource(self, function: Provides) -> Provides:
+        """Open this when a worker starts, and give it to whoever asks for its type: `= Inject`.
+
+        A function, or a generator whose second half closes what it yields, sync or async; its
+        annotation tells the type. It may ask for other resources in the same way.
+
+        Raises:
+            ConfigError: what it gives or takes cannot be known, or there is one of that type.
+        """
+        self.providers.add(function)
+        return function
+
+    def open_resources(self) -> AbstractAsyncContextManager[Resources]:
+        """Open the resources without a worker: `async with app.open_resources() as resources:`."""
+        return Resources(self.providers)
 
     def on_start(self, hook: OnWorker) -> OnWorker:
         """Call this before a worker starts; if it raises, the worker does not start."""
@@ -233,6 +253,7 @@ class Windlass:
             options=_worker_options(settings, name),
             middleware=(*self._middleware, *callbacks),
             hooks=Hooks(on_start=self._on_start, on_shutdown=self._on_shutdown),
+            providers=self.providers,
         )
 
     def load_imports(self, modules: Sequence[str]) -> None:

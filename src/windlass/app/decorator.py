@@ -164,20 +164,23 @@ class KindDecorator(Generic[T]):
         self._kind = kind
         self._options = options
 
+    # P is what a direct call may give, and an enqueue cannot: resources.
     @overload
     def __call__(
-        self, function: Callable[[Context, T], Awaitable[R]], /
-    ) -> Handler[[T], R, [Context, T], Awaitable[R]]: ...
+        self, function: Callable[Concatenate[Context, T, P], Awaitable[R]], /
+    ) -> Handler[[T], R, Concatenate[Context, T, P], Awaitable[R]]: ...
     @overload
     def __call__(
-        self, function: Callable[[Context, T], R], /
-    ) -> Handler[[T], R, [Context, T], R]: ...
+        self, function: Callable[Concatenate[Context, T, P], R], /
+    ) -> Handler[[T], R, Concatenate[Context, T, P], R]: ...
     @overload
     def __call__(
-        self, function: Callable[[T], Awaitable[R]], /
-    ) -> Handler[[T], R, [T], Awaitable[R]]: ...
+        self, function: Callable[Concatenate[T, P], Awaitable[R]], /
+    ) -> Handler[[T], R, Concatenate[T, P], Awaitable[R]]: ...
     @overload
-    def __call__(self, function: Callable[[T], R], /) -> Handler[[T], R, [T], R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[T, P], R], /
+    ) -> Handler[[T], R, Concatenate[T, P], R]: ...
 
     def __call__(self, function: Any, /) -> Any:
         """Register the handler of the kind."""

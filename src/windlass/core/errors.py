@@ -2,6 +2,7 @@
 
 WindlassError
 ├── ConfigError            a setting, URL or registration that cannot work
+├── ResourceError          a resource that handlers share could not be opened, or is not open
 ├── PayloadError           values that cannot be stored
 │   ├── PayloadInvalid     ... because a field is wrong
 │   ├── PayloadTooLarge    ... because there is too much of them
@@ -38,6 +39,18 @@ class WindlassError(Exception):
 
 class ConfigError(WindlassError):
     """A setting, URL or registration that cannot work as it stands."""
+
+
+class ResourceError(WindlassError):
+    """A `resource` that handlers share could not be opened, or is not open, for a `reason`."""
+
+    def __init__(self, resource: str, reason: str) -> None:
+        super().__init__(resource, reason)
+        self.resource = resource
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the resource {self.resource!r} {self.reason}"
 
 
 class PayloadError(WindlassError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from windlass.context import Context
@@ -41,6 +41,10 @@ class Callbacks:
         """Whether there is anybody to tell."""
         return bool(self.started or self.completed or self.failed)
 
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        """Iterate over all who are told."""
+        return iter([*self.started, *self.completed, *self.failed])
+
     async def __call__(self, context: Context, call_next: CallNext) -> Any:
         """Call back around the run."""
         for started in self.started:
@@ -63,9 +67,9 @@ class Callbacks:
         for failed in self.failed:
             await self._tell(failed, context, error)
 
-    async def _tell(self, callback: Callable[..., Any], *args: Any) -> None:
+    async def _tell(self, callback: Callable[..., Any], context: Context, *args: Any) -> None:
         try:
-            answer = callback(*args)
+            answer = callback(context, *args, **context.resources.given(callback))
             if inspect.isawaitable(answer):
                 await answer
         except Exception:

@@ -8,6 +8,7 @@ from typing import Any
 
 from windlass.context import Context
 from windlass.registry import Middleware
+from windlass.resources import needs_of
 
 Run = Callable[[Context], Awaitable[Any]]
 
@@ -15,9 +16,14 @@ Run = Callable[[Context], Awaitable[Any]]
 def chain(middleware: Sequence[Middleware], run: Run) -> Run:
     """Return a run that goes through all middleware, in order, before it comes to the handler."""
     for layer in reversed(middleware):
-        run = partial(_through, layer, run)
+        run = partial(_through_asking if needs_of(layer) else _through, layer, run)
     return run
 
 
 def _through(layer: Middleware, run: Run, context: Context) -> Awaitable[Any]:
     return layer(context, partial(run, context))
+
+
+def _through_asking(layer: Any, run: Run, context: Context) -> Awaitable[Any]:
+    answer: Awaitable[Any] = layer(context, partial(run, context), **context.resources.given(layer))
+    return answer

@@ -37,6 +37,7 @@ from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Registry
+from windlass.resources import Resources
 from windlass.runtime.alone import Alone
 from windlass.runtime.lines import fields_of
 from windlass.runtime.threads import Threads
@@ -81,6 +82,7 @@ class Executor:
         finish: Callable[[Run, Outcome], None],
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
+        resources: Resources,
     ) -> None:
         self._registry = registry
         self._threads = threads
@@ -89,6 +91,7 @@ class Executor:
         self._finish = finish
         self._report = report
         self._transact = transact
+        self._resources = resources
         self._middleware = tuple(middleware)
         self._handlers: dict[str, Handle] = {}
         self._timeouts: dict[str, float] = {}
@@ -201,6 +204,7 @@ class Executor:
             arguments=arguments,
             report=self._report,
             transact=self._transact,
+            resources=self._resources,
         )
         enter(context)
         value = await self._handler(registration)(context)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import os
 import random
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -22,12 +24,14 @@ from windlass.core.settle import Policy, Transition, completed, give_up, settle
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
+from windlass.resources import Providers, Resources
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Reporter, Rescuer
 from windlass.runtime.claimer import Claimer
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.heart import Heart
 from windlass.runtime.lines import fields_of, log_settled
+from windlass.runtime.needs import check_needs
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
 from windlass.store import Store
@@ -35,7 +39,7 @@ from windlass.store import Store
 log = get_logger("windlass.worker")
 _FLUSH = 2.0
 _HOOK = 10.0
-Hook = Callable[[], Awaitable[None] | None]
+Hook = Callable[..., Awaitable[None] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +83,14 @@ class Worker:
         options: WorkerOptions,
         middleware: Sequence[Middleware] = (),
         hooks: Hooks | None = None,
+        providers: Providers | None = None,
     ) -> None:
         self._store = store
         self._registry = registry
         self._options = options
         self._middleware = middleware
         self._hooks = hooks or Hooks()
+        self._providers = providers or Providers()
         self._policies = Policies(kinds=registry.pools(), queues=options.queues)
         self._id = ""
         self._retries: dict[str, Policy] = {}
@@ -108,7 +114,7 @@ class Worker:
     @property
     def left_behind(self) -> int:
         """How many handlers still run, for all that is known, although nobody waits for them."""
-        return self._threads.lost + self._executor.abandoned
+        return self._threads.lost + self._executor.abandoned + self._resources.left_behind
 
     @property
     def shutdown_timeout(self) -> timedelta:
@@ -124,12 +130,7 @@ class Worker:
     async def run(self) -> None:
         """Serve until stopped. Being cancelled counts as being stopped: the worker still drains."""
         self._assemble()
-        for hook in self._hooks.on_start:
-            await self._call(hook)
-        await self._store.open()
-        await self._orders.tick()  # A queue that is paused already is not served for a moment.
-        await self._register()
-        self._start()
+        await self._begin()
         # What there is now stays for as long as the worker; the collector need not look at it
         # every few hundred jobs.
         gc.freeze()
@@ -138,13 +139,35 @@ class Worker:
         finally:
             gc.unfreeze()
             # Shielded: the cancellation that got us here would abort the drain that answers it.
-            await asyncio.shield(asyncio.ensure_future(self._shut_down()))
+            await asyncio.shield(asyncio.ensure_future(self._end()))
+
+    async def _begin(self) -> None:
+        """Open the resources, call the hooks, take a lease. If one step fails, undo the others."""
+        hooks = self._hooks
+        check_needs(
+            self._providers,
+            registry=self._registry,
+            middleware=self._middleware,
+            hooks=(*hooks.on_start, *hooks.on_shutdown),
+        )
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._resources.close)
+            await self._resources.open()
+            for hook in hooks.on_start:
+                await self._call(hook)
+            undo.push_async_callback(self._call_shutdown_hooks)
+            await self._store.open()
+            await self._orders.tick()  # A queue that is paused already is not served for a moment.
+            await self._register()
+            self._start()
+            undo.pop_all()
 
     # -- the parts -----------------------------------------------------------------------------
 
     def _assemble(self) -> None:
         options, store = self._options, self._store
         self._threads = Threads(options.threads)
+        self._resources = Resources(self._providers)
         self._reporter = Reporter(store, fenced=self._cancel_lost)
         self._completer = Completer(store, settled=self._log_settled, fenced=self._log_fenced)
         self._executor = Executor(
@@ -156,6 +179,7 @@ class Worker:
             finish=self._finish,
             report=self._reporter.report,
             transact=store.transaction,
+            resources=self._resources,
         )
         self._claimer = Claimer(
             store,
@@ -370,6 +394,14 @@ class Worker:
 
     # -- the end -------------------------------------------------------------------------------
 
+    async def _end(self) -> None:
+        try:
+            await self._shut_down()
+        finally:
+            # Whatever went wrong there: what is open keeps the loop from ending.
+            await self._resources.close()
+        log.info("worker.stopped", worker_id=self._id, processed=self._processed)
+
     async def _shut_down(self) -> None:
         self._draining = True
         log.info("worker.draining", worker_id=self._id, running=len(self._executor.runs))
@@ -381,9 +413,12 @@ class Worker:
         await self._within(_FLUSH, self._heart.stop())
         await self._within(_FLUSH, self._say_goodbye())
         self._threads.stop()
+        await self._call_shutdown_hooks()
+
+    async def _call_shutdown_hooks(self) -> None:
         for hook in self._hooks.on_shutdown:
-            await self._within(_HOOK, self._call(hook))
-        log.info("worker.stopped", worker_id=self._id, processed=self._processed)
+            name = getattr(hook, "__qualname__", repr(hook))
+            await self._within(_HOOK, self._call(hook), hook=name)
 
     def _is_known(self, job: Job) -> bool:
         run = self._executor.runs.get(job.id)
@@ -415,15 +450,16 @@ class Worker:
         for task in tasks:
             task.cancel()
 
-    async def _within(self, patience: float, step: Awaitable[Any]) -> None:
+    async def _within(self, patience: float, step: Awaitable[Any], **fields: object) -> None:
         """Take a step of the shutdown, but never let it keep the process from ending."""
         try:
             async with asyncio.timeout(patience):
                 await step
         except Exception as error:  # noqa: BLE001 - what is left to do is more important.
-            log.warning("shutdown.incomplete", error=f"{type(error).__qualname__}: {error}")
+            told = f"{type(error).__qualname__}: {error}"
+            log.warning("shutdown.incomplete", error=told, **fields)
 
     async def _call(self, hook: Hook) -> None:
-        answer = hook()
-        if answer is not None:
+        answer = hook(**self._resources.given(hook))
+        if inspect.isawaitable(answer):
             await answer
