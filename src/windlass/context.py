@@ -26,10 +26,10 @@ class Context:
 
     __slots__ = (
         "_cancelled", "_in_transaction", "_report", "_timeout", "_transact", "arguments", "job",
-        "log", "resources", "settled", "worker_id",
+        "resources", "settled", "worker_id",
     )  # fmt: skip
 
-    log: Logger
+    log: Logger = _log
     """A logger whose lines carry the job's id, kind, queue and attempt, and the worker's id."""
 
     def __init__(
@@ -45,7 +45,6 @@ class Context:
         self.job = job
         self.worker_id = worker_id
         self.arguments = arguments
-        self.log = _log
         self.resources = resources
         """What handlers share in this process: `ctx.resources[Pool]` is the pool."""
         self._report = report

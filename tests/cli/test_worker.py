@@ -102,3 +102,88 @@ def test_a_worker_that_cannot_open_its_store_ends_with_one_line(tmp_path: Path) 
     assert done.returncode == 1
     assert done.stderr.startswith("error: the directory of ")
     assert done.stderr.count("\n") == 1
+
+
+BROKEN = """
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from windlass import Windlass
+
+app = Windlass()
+
+
+class Pool: ...
+
+
+@app.resource
+async def pool() -> AsyncIterator[Pool]:
+    {opening}
+    print("opened", flush=True)
+    yield Pool()
+    {closing}
+
+
+@app.job
+async def work() -> None: ...
+"""
+DEAF = """
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("closing", "code"), [(DEAF, 0), ("time.sleep(1000)", 1)], ids=["deaf", "blocking"]
+)
+def test_a_resource_that_never_closes_does_not_keep_the_process_from_ending(
+    shop: Shell, closing: str, code: int
+) -> None:
+    shop.write("broken.py", BROKEN.format(opening="", closing=closing))
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "windlass", "worker", "broken:app"),
+            *("--url", "sqlite:///windlass.db", "--shutdown-timeout", "3s"),
+        ],
+        cwd=shop.directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "opened\n"
+        assert process.stderr is not None
+        while "worker.started" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == code
+    # Its lease was ended before, so that nobody waits for it to run out.
+    assert shop.ok("workers", "--alive", "--json").json["workers"] == []
+    events = [json.loads(line)["event"] for line in told.splitlines()]
+    assert ("worker.stuck" if code else "resource.not_closed") in events
+
+
+def test_a_resource_that_cannot_be_opened_ends_the_process_with_one_line(shop: Shell) -> None:
+    shop.write("broken.py", BROKEN.format(opening="raise OSError('no route')", closing=""))
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "windlass", "worker", "broken:app"),
+            *("--url", "sqlite:///windlass.db"),
+        ],
+        cwd=shop.directory,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    told = "error: the resource 'pool' could not be opened: OSError: no route\n"
+    assert done.stderr == told
