@@ -291,14 +291,19 @@ def test_a_program_that_ends_closes_a_resource_only_after_its_users() -> None:
     assert diary.lines == ["open first", "user is done", "close first"]
 
 
-def test_they_can_be_opened_again() -> None:
+def test_they_can_be_opened_again_and_are_others_then() -> None:
     diary = Diary()
+
+    def handler(it: First = Inject) -> None: ...
 
     async def main() -> None:
         resources = Resources(registered(diary.first()))
+        seen = []
         for _ in range(2):
             async with resources:
-                assert type(resources[First]) is First
+                assert resources.given(handler) == {"it": resources[First]}
+                seen.append(resources[First])
+        assert seen[0] is not seen[1]
 
     asyncio.run(main())
     assert diary.lines == ["open first", "close first"] * 2

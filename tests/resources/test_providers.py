@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Generic, NewType, Protocol, TypeVar
 
 import pytest
@@ -262,12 +262,20 @@ def plain(a: int, b: Decimal | None = None) -> None: ...
 def asking(a: int, db: Annotated[Pool, 1] = Inject, *, box: Box[int] = Inject) -> None: ...
 
 
+@wraps(asking)
+def wrapper(*args: Any, **kwargs: Any) -> None: ...
+
+
+del wrapper.__annotations__
+
+
 @pytest.mark.parametrize(
     ("function", "needs"),
     [
         (plain, {}),  # Nor are its annotations read, which could not be.
         (asking, {"db": Pool, "box": Box[int]}),
         (partial(asking, 1), {"db": Pool, "box": Box[int]}),
+        (wrapper, {"db": Pool, "box": Box[int]}),
         (Hook(), {"db": Pool}),
         (Hook().method, {"db": Pool}),
         (int, {}),

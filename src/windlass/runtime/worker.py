@@ -113,7 +113,7 @@ class Worker:
 
     @property
     def left_behind(self) -> int:
-        """How many handlers still run, for all that is known, although nobody waits for them."""
+        """How many handlers, and closings of resources, still run though nobody waits for them."""
         return self._threads.lost + self._executor.abandoned + self._resources.left_behind
 
     @property
