@@ -25,6 +25,7 @@ from windlass.core.errors import (
     PayloadTooLarge,
     Permanent,
     QueueFull,
+    ResourceError,
     ResultError,
     ResultInvalid,
     ResultTimeout,
@@ -45,6 +46,7 @@ SAMPLES: list[tuple[WindlassError, str]] = [
     # Beside each error: the part of its message that tells the reader what to do, or to know.
     (WindlassError("do this"), "do this"),
     (ConfigError("set WINDLASS_URL"), "set WINDLASS_URL"),
+    (ResourceError("pool", "could not be opened: OSError"), "'pool' could not be opened: OSError"),
     (PayloadError("send less"), "send less"),
     (PayloadInvalid("mail", "to", "Expected `str`"), "field 'to': Expected `str`"),
     (PayloadInvalid("mail", "", "not JSON"), "the payload: not JSON"),
