@@ -68,6 +68,7 @@ def after(job: Job, move: Transition) -> Job:
         attempt=job.attempt + 1,
         failures=job.failures + move.failures,
         crashes=job.crashes + move.crashes,
+        history=job.history if move.attempt is None else (*job.history, move.attempt),
     )
 
 
@@ -94,7 +95,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Snoozed, due=st.timedeltas(timedelta(0), timedelta(days=1)) | st.just(NOW)),
     st.builds(Cancelled, reason=texts),
     st.builds(Released, reason=texts),
-    st.builds(Crashed, reason=texts),
+    st.builds(Crashed, cause=st.sampled_from(["alone", "process", "lease", "host"]), reason=texts),
 )
 retries = st.sampled_from(
     [
@@ -131,6 +132,10 @@ jitters = st.floats(0, 1, exclude_max=True)
 # -- the table -------------------------------------------------------------------------------------
 
 SPENT = replace(JOB, attempt=4, failures=3)
+ALONE = Crashed(cause="alone", reason="died of SIGSEGV")
+TOGETHER = Crashed(cause="process", reason="died of SIGSEGV")
+LEASE = Crashed(cause="lease", reason="the lease ran out")
+HOST = Crashed(cause="host", reason="the lease ran out")
 CRASHED_TWICE = replace(JOB, attempt=3, crashes=2)
 OWN_LIMIT = replace(JOB, max_retries=0)
 MORE_THAN_USUAL = replace(SPENT, max_retries=5)
@@ -168,9 +173,12 @@ TABLE = [
     (SPENT, Snoozed(due=HALF_MINUTE), State.SCHEDULED, 30.0, 0, 0, "snoozed", "snoozed"),
     (JOB, Cancelled(reason="moot"), State.CANCELLED, None, 0, 0, "cancelled", "moot"),
     (SPENT, Released(reason="shutdown"), State.PENDING, None, 0, 0, "released", "shutdown"),
-    (JOB, Crashed(reason="lease lost"), State.PENDING, None, 0, 1, "crashed", "lease lost"),
-    (SPENT, Crashed(reason="lease lost"), State.PENDING, None, 0, 1, "crashed", "lease lost"),
-    (CRASHED_TWICE, Crashed(reason="lost"), State.DEAD, None, 0, 1, "crashed", "3 times"),
+    (JOB, ALONE, State.PENDING, None, 0, 1, "crashed", "SIGSEGV"),
+    (SPENT, ALONE, State.PENDING, None, 0, 1, "crashed", "SIGSEGV"),
+    (CRASHED_TWICE, ALONE, State.DEAD, None, 0, 1, "crashed", "3 times"),
+    (CRASHED_TWICE, TOGETHER, State.PENDING, None, 0, 0, "suspected", "SIGSEGV"),
+    (JOB, LEASE, State.PENDING, None, 0, 0, "lost", "ran out"),
+    (JOB, HOST, State.PENDING, None, 0, 0, "lost with its host", "ran out"),
 ]
 
 
@@ -243,7 +251,7 @@ def test_a_failure_is_charged_when_the_handler_failed_or_timed_out_and_never_els
 ) -> None:
     move = settled(outcome, job=job, policy=policy, jitter=jitter)
     assert move.failures == int(isinstance(outcome, Failed | TimedOut))
-    assert move.crashes == int(isinstance(outcome, Crashed))
+    assert move.crashes == int(isinstance(outcome, Crashed) and outcome.cause == "alone")
 
 
 @quick
@@ -298,7 +306,7 @@ def test_a_job_that_always_kills_its_process_is_dead_after_max_crashes(limit: in
     policy = Policy(retry=Retry(), max_crashes=limit)
     job, states = JOB, list[State]()
     while not states or states[-1] is State.PENDING:
-        move = settled(Crashed(reason="killed"), job=job, policy=policy)
+        move = settled(ALONE, job=job, policy=policy)
         states.append(move.state)
         job = after(job, move)
     assert states == [State.PENDING] * (limit - 1) + [State.DEAD]

@@ -24,6 +24,14 @@ from windlass.core.outcomes import (
 )
 from windlass.core.retry import Retry, is_permanent
 from windlass.core.states import State
+from windlass.core.suspicion import (
+    CRASHED,
+    LOST,
+    LOST_WITH_HOST,
+    SUSPECTED,
+    is_lost_too_often,
+    is_suspect,
+)
 from windlass.core.text import storable
 
 _REASON_LIMIT = 1_000
@@ -70,8 +78,8 @@ def settle(
         case Released(reason=reason):
             attempt = _attempt(job, "released", now)
             return _leave(job, State.PENDING, attempt=attempt, reason=reason)
-        case Crashed(reason=reason):
-            return _crash(job, reason, policy, now)
+        case Crashed():
+            return _crash(job, outcome, policy, now)
         case Failed(exception=exception, error=error):
             return _fail(job, "failed", exception, error, policy, now, jitter)
         case TimedOut(after=after):
@@ -129,19 +137,33 @@ def _why_dead(exception: BaseException, error: ErrorInfo, failures: int) -> str:
     return f"gave up after {tries}"
 
 
-def _crash(job: Job, reason: str, policy: Policy, now: datetime) -> Transition:
-    attempt = _attempt(job, "crashed", now, ErrorInfo(type="Crashed", message=reason))
+def _crash(job: Job, crash: Crashed, policy: Policy, now: datetime) -> Transition:
+    """Charge the guilty, suspect who may be, and let everybody else run again as if nothing was."""
+    verdict = _verdict(job, crash)
+    error = ErrorInfo(type="Crashed", message=crash.reason, traceback=crash.log)
+    attempt = _attempt(job, verdict, now, error)
+    if verdict != CRASHED:
+        return _leave(job, State.PENDING, attempt=attempt, reason=crash.reason)
     crashes = job.crashes + 1
     if crashes < policy.max_crashes:
-        return _leave(job, State.PENDING, crashes=1, attempt=attempt, reason=reason)
-    return _leave(
-        job,
-        State.DEAD,
-        crashes=1,
-        error=attempt.error,
-        attempt=attempt,
-        reason=f"lost with its worker {crashes} times",
-    )
+        return _leave(job, State.PENDING, crashes=1, attempt=attempt, reason=crash.reason)
+    times = "once" if crashes == 1 else f"{crashes} times"
+    reason = f"killed its process {times}: {crash.reason}"
+    return _leave(job, State.DEAD, crashes=1, error=error, attempt=attempt, reason=reason)
+
+
+def _verdict(job: Job, crash: Crashed) -> str:
+    if crash.cause == "alone":
+        return CRASHED
+    if crash.cause == "process":
+        return SUSPECTED
+    with_host = crash.cause == "host"
+    too_often = is_lost_too_often(job, with_host=with_host)
+    if is_suspect(job) and (too_often or not with_host):
+        return CRASHED  # It ran alone, so nobody else can have done it.
+    if too_often:
+        return SUSPECTED
+    return LOST_WITH_HOST if with_host else LOST
 
 
 def _attempt(job: Job, outcome: str, now: datetime, error: ErrorInfo | None = None) -> Attempt:
