@@ -29,6 +29,7 @@ from windlass.middleware import Callbacks, log_runs
 from windlass.registry import Middleware, Registry, whole_payload
 from windlass.release import __version__
 from windlass.runtime import Hooks, Worker, WorkerOptions
+from windlass.runtime.leash import Leash
 from windlass.settings import Resolved, Settings, load_settings
 from windlass.store import Store, store_at
 
@@ -216,10 +217,13 @@ class Windlass:
         alone. An embedded worker renews its lease from a thread, so that C code which holds the
         interpreter's lock for longer than the lease costs it its jobs.
         """
-        await self.worker(name=name, **flags).run()
+        await self.worker(name=name, leash=None, **flags).run()
 
-    def worker(self, *, name: str = "", **flags: object) -> Worker:
-        """Return a worker that is not running yet: `run()` serves until `stop()`."""
+    def worker(self, *, name: str = "", leash: Leash | None = None, **flags: object) -> Worker:
+        """Return a worker that is not running yet: `run()` serves until `stop()`.
+
+        The `leash` is for a worker that has a supervisor, as on the command line.
+        """
         if name:
             check_name("worker", name)
         settings = self._resolve(flags).settings
@@ -233,6 +237,7 @@ class Windlass:
             options=_worker_options(settings, name),
             middleware=(*self._middleware, *callbacks),
             hooks=Hooks(on_start=self._on_start, on_shutdown=self._on_shutdown),
+            leash=leash,
         )
 
     def load_imports(self, modules: Sequence[str]) -> None:

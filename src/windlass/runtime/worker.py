@@ -27,6 +27,7 @@ from windlass.runtime.claimer import Claimer
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.heart import Heart
+from windlass.runtime.leash import Leash, Ready, Registered, Word
 from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
@@ -34,6 +35,8 @@ from windlass.store import Store
 
 log = get_logger("windlass.worker")
 _FLUSH = 2.0
+_BEAT = timedelta(seconds=0.25)
+"""How often a worker tells its supervisor that it lives."""
 _HOOK = 10.0
 Hook = Callable[[], Awaitable[None] | None]
 
@@ -79,7 +82,9 @@ class Worker:
         options: WorkerOptions,
         middleware: Sequence[Middleware] = (),
         hooks: Hooks | None = None,
+        leash: Leash | None = None,
     ) -> None:
+        self._leash = leash
         self._store = store
         self._registry = registry
         self._options = options
@@ -166,15 +171,20 @@ class Worker:
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
         )
-        self._heart = Heart(
-            store,
-            lease=options.lease,
-            patience=self._patience(),
+        self._heart = self._assemble_heart()
+        self._assemble_chores()
+
+    def _assemble_heart(self) -> Heart:
+        lease, renew, leash = self._options.lease, self._store.heartbeat, self._leash
+        return Heart(
+            renew if leash is None else leash.renewing(renew, lease),
+            interval=lease / 3 if leash is None else _BEAT,
+            # With a supervisor it is that who ends the process.
+            patience=self.patience() if leash is None else None,
             worker_id=lambda: self._id,
             pulse=self._pulse,
             lost=self._lose_lease,
         )
-        self._assemble_chores()
 
     def _assemble_chores(self) -> None:
         options, store = self._options, self._store
@@ -206,7 +216,7 @@ class Worker:
             Census(store, known=self._policies.kinds),
         ]
 
-    def _patience(self) -> timedelta | None:
+    def patience(self) -> timedelta | None:
         """Return how long a loop may stand still: no handler may take longer than this."""
         default = self._options.timeout
         timeouts = [self._registry[kind].timeout_or(default) for kind in self._registry]
@@ -235,6 +245,11 @@ class Worker:
         )
         # Only now: nobody may renew, or claim under, a lease that does not exist yet.
         self._id = fresh
+        self._tell(Registered(fresh))
+
+    def _tell(self, word: Word) -> None:
+        if self._leash is not None:
+            self._leash.say(word)
 
     def _start(self) -> None:
         self._threads.start()
@@ -250,6 +265,7 @@ class Worker:
             slots=self._options.slots,
             threads=self._options.threads,
         )
+        self._tell(Ready())
 
     # -- one job's way through -----------------------------------------------------------------
 
@@ -394,6 +410,7 @@ class Worker:
         for job in await self._store.held(self._id):
             self._keeper.give_back(job)
         await self._completer.flush()
+        self._tell(Registered(""))
         pulse, patience = self._pulse(), timedelta(seconds=_FLUSH)
         await asyncio.to_thread(self._store.heartbeat, self._id, pulse, patience)
         await self._store.retire(self._id)
