@@ -28,6 +28,10 @@ def is_open(gate: str) -> bool:
     return (YARD / f"gate-{gate}").exists()
 
 
+if is_open("broken"):
+    raise RuntimeError("this release was not tested")
+
+
 def note(ctx: Context, what: str) -> None:
     ledger.write(what, ctx.job_id, ctx.attempt)
 
@@ -96,6 +100,21 @@ async def block_loop_until(ctx: Context, gate: str, attempts: int) -> int:
 async def block_loop_for(ctx: Context, seconds: float) -> int:
     note(ctx, "start")
     time.sleep(seconds)  # noqa: ASYNC251 - the very misbehaviour.
+    note(ctx, "end")
+    return os.getpid()
+
+
+@app.job
+async def hold_interpreter(ctx: Context, seconds: int) -> int:
+    """Hold the interpreter's lock in C, so that no thread of this process runs any Python.
+
+    A signal ends a sleep early, so that the sleep is begun again.
+    """
+    note(ctx, "start")
+    library = ctypes.PyDLL(None)
+    give_up = time.monotonic() + seconds
+    while (left := give_up - time.monotonic()) > 0:
+        library.usleep(int(left * 1e6))
     note(ctx, "end")
     return os.getpid()
 

@@ -84,9 +84,10 @@ class Supervisor:
     def stop(self) -> None:
         """Let every worker drain; the second time, let it give back at once what it runs."""
         if not self._stopping:
-            log.info("supervisor.draining", processes=len(self._wards))
             self._stopping = True
             self._go(self._end_in_time())
+            if self._wards:
+                log.info("supervisor.draining", processes=len(self._wards))
         for ward in self._wards.values():
             ward.drain("shutdown")
         self._end_if_alone()
