@@ -190,3 +190,35 @@ def test_backends_and_leases_survive_a_busy_fleet(postgres_yard: PostgresYard) -
     assert (done.state, done.attempt) == (State.COMPLETED, 1)
     assert not fleet.events("lease.lost")
     assert {each.info.id for each in yard.workers() if each.alive} == set(crew.values())
+
+
+def test_a_worker_whose_threads_do_not_come_back_is_replaced(yard: Yard) -> None:
+    """Case 9. Prevents a worker that keeps one more endless thread for each job that timed out."""
+    fleet = yard.fleet()
+    ((old, _),) = fleet.crew(1).items()
+    jobs = yard.enqueue_many("loop_forever", 2)
+    done = [yard.settled(job) for job in jobs]
+    fleet.event("worker.recycling")
+    until(lambda: not alive(old), "the end of the worker with lost threads")
+
+    assert {(job.state, job.history[-1].outcome) for job in done} == {(State.DEAD, "timed out")}
+    assert fleet.event("process.ended", pid=old)["how"] == "exited with code 0"
+    assert yard.settled(yard.enqueue("quick_in_thread")).state is State.COMPLETED
+
+
+@on_sqlite
+def test_a_saved_file_is_served_at_once(yard: Yard) -> None:
+    source = yard.directory / "notes.py"
+    text = "from windlass import Windlass\napp = Windlass()\n@app.job\ndef word() -> str: return {!r}\n"
+    source.write_text(text.format("old"))
+    process, output = yard.run("-m", "windlass", "worker", "notes:app", "--reload")
+    fleet = WorkerProcess(process, output, output)
+    fleet.crew(1)
+    first = yard.settled(yard.enqueue("word"))
+    source.write_text(text.format("new"))
+    fleet.event("files.changed", files=[str(source)])
+    fleet.crew(2)
+    until(lambda: fleet.events("process.ended"), "the end of the old worker")
+    second = yard.settled(yard.enqueue("word"))
+
+    assert (first.result, second.result) == (b'"old"', b'"new"')

@@ -10,11 +10,14 @@ from pathlib import Path
 import typer
 
 from windlass.observe.logs import configure_logging
+from windlass.runtime.reload import Watch
 from windlass.runtime.supervisor import Supervisor
 from windlass.settings import Settings, load_settings
 
 
-def supervise(reference: str, flags: Mapping[str, object], *, name: str, processes: int) -> None:
+def supervise(
+    reference: str, flags: Mapping[str, object], *, name: str, processes: int, reload: bool
+) -> None:
     """Keep workers for an app alive until told to stop; the app itself is never imported here.
 
     Raises:
@@ -29,14 +32,19 @@ def supervise(reference: str, flags: Mapping[str, object], *, name: str, process
         command += [f"--{key.replace('_', '-')}", str(value)]
     if name:
         command += ["--name", name]
-    code = asyncio.run(_run(command, processes))
+    watch = Watch(Path.cwd()) if reload else None
+    if reload:
+        # Compiled code is told from its source by whole seconds, so what is saved fast is missed.
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    code = asyncio.run(_run(command, processes, watch))
     if code:
         raise typer.Exit(code)
 
 
-async def _run(command: list[str], processes: int) -> int:
+async def _run(command: list[str], processes: int, watch: Watch | None) -> int:
     # Made where the loop runs, like everything that waits on it.
-    return await Supervisor(command, processes=processes, configure=_configure).run()
+    supervisor = Supervisor(command, processes=processes, configure=_configure, watch=watch)
+    return await supervisor.run()
 
 
 def _configure(settings: Settings) -> None:

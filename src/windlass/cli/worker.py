@@ -68,6 +68,9 @@ def worker(
     processes: Annotated[
         int, typer.Option(min=1, metavar="N", help="Worker processes to keep alive.")
     ] = 1,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="For development: restart when a source file changes.")
+    ] = False,
 ) -> None:
     """Serve the jobs of an app, in worker processes that a supervisor keeps alive.
 
@@ -97,7 +100,7 @@ def worker(
         )
     leash = Leash.from_environment()
     if leash is None:
-        supervise(reference, flags, name=name, processes=processes)
+        supervise(reference, flags, name=name, processes=processes, reload=reload)
         return
     chosen = target.load(reference)
     chosen.configure(**flags)

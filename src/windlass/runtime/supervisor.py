@@ -22,6 +22,7 @@ from windlass.core.outcomes import Crashed, Released
 from windlass.observe.logs import get_logger
 from windlass.runtime import leash
 from windlass.runtime.postmortem import OutOfMemory, how_it_ended, last_moves
+from windlass.runtime.reload import Watch
 from windlass.runtime.ward import Ward
 from windlass.settings import Settings
 from windlass.store import Store, store_at
@@ -44,8 +45,14 @@ class Supervisor:
     """
 
     def __init__(
-        self, command: Sequence[str], *, processes: int, configure: Callable[[Settings], None]
+        self,
+        command: Sequence[str],
+        *,
+        processes: int,
+        configure: Callable[[Settings], None],
+        watch: Watch | None = None,
     ) -> None:
+        self._files = watch
         self._command = command
         self._processes = processes
         self._configure = configure
@@ -73,6 +80,8 @@ class Supervisor:
         for _ in range(self._processes):
             self._start_one()
         self._go(self._watch())
+        if self._files is not None:
+            self._go(self._roll_on_change(self._files))
         await self._over.wait()
         for task in self._tasks:
             task.cancel()
@@ -97,6 +106,15 @@ class Supervisor:
         if self._stopping or (self._rolling is not None and not self._rolling.done()):
             return
         self._rolling = self._go(self._replace(list(self._wards.values())))
+
+    async def _roll_on_change(self, files: Watch) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            if changed := await asyncio.to_thread(files.changed):
+                log.info("files.changed", files=changed[:5], more=max(len(changed) - 5, 0))
+                if self._rolling is not None:
+                    await asyncio.wait({self._rolling})
+                self.roll()
 
     # -- processes -----------------------------------------------------------------------------
 

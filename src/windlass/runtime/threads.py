@@ -26,8 +26,9 @@ class Threads:
     counts as lost, another takes its place, and it ends by itself if it ever comes back.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, on_loss: Callable[[int], None] = lambda _: None) -> None:
         self._count = count
+        self._on_loss = on_loss
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._serial = 0
         self.lost = 0
@@ -73,6 +74,7 @@ class Threads:
         self.lost += 1
         self._add()
         log.warning("thread.lost", lost=self.lost, stack=work.stack())
+        self._on_loss(self.lost)
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:

@@ -27,7 +27,7 @@ from windlass.runtime.claimer import Claimer
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.heart import Heart
-from windlass.runtime.leash import Leash, Ready, Registered, Word
+from windlass.runtime.leash import Leash, Leaving, Ready, Registered, Word
 from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
@@ -149,7 +149,7 @@ class Worker:
 
     def _assemble(self) -> None:
         options, store = self._options, self._store
-        self._threads = Threads(options.threads)
+        self._threads = Threads(options.threads, on_loss=self._mind_lost_threads)
         self._reporter = Reporter(store, fenced=self._cancel_lost)
         self._completer = Completer(store, settled=self._log_settled, fenced=self._log_fenced)
         self._executor = Executor(
@@ -365,6 +365,17 @@ class Worker:
             outcome=refused.transition.state.value,
             why="another worker has the job, or it was settled before; nothing was changed",
         )
+
+    def _mind_lost_threads(self, lost: int) -> None:
+        """Begin anew in another process when threads that never return pile up; they cost memory.
+
+        Without a supervisor there is nobody to begin anew.
+        """
+        supervised = self._leash is not None and self._leash.is_held
+        if supervised and lost >= max(self._options.threads, 2) and not self._stop.is_set():
+            log.warning("worker.recycling", worker_id=self._id, lost_threads=lost)
+            self._tell(Leaving(f"{lost} threads are lost", replace=True))
+            self.stop()
 
     def _lose_lease(self) -> None:
         """Give up every run, since others have the jobs by now, and begin anew under a new id."""
