@@ -1,4 +1,4 @@
-"""Twenty faults within two minutes, under load; an independent ledger tells what really happened."""
+"""Twenty faults within two minutes, under load; an independent ledger tells what happened."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def test_a_worker_whose_threads_do_not_come_back_is_replaced(yard: Yard) -> None
 @on_sqlite
 def test_a_saved_file_is_served_at_once(yard: Yard) -> None:
     source = yard.directory / "notes.py"
-    text = "from windlass import Windlass\napp = Windlass()\n@app.job\ndef word() -> str: return {!r}\n"
+    text = "import windlass\napp = windlass.Windlass()\n@app.job\ndef word(): return {!r}\n"
     source.write_text(text.format("old"))
     process, output = yard.run("-m", "windlass", "worker", "notes:app", "--reload")
     fleet = WorkerProcess(process, output, output)
