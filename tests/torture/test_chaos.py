@@ -64,11 +64,10 @@ def is_worker(pid: int, fleet: WorkerProcess) -> bool:
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_twenty_faults_lose_nothing_repeat_no_effect_and_charge_nobody(
-    postgres_yard: PostgresYard, record_property: pytest.RecordProperty
+    postgres_yard: PostgresYard,
 ) -> None:
     """Two workers of fifty slots; the seed makes a storm that can be had again."""
     yard, dice = postgres_yard, random.Random(SEED)
-    record_property("seed", SEED)
     yard.ask(EFFECTS)
     fleet = yard.fleet("--processes=2", slots="50")
     fleet.crew(2)
