@@ -149,6 +149,23 @@ async def die(ctx: Context) -> None:
     ctypes.string_at(0)
 
 
+@app.job
+def leave_orphan(ctx: Context) -> int:
+    """Leave a process behind that ends after its parent, and whom nobody here waits for."""
+    note(ctx, "start")
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        orphan = os.fork()
+        if orphan == 0:
+            time.sleep(0.2)
+            os._exit(0)
+        os.write(writes, str(orphan).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return int(os.read(reads, 20))
+
+
 # -- handlers with effects ---------------------------------------------------------------------
 
 

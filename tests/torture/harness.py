@@ -197,13 +197,19 @@ class Yard(ABC):
         *flags: str,
         app: str = "app",
         environ: Mapping[str, str] | None = None,
+        before: str = "",
         **settings: str,
     ) -> WorkerProcess:
-        """Start a supervisor as people do, by the command line, with short leases."""
+        """Start a supervisor as people do, by the command line, with short leases.
+
+        `before` is Python that its process runs first.
+        """
         told = {"lease": f"{LEASE}s", "poll_interval": "0.1s", "threads": "2", **settings}
         given = [f"--{name.replace('_', '-')}={value}" for name, value in told.items()]
+        start = ("-c", f"{before}\nfrom windlass.cli import main\nmain()") if before else None
         process, output = self.run(
-            *("-m", "windlass", "worker", f"tests.torture.handlers:{app}"),
+            *(start or ("-m", "windlass")),
+            *("worker", f"tests.torture.handlers:{app}"),
             *("--log-format=json", "--log-level=debug", *given, *flags),
             **(environ or {}),
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from pathlib import Path
 from uuid import UUID
 
-from tests.torture.harness import LEASE, PATIENCE, WorkerProcess, Yard, descendants, until
+from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, descendants, until
 from tests.torture.yards import PostgresYard, on_sqlite
 from windlass import State
 
@@ -222,3 +224,36 @@ def test_a_saved_file_is_served_at_once(yard: Yard) -> None:
     second = yard.settled(yard.enqueue("word"))
 
     assert (first.result, second.result) == (b'"old"', b'"new"')
+
+
+ADOPT_ORPHANS = "import ctypes; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)"
+"""Makes a process the parent of its orphaned descendants, as PID 1 of a container is."""
+
+
+@on_sqlite
+def test_as_the_first_process_of_a_container_it_buries_everybodys_orphans(yard: Yard) -> None:
+    """Prevents a table full of zombies, and a SIGTERM that PID 1 does not hear."""
+    fleet = yard.fleet(before=ADOPT_ORPHANS)
+    job = yard.settled(yard.enqueue("leave_orphan"))
+    assert job.result is not None
+    orphan = int(job.result)
+    until(lambda: not Path(f"/proc/{orphan}").exists(), "the burial of an orphan")
+    fleet.send(signal.SIGTERM)
+    assert fleet.ended() == 0
+
+
+def test_an_operators_cancel_reaches_a_running_job_wherever_it_runs(yard: Yard) -> None:
+    """Within two seconds, by the command line, on whichever process has it."""
+    fleet = yard.fleet("--processes=2")
+    jobs = yard.enqueue_many("wait", 4, gate="never")
+    for job in jobs:
+        yard.begun(job)
+    told = time.time()
+    yard.call(yard.app.control.cancel(jobs[0]))
+    done = yard.settled(jobs[0])
+    (heard,) = yard.ledger.entries("cancelled", jobs[0])
+
+    assert done.state is State.CANCELLED
+    assert heard.at - told < 2 + NOISE
+    assert [yard.job(job).state for job in jobs[1:]] == [State.RUNNING] * 3
+    assert fleet.is_running()
