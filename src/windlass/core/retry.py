@@ -44,7 +44,8 @@ class Retry:
 
     `max_retries=None` takes the app's setting (3). `on` gives exceptions policies of their own; the
     nearest base class decides, up to this policy's `max_retries` where it names none. `when` has a
-    veto on every error that its policy governs.
+    veto on every error that its policy governs. A system error is governed by none, unless `on`
+    names it: see `ErrorClass`.
 
     Example:
         `Retry(max_retries=5, on={Timeout: Retry.network(), BadRequest: Retry.never()})`
