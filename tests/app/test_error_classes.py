@@ -118,10 +118,10 @@ def test_a_job_that_waits_for_a_system_ends_with_its_expiry(bed: Bed) -> None:
         raise Down
 
     async def main() -> None:
-        async with serving(app, lease="2h"):
-            handle = await pay.using(expires="1h").aenqueue()
+        async with serving(app, lease="1h"):
+            handle = await pay.using(expires="30m").aenqueue()
             await in_state(handle, State.SCHEDULED)
-            clock.advance(hours=1)
+            clock.advance(minutes=30)
             job = await in_state(handle, State.CANCELLED)
             assert job.reason is not None
             assert "expired" in job.reason
@@ -155,14 +155,17 @@ def test_what_is_classified_as_permanent_is_dead_at_once(
     app = bed.app()
     app.classify(ErrorClass.PERMANENT, ValueError)
 
+    async def fail() -> None:
+        raise Invalid("no such order")
+
     @app.job(max_retries=9)
     async def check() -> None:
-        raise Invalid("no such order")
+        await fail()
 
     @app.job(max_retries=9)
     async def several() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(check())
+            group.create_task(fail())
 
     async def main() -> None:
         async with serving(app):
@@ -247,6 +250,7 @@ def test_many_resource_errors_at_once_share_one_clean_up(
         async with serving(app):
             for handle in handles:
                 await in_state(handle, State.SCHEDULED)
+            await until(lambda: told(caplog, "resources.cleaned"))
 
     asyncio.run(main())
     (line,) = told(caplog, "resources.cleaned")
@@ -265,9 +269,10 @@ def test_no_other_error_makes_the_worker_clean_up(
         raise {"down": Down(), "bad": ValueError()}[how]
 
     async def main() -> None:
-        async with serving(app):
+        async with serving(app) as worker:
             await in_state(await fail.aenqueue("down"), State.SCHEDULED)
             await in_state(await fail.aenqueue("bad"), State.DEAD)
+            assert worker._cleaner._timer is None
 
     asyncio.run(main())
     assert told(caplog, "resources.cleaned") == []
@@ -382,5 +387,5 @@ def test_what_is_no_class_or_no_exception_is_refused(bed: Bed) -> None:
         wrong("system", Down)
     with pytest.raises(ConfigError, match="None is no error class for Down"):
 
-        @app.job(errors={Down: None})  # type: ignore[dict-item, untyped-decorator]
+        @app.job(errors={Down: None})  # type: ignore[dict-item]
         async def pay() -> None: ...

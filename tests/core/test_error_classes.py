@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import importlib
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from hypothesis import strategies as st
 
 from windlass.core.error_classes import (
     LIBRARIES,
+    Classes,
     ErrorClass,
-    Verdict,
     checked_classes,
     class_of,
 )
@@ -122,7 +121,7 @@ def test_an_exception_derived_from_that_of_a_library_is_in_its_class() -> None:
 )
 def test_the_first_table_that_knows_a_base_class_decides_by_the_nearest(
     error: BaseException,
-    tables: list[Mapping[type[BaseException], Verdict]],
+    tables: list[Classes],
     expected: ErrorClass,
 ) -> None:
     assert class_of(error, *tables) is expected
@@ -133,8 +132,8 @@ def test_the_first_table_that_knows_a_base_class_decides_by_the_nearest(
 def test_no_table_contradicts_what_the_handler_says_itself(
     said: Exception, error_class: ErrorClass
 ) -> None:
-    tables = {BaseException: error_class, type(said): error_class}
-    assert class_of(said, tables) is class_of(said)
+    table: Classes = {BaseException: error_class, type(said): error_class}
+    assert class_of(said, table) is class_of(said)
 
 
 def by_text(error: Exception) -> ErrorClass | None:
@@ -160,7 +159,7 @@ def test_a_function_that_answers_nonsense_is_not_believed() -> None:
 
 # -- groups ----------------------------------------------------------------------------------------
 
-USERS: Mapping[type[BaseException], Verdict] = {Down: SYSTEM, LookupError: PERMANENT}
+USERS: Classes = {Down: SYSTEM, LookupError: PERMANENT}
 SINGLE: list[Exception] = [ValueError(), Down(), MemoryError(), KeyError(), RetryAfter("1m")]
 groups = st.recursive(
     st.sampled_from(SINGLE),
@@ -184,7 +183,7 @@ def test_a_group_is_in_the_gravest_class_of_what_it_holds(error: Exception) -> N
 
 def test_a_group_as_such_does_not_hide_what_it_holds() -> None:
     """Prevents: `Exception: PERMANENT` kills what a TaskGroup raises for a mere ConnectionError."""
-    table = {Exception: PERMANENT, ConnectionError: TRANSIENT}
+    table: Classes = {Exception: PERMANENT, ConnectionError: TRANSIENT}
     assert class_of(ExceptionGroup("g", [ConnectionError()]), table) is TRANSIENT
     assert class_of(ExceptionGroup("g", [ValueError()]), table) is PERMANENT
 
@@ -193,7 +192,7 @@ def test_a_group_can_have_a_class_of_its_own() -> None:
     class Several(ExceptionGroup[Exception]):
         pass
 
-    table = {Several: SYSTEM}
+    table: Classes = {Several: SYSTEM}
     assert class_of(Several("s", [ValueError()]), table) is SYSTEM
     assert class_of(ExceptionGroup("g", [ValueError()]), table) is TRANSIENT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
 from typing import (
@@ -73,7 +73,7 @@ class JobOptions:
     priority: int = 0
     retry: Retry | None = None
     max_retries: int | None = None
-    errors: Classes = _NONE
+    errors: Classes = field(default_factory=dict)
     timeout: Duration | None = DEFAULT
     middleware: tuple[Middleware, ...] = ()
 
@@ -220,8 +220,8 @@ def _register(
     if both := errors.keys() & retry.on.keys():
         names = ", ".join(sorted(each.__qualname__ for each in both))
         raise ConfigError(
-            f"kind {kind!r}: {names} cannot be both in errors= and in retry=Retry(on=...): what has "
-            "a policy of its own is transient"
+            f"kind {kind!r}: {names} cannot be both in errors= and in retry=Retry(on=...): "
+            "what has a policy of its own is transient"
         )
     defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(

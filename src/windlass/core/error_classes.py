@@ -80,7 +80,7 @@ _KNOWN: Classes = MappingProxyType(
 )
 LIBRARIES: Mapping[str, ErrorClass] = MappingProxyType(
     {
-        "asyncpg.InsufficientResourcesError": ErrorClass.RESOURCE,
+        "asyncpg.exceptions.InsufficientResourcesError": ErrorClass.RESOURCE,
         "psycopg.errors.ConfigurationLimitExceeded": ErrorClass.RESOURCE,
         "psycopg.errors.DiskFull": ErrorClass.RESOURCE,
         "psycopg.errors.InsufficientResources": ErrorClass.RESOURCE,
@@ -109,7 +109,7 @@ def class_of(error: BaseException, *tables: Classes) -> ErrorClass:
     return next(each for each in _GRAVEST_FIRST if each in found)
 
 
-def checked_classes(classes: Classes) -> dict[type[BaseException], Verdict]:
+def checked_classes(classes: Mapping[Any, Any]) -> dict[type[BaseException], Verdict]:
     """Return a copy of a table that a user wrote.
 
     Raises:

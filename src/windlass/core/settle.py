@@ -173,9 +173,7 @@ def _wait_for_system(job: Job, error: ErrorInfo, now: datetime, jitter: float) -
     attempt = _attempt(job, _SYSTEM_ERROR, now, error)
     before = takewhile(lambda each: each.outcome == _SYSTEM_ERROR, reversed(job.history))
     due = _SYSTEM_BACKOFF.delay(1 + len(list(before)), jitter)
-    return _leave(
-        job, State.SCHEDULED, due=due, error=error, attempt=attempt, reason=_SYSTEM_ERROR
-    )
+    return _leave(job, State.SCHEDULED, due=due, error=error, attempt=attempt, reason=_SYSTEM_ERROR)
 
 
 def _crash(job: Job, reason: str, policy: Policy, now: datetime) -> Transition:

@@ -9,6 +9,8 @@ from windlass.observe.logs import get_logger
 
 log = get_logger("windlass.worker")
 _PAUSE = 10.0
+_GRACE = 0.1
+"""Seconds in which a run that has ended lets go of what it holds, in whatever thread it was."""
 
 
 class Cleaner:
@@ -20,13 +22,14 @@ class Cleaner:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._not_before = self._loop.time()
+        self._not_before = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def ask(self) -> None:
-        """Have it done soon, when the run that asks, and what its frames hold, is gone."""
+        """Have it done soon."""
         if self._timer is None:
-            self._timer = self._loop.call_at(self._not_before, self._clean)
+            soon = max(self._loop.time() + _GRACE, self._not_before)
+            self._timer = self._loop.call_at(soon, self._clean)
 
     def stop(self) -> None:
         """Do nothing more."""

@@ -307,11 +307,11 @@ class Worker:
     def _policy(self, job: Job) -> Policy:
         policy = self._retries.get(job.kind)
         if policy is None:
-            known = self._registry[job.kind] if job.kind in self._registry else None
+            known = job.kind in self._registry
             policy = Policy(
-                retry=known.retry if known else Retry(),
+                retry=self._registry[job.kind].retry if known else Retry(),
                 max_retries=self._options.max_retries,
-                errors=known.errors if known else {},
+                errors=self._registry[job.kind].errors if known else {},
                 app_errors=self._registry.errors,
             )
             self._retries[job.kind] = policy
