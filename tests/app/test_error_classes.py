@@ -236,7 +236,7 @@ def test_a_worker_cleans_up_after_a_resource_error_and_the_job_waits_longer(
 
 
 @on_embedded_stores
-def test_many_resource_errors_at_once_share_one_clean_up(
+def test_many_resource_errors_at_once_or_soon_after_share_one_clean_up(
     bed: Bed, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = bed.app()
@@ -247,10 +247,14 @@ def test_many_resource_errors_at_once_share_one_clean_up(
 
     async def main() -> None:
         handles = await app.aenqueue_many(grow.draft() for _ in range(50))
-        async with serving(app):
+        async with serving(app) as worker:
             for handle in handles:
                 await in_state(handle, State.SCHEDULED)
             await until(lambda: told(caplog, "resources.cleaned"))
+            await in_state(await grow.aenqueue(), State.SCHEDULED)
+            next_one = worker._cleaner._timer
+            assert next_one is not None
+            assert next_one.when() - asyncio.get_running_loop().time() > 5
 
     asyncio.run(main())
     (line,) = told(caplog, "resources.cleaned")
