@@ -21,6 +21,7 @@ from windlass.app.portal import Portal, refuse_in_event_loop
 from windlass.app.producer import Draft, Producer
 from windlass.context import Context
 from windlass.core.durations import human
+from windlass.core.error_classes import Verdict
 from windlass.core.errors import ConfigError, StoreUnavailable
 from windlass.core.job import Enqueued, NewJob, Retention
 from windlass.core.names import check_name
@@ -180,6 +181,24 @@ class Windlass:
             return Handle(self, job_id if isinstance(job_id, UUID) else UUID(job_id))
         except ValueError:
             raise ValueError(f"{job_id!r} is not a job id") from None
+
+    # -- errors --------------------------------------------------------------------------------
+
+    def classify(
+        self, error_class: Verdict, error: type[BaseException], /, *more: type[BaseException]
+    ) -> None:
+        """Say in which class exceptions are, and so are those derived from them, for all kinds.
+
+        The nearest base class decides. Instead of a class, a function can be given that finds it
+        for an exception, or leaves it open with None. Say it before a worker starts.
+
+        Raises:
+            ConfigError: these are no exceptions, or they were put in another class before.
+
+        Example:
+            `app.classify(ErrorClass.SYSTEM, GatewayDown)`
+        """
+        self.registry.classify(dict.fromkeys((error, *more), error_class))
 
     # -- hooks ---------------------------------------------------------------------------------
 

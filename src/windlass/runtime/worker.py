@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from windlass.core.error_classes import ErrorClass
 from windlass.core.job import Job, Pulse, Retention, WorkerInfo
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Room
@@ -24,6 +25,7 @@ from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Reporter, Rescuer
 from windlass.runtime.claimer import Claimer
+from windlass.runtime.cleaner import Cleaner
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.heart import Heart
@@ -150,6 +152,7 @@ class Worker:
     def _assemble(self) -> None:
         options, store = self._options, self._store
         self._threads = Threads(options.threads, on_loss=self._mind_lost_threads)
+        self._cleaner = Cleaner()
         self._reporter = Reporter(store, fenced=self._cancel_lost)
         self._completer = Completer(store, settled=self._log_settled, fenced=self._log_fenced)
         self._executor = Executor(
@@ -296,7 +299,10 @@ class Worker:
             # Most jobs come this way, for which there is neither time nor chance to consider.
             return completed(run.job, outcome.result)
         elapsed = timedelta(seconds=asyncio.get_running_loop().time() - run.began)
-        return self._settle(run.job, outcome, elapsed)
+        move = self._settle(run.job, outcome, elapsed)
+        if move.error is not None and move.error.error_class is ErrorClass.RESOURCE:
+            self._cleaner.ask()
+        return move
 
     def _settle(self, job: Job, outcome: Outcome, elapsed: timedelta) -> Transition:
         # The claim's time is the store's; what has passed since is ours to add.
@@ -306,11 +312,10 @@ class Worker:
         try:
             return settle(job, outcome, policy, now=now, jitter=jitter)
         except Exception:
-            # A user's `when=`, or an exception of a user's that is not what it seems.
+            # A function of a user's, or an exception of a user's that is not what it seems.
             log.exception("settle.failed", job_id=job.id, kind=job.kind)
-        tolerant = replace(policy, retry=policy.retry.without_vetoes())
         try:
-            return settle(job, outcome, tolerant, now=now, jitter=jitter)
+            return settle(job, outcome, policy.without_functions(), now=now, jitter=jitter)
         except Exception as error:
             log.exception("settle.failed", job_id=job.id, kind=job.kind)
             return give_up(job, error)
@@ -319,8 +324,12 @@ class Worker:
         policy = self._retries.get(job.kind)
         if policy is None:
             known = job.kind in self._registry
-            retry = self._registry[job.kind].retry if known else Retry()
-            policy = Policy(retry=retry, max_retries=self._options.max_retries)
+            policy = Policy(
+                retry=self._registry[job.kind].retry if known else Retry(),
+                max_retries=self._options.max_retries,
+                errors=self._registry[job.kind].errors if known else {},
+                app_errors=self._registry.errors,
+            )
             self._retries[job.kind] = policy
         return policy
 
@@ -402,6 +411,7 @@ class Worker:
         log.info("worker.draining", worker_id=self._id, running=len(self._executor.runs))
         await self._first(_FLUSH, self._claimer.stop(), self._stop_now.wait())
         await self._drain()
+        self._cleaner.stop()
         await self._within(_FLUSH, self._completer.stop())
         for service in (self._reporter, *self._chores):
             await self._within(_FLUSH, service.stop())
