@@ -4,8 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Half as many again as there are CPUs: tests with real processes wait most of the time.
+TESTERS ?= $(shell $(PYTHON) -c 'import os; print(-(-3 * (os.cpu_count() or 1) // 2))')
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system check format bench bench-sqlite profile clean
+.PHONY: help demo test torture test-system check format bench bench-sqlite profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,8 +16,11 @@ help: ## list the targets
 demo: $(VENV)/.base ## watch a thousand jobs run on an embedded queue
 	@$(BIN)/windlass demo
 
-test: $(VENV)/.dev ## run every test that needs nothing but wheels
-	@$(BIN)/python -m pytest --ignore=tests/system --numprocesses=auto --dist=worksteal
+test: $(VENV)/.dev ## run every quick test that needs nothing but wheels
+	@$(BIN)/python -m pytest --ignore=tests/system -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal
+
+torture: $(VENV)/.dev ## run the tests that take minutes
+	@$(BIN)/python -m pytest tests/torture -m long
 
 test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15 and PgBouncer
 	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal

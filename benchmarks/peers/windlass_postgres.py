@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from benchmarks.peer import Starts
 from windlass import Kind, Windlass
 
-_SLOTS = 2_000
-_BATCH = 500
+_SLOTS = 4_000
+_BATCH = 1_000
 
 
 class WindlassPostgres:

@@ -2,6 +2,7 @@
 
 from windlass.app import Draft, Handle, Handler, Kind, Windlass
 from windlass.context import Context, current_context
+from windlass.core.error_classes import ErrorClass
 from windlass.core.errors import (
     CalledFromEventLoop,
     ConfigError,
@@ -45,6 +46,7 @@ __all__ = [
     "ConfigError",
     "Context",
     "Draft",
+    "ErrorClass",
     "Fenced",
     "Handle",
     "Handler",

@@ -1,4 +1,4 @@
-"""Owns the registered handlers: what each kind needs to be enqueued, claimed and run."""
+"""Owns the registered handlers, with what each kind needs to be enqueued, claimed and run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from windlass.context import Context
+from windlass.core.error_classes import Classes, Verdict, checked_classes
 from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
 from windlass.core.hints import hints_of
 from windlass.core.outcomes import Cancel, Snooze
@@ -50,6 +51,7 @@ class Registration:
     queue: str
     priority: int
     retry: Retry
+    errors: Classes
     timeout: timedelta | Literal["default"] | None
     middleware: tuple[Middleware, ...]
 
@@ -63,6 +65,25 @@ class Registry:
 
     def __init__(self) -> None:
         self._registrations: dict[str, Registration] = {}
+        self._errors: dict[type[BaseException], Verdict] = {}
+
+    @property
+    def errors(self) -> Classes:
+        """The classes of errors that hold for all kinds."""
+        return self._errors
+
+    def classify(self, classes: Classes) -> None:
+        """Add to the classes of errors that hold for all kinds.
+
+        Raises:
+            ConfigError: this is no table of classes, or contradicts what is there already.
+        """
+        for error, verdict in checked_classes(classes).items():
+            if self._errors.setdefault(error, verdict) != verdict:
+                raise ConfigError(
+                    f"{error.__qualname__} is classified twice, and differently; say once what "
+                    "holds for all kinds, and in @app.job(errors=...) what holds for one"
+                )
 
     def add(self, registration: Registration) -> None:
         """Register a handler under its kind and its aliases.

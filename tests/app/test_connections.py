@@ -292,6 +292,42 @@ def test_a_connection_that_is_old_is_replaced(bed: Bed) -> None:
 
 
 @on_postgres
+def test_a_statement_is_prepared_once_and_a_session_that_forgot_it_is_replaced(bed: Bed) -> None:
+    """Prevents: a handler that says DEALLOCATE ALL breaks whoever borrows the connection next."""
+    app = bed.app()
+
+    @app.job
+    async def work() -> None: ...
+
+    store = app.store
+    assert isinstance(store, PostgresStore)
+
+    def prepared() -> list[str]:
+        with store._pool.connection(10) as wire:
+            names = wire.execute("SELECT name FROM pg_prepared_statements").fetchall()
+        return [name for (name,) in names if name.startswith("windlass")]
+
+    for _ in range(3):
+        work.enqueue()
+    assert len(prepared()) == 1
+    with store._pool.connection(10) as wire:
+        wire.execute("DEALLOCATE ALL")
+    handle = work.enqueue()
+    assert handle.job().state is State.PENDING
+    work.enqueue()
+    assert len(prepared()) == 1
+
+    async def main() -> None:
+        await work.aenqueue()
+        async with store._home().pool.connection(10) as wire:
+            await wire.execute("DEALLOCATE ALL")
+        assert (await (await work.aenqueue()).ajob()).state is State.PENDING
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+@on_postgres
 def test_a_connection_in_a_transaction_is_not_kept(bed: Bed, store: PostgresStore) -> None:
     with store._pool.connection(10) as wire:
         wire.execute("BEGIN")

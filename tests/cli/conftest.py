@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from windlass.app.ids import Ids
 from windlass.cli import cli
 from windlass.core.durations import When
+from windlass.core.error_classes import ErrorClass
 from windlass.core.job import (
     Ask,
     Attempt,
@@ -180,7 +181,12 @@ class Shell:
     ) -> list[UUID]:
         """Add dead jobs, the oldest first."""
         ids = self.enqueue(kind, queue=queue, count=count, payload=b'{"to": "a@example.org"}')
-        error = ErrorInfo(type="ValueError", message=message, traceback=f"File x\nline {message}")
+        error = ErrorInfo(
+            type="ValueError",
+            message=message,
+            traceback=f"File x\nline {message}",
+            error_class=ErrorClass.PERMANENT,
+        )
         moves = [
             Transition(
                 id=job.id,

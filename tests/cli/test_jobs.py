@@ -80,10 +80,15 @@ def test_a_running_job_is_shown_with_its_holder_its_payload_and_its_progress(she
 def test_a_dead_job_is_shown_with_every_attempt_its_error_and_its_traceback(shell: Shell) -> None:
     (job_id,) = shell.dead(message="no such user")
     text = shell.ok("jobs", "show", job_id).out
-    for part in ("dead", "gave up after 1 failure", "1. failed after 5ms", "line no such user"):
+    for part in (
+        "dead",
+        "gave up after 1 failure",
+        "1. failed (permanent) after 5ms",
+        "line no such user",
+    ):
         assert part in text
     (attempt,) = shell.ok("jobs", "show", job_id, "--json").json["history"]
-    assert attempt["error"]["message"] == "no such user"
+    assert (attempt["error"]["message"], attempt["error"]["class"]) == ("no such user", "permanent")
     assert attempt["duration"] == 0.005
 
 

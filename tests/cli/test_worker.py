@@ -28,9 +28,21 @@ async def result_of(file: Path, job_id: str) -> object:
 
 
 def test_memory_is_refused_with_the_reason_and_the_remedy(shop: Shell) -> None:
-    shop("worker", "shop:app", "--url", "memory://").refused(
-        "inside one process", "app.run_worker()", "sqlite:///windlass.db"
+    refused(shop, "--url=memory://", "inside one process", "app.run_worker()", "sqlite:///")
+
+
+def refused(shop: Shell, flag: str, *told: str) -> None:
+    """See that a worker says in one line why it does not start; its supervisor adds nothing."""
+    process = subprocess.run(
+        [sys.executable, "-m", "windlass", "worker", "shop:app", flag],
+        cwd=shop.directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
+    assert (process.returncode, process.stdout) == (1, "")
+    assert len(process.stderr.strip().splitlines()) == 1
+    assert all(each in process.stderr for each in told), process.stderr
 
 
 def test_without_an_app_it_is_wrong_usage(shell: Shell) -> None:
@@ -56,7 +68,7 @@ def test_a_flag_that_cannot_be_is_refused_by_its_name(shop: Shell, flag: str, va
 
 
 def test_a_module_that_cannot_be_imported_is_told(shop: Shell) -> None:
-    shop("worker", "shop:app", "--imports", "missing").refused("the import 'missing' failed")
+    refused(shop, "--imports=missing", "the import 'missing' failed")
 
 
 def test_a_worker_serves_in_a_process_of_its_own_and_drains_when_told(shop: Shell) -> None:

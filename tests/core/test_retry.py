@@ -205,6 +205,13 @@ def test_the_nearest_base_class_decides(error: BaseException, retries: int) -> N
     assert tries(policy, error) == retries + 1
 
 
+def test_a_group_is_governed_by_the_first_policy_for_what_it_holds() -> None:
+    network, rest = Retry.network(), Retry.never()
+    policy = Retry(on={ConnectionError: network, Exception: rest})
+    assert policy.for_error(ExceptionGroup("g", [ConnectionError(), ValueError()])) is network
+    assert policy.for_error(ExceptionGroup("g", [ValueError(), ConnectionError()])) is rest
+
+
 def test_an_exceptions_policy_brings_its_own_backoff() -> None:
     policy = Retry(on={OSError: Retry().waiting("40s")})
     assert policy.for_error(ConnectionError()).backoff.base == timedelta(seconds=40)

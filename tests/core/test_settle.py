@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from windlass.core.errors import PayloadInvalid, PayloadTooLarge, Permanent, RetryAfter
+from windlass.core.error_classes import ErrorClass
+from windlass.core.errors import (
+    PayloadInvalid,
+    PayloadTooLarge,
+    Permanent,
+    RetryAfter,
+    StoreUnavailable,
+)
 from windlass.core.failure import describe
 from windlass.core.job import Job, job_id
 from windlass.core.outcomes import (
@@ -68,6 +75,7 @@ def after(job: Job, move: Transition) -> Job:
         attempt=job.attempt + 1,
         failures=job.failures + move.failures,
         crashes=job.crashes + move.crashes,
+        history=job.history if move.attempt is None else (*job.history, move.attempt),
     )
 
 
@@ -84,6 +92,9 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
                 PayloadInvalid("send", "to", "missing"),
                 RetryAfter("9m"),
                 RetryAfter(NOW + timedelta(days=1)),
+                StoreUnavailable("away"),
+                MemoryError(),
+                ExceptionGroup("several", [ValueError("bad"), MemoryError()]),
                 asyncio.CancelledError(),
                 KeyboardInterrupt(),
                 SystemExit(1),
@@ -94,7 +105,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Snoozed, due=st.timedeltas(timedelta(0), timedelta(days=1)) | st.just(NOW)),
     st.builds(Cancelled, reason=texts),
     st.builds(Released, reason=texts),
-    st.builds(Crashed, reason=texts),
+    st.builds(Crashed, cause=st.sampled_from(["alone", "process", "lease", "host"]), reason=texts),
 )
 retries = st.sampled_from(
     [
@@ -131,10 +142,15 @@ jitters = st.floats(0, 1, exclude_max=True)
 # -- the table -------------------------------------------------------------------------------------
 
 SPENT = replace(JOB, attempt=4, failures=3)
+ALONE = Crashed(cause="alone", reason="died of SIGSEGV")
+TOGETHER = Crashed(cause="process", reason="died of SIGSEGV")
+LEASE = Crashed(cause="lease", reason="the lease ran out")
+HOST = Crashed(cause="host", reason="the lease ran out")
 CRASHED_TWICE = replace(JOB, attempt=3, crashes=2)
 OWN_LIMIT = replace(JOB, max_retries=0)
 MORE_THAN_USUAL = replace(SPENT, max_retries=5)
 HALF_MINUTE = timedelta(seconds=30)
+AWAY = StoreUnavailable("away")
 
 TABLE = [
     # job, outcome, state, due, failures, crashes, recorded as, part of the reason
@@ -160,6 +176,12 @@ TABLE = [
     (JOB, failed(PayloadTooLarge("send", 9, 8)), State.DEAD, None, 1, 0, "failed", "9 bytes"),
     (JOB, failed(RetryAfter("9m")), State.SCHEDULED, 540.0, 1, 0, "failed", "failed"),
     (SPENT, failed(RetryAfter("9m")), State.DEAD, None, 1, 0, "failed", "4 failures"),
+    (JOB, failed(MemoryError()), State.SCHEDULED, 15.0, 1, 0, "failed", "resource error"),
+    (MORE_THAN_USUAL, failed(MemoryError()), State.SCHEDULED, 120.0, 1, 0, "failed", "resource"),
+    (SPENT, failed(MemoryError()), State.DEAD, None, 1, 0, "failed", "the last a resource error"),
+    (JOB, failed(AWAY), State.SCHEDULED, 2.5, 0, 0, "system error", "system error"),
+    (SPENT, failed(AWAY), State.SCHEDULED, 2.5, 0, 0, "system error", "system error"),
+    (OWN_LIMIT, failed(AWAY), State.SCHEDULED, 2.5, 0, 0, "system error", "system error"),
     (JOB, failed(asyncio.CancelledError()), State.SCHEDULED, 0.5, 1, 0, "failed", "failed"),
     (JOB, failed(SystemExit(1)), State.SCHEDULED, 0.5, 1, 0, "failed", "failed"),
     (JOB, TimedOut(after=HALF_MINUTE), State.SCHEDULED, 0.5, 1, 0, "timed out", "timed out"),
@@ -168,9 +190,12 @@ TABLE = [
     (SPENT, Snoozed(due=HALF_MINUTE), State.SCHEDULED, 30.0, 0, 0, "snoozed", "snoozed"),
     (JOB, Cancelled(reason="moot"), State.CANCELLED, None, 0, 0, "cancelled", "moot"),
     (SPENT, Released(reason="shutdown"), State.PENDING, None, 0, 0, "released", "shutdown"),
-    (JOB, Crashed(reason="lease lost"), State.PENDING, None, 0, 1, "crashed", "lease lost"),
-    (SPENT, Crashed(reason="lease lost"), State.PENDING, None, 0, 1, "crashed", "lease lost"),
-    (CRASHED_TWICE, Crashed(reason="lost"), State.DEAD, None, 0, 1, "crashed", "3 times"),
+    (JOB, ALONE, State.PENDING, None, 0, 1, "crashed", "SIGSEGV"),
+    (SPENT, ALONE, State.PENDING, None, 0, 1, "crashed", "SIGSEGV"),
+    (CRASHED_TWICE, ALONE, State.DEAD, None, 0, 1, "crashed", "3 times"),
+    (CRASHED_TWICE, TOGETHER, State.PENDING, None, 0, 0, "suspected", "SIGSEGV"),
+    (JOB, LEASE, State.PENDING, None, 0, 0, "lost", "ran out"),
+    (JOB, HOST, State.PENDING, None, 0, 0, "lost with its host", "ran out"),
 ]
 
 
@@ -242,8 +267,9 @@ def test_a_failure_is_charged_when_the_handler_failed_or_timed_out_and_never_els
     job: Job, outcome: Outcome, policy: Policy, jitter: float
 ) -> None:
     move = settled(outcome, job=job, policy=policy, jitter=jitter)
-    assert move.failures == int(isinstance(outcome, Failed | TimedOut))
-    assert move.crashes == int(isinstance(outcome, Crashed))
+    is_systems = isinstance(outcome, Failed) and isinstance(outcome.exception, StoreUnavailable)
+    assert move.failures == int(isinstance(outcome, Failed | TimedOut) and not is_systems)
+    assert move.crashes == int(isinstance(outcome, Crashed) and outcome.cause == "alone")
 
 
 @quick
@@ -298,7 +324,7 @@ def test_a_job_that_always_kills_its_process_is_dead_after_max_crashes(limit: in
     policy = Policy(retry=Retry(), max_crashes=limit)
     job, states = JOB, list[State]()
     while not states or states[-1] is State.PENDING:
-        move = settled(Crashed(reason="killed"), job=job, policy=policy)
+        move = settled(ALONE, job=job, policy=policy)
         states.append(move.state)
         job = after(job, move)
     assert states == [State.PENDING] * (limit - 1) + [State.DEAD]
@@ -368,6 +394,124 @@ def test_a_veto_that_breaks_is_not_hidden() -> None:
         settled(failed(ValueError("bad")), policy=Policy(retry=Retry(when=broken)))
 
 
+# -- the classes of errors (D9) --------------------------------------------------------------------
+
+
+class Down(Exception):
+    pass
+
+
+def classes(error_class: ErrorClass) -> Policy:
+    return Policy(retry=Retry(), app_errors={Down: error_class})
+
+
+@pytest.mark.parametrize(
+    ("error_class", "state", "failures"),
+    [
+        (ErrorClass.TRANSIENT, State.SCHEDULED, 1),
+        (ErrorClass.PERMANENT, State.DEAD, 1),
+        (ErrorClass.SYSTEM, State.SCHEDULED, 0),
+        (ErrorClass.RESOURCE, State.SCHEDULED, 1),
+    ],
+)
+def test_the_class_of_an_error_decides_and_is_kept_with_the_job_and_its_attempt(
+    error_class: ErrorClass, state: State, failures: int
+) -> None:
+    move = settled(failed(Down()), policy=classes(error_class))
+    assert (move.state, move.failures) == (state, failures)
+    assert move.error is not None
+    assert move.error.error_class is error_class
+    assert move.attempt is not None
+    assert move.attempt.error == move.error
+
+
+@quick
+@given(st.integers(1, 200), jitters)
+def test_a_system_error_waits_longer_the_longer_the_system_is_down(n: int, jitter: float) -> None:
+    job = JOB
+    for _ in range(n):
+        move = settled(failed(AWAY), job=job, jitter=jitter)
+        assert (move.state, move.failures) == (State.SCHEDULED, 0)
+        assert move.attempt is not None
+        job = replace(after(job, move), history=(*job.history, move.attempt)[-100:])
+    assert move.due == timedelta(seconds=min(5 * 2 ** (n - 1), 300)) * (0.5 + jitter / 2)
+    assert (job.failures, job.attempt) == (0, n + 1)
+
+
+def test_a_system_that_was_back_in_between_is_waited_for_from_the_start() -> None:
+    outage = [settled(failed(AWAY)).attempt, settled(failed(AWAY)).attempt]
+    between = settled(failed(ValueError())).attempt
+    history = tuple(each for each in (*outage, between) if each is not None)
+    move = settled(failed(AWAY), job=replace(JOB, history=history))
+    assert move.due == timedelta(seconds=2.5)
+
+
+def test_neither_a_limit_nor_a_veto_is_asked_about_a_system_error() -> None:
+    policy = Policy(retry=Retry(max_retries=0, when=lambda error: False), max_retries=0)
+    assert settled(failed(AWAY), policy=policy).state is State.SCHEDULED
+
+
+@pytest.mark.parametrize("error_class", ErrorClass)
+def test_a_timeout_of_the_job_is_charged_whatever_timeout_errors_are(
+    error_class: ErrorClass,
+) -> None:
+    """Prevents: a handler that always hangs is a system error, and is run for ever."""
+    policy = Policy(retry=Retry(), app_errors={TimeoutError: error_class})
+    move = settled(TimedOut(after=HALF_MINUTE), policy=policy)
+    assert (move.state, move.failures) == (State.SCHEDULED, 1)
+    assert move.error is not None
+    assert move.error.error_class is ErrorClass.TRANSIENT
+
+
+@pytest.mark.parametrize(("base", "wait"), [("1s", 15.0), ("10m", 150.0), ("40s", 20.0)])
+def test_a_resource_error_never_waits_less_than_its_policy_says(base: str, wait: float) -> None:
+    policy = Policy(retry=Retry().waiting(base))
+    assert settled(failed(MemoryError()), policy=policy).due == timedelta(seconds=wait)
+
+
+def test_a_policy_for_the_exception_goes_before_the_classes_of_the_app() -> None:
+    policy = Policy(
+        retry=Retry(on={Down: Retry().waiting("8s")}), app_errors={Down: ErrorClass.SYSTEM}
+    )
+    move = settled(failed(Down()), policy=policy)
+    assert (move.due, move.failures) == (timedelta(seconds=4), 1)
+
+
+def test_between_a_policy_and_a_class_of_the_kind_the_nearest_base_class_decides() -> None:
+    retry = Retry(on={OSError: Retry.network()})
+    nearer = Policy(retry=retry, errors={ConnectionError: ErrorClass.SYSTEM})
+    farther = Policy(retry=retry, errors={Exception: ErrorClass.SYSTEM})
+    refused = failed(ConnectionRefusedError())
+    assert settled(refused, policy=nearer).failures == 0
+    assert settled(refused, policy=farther).failures == 1
+
+
+def test_the_classes_of_the_kind_go_before_those_of_the_app() -> None:
+    policy = Policy(
+        retry=Retry(),
+        errors={Exception: ErrorClass.TRANSIENT},
+        app_errors={Down: ErrorClass.PERMANENT},
+    )
+    assert settled(failed(Down()), policy=policy).state is State.SCHEDULED
+
+
+def test_without_functions_a_policy_keeps_what_is_written_in_its_tables() -> None:
+    def broken(_: BaseException) -> NoReturn:
+        raise KeyError("status")
+
+    policy = Policy(
+        retry=Retry(when=broken),
+        errors={ValueError: broken},
+        app_errors={OSError: broken, Down: ErrorClass.PERMANENT},
+    )
+    with pytest.raises(KeyError, match="status"):
+        settled(failed(OSError()), policy=policy)
+    tolerant = policy.without_functions()
+    assert settled(failed(ValueError()), policy=tolerant).state is State.SCHEDULED
+    assert settled(failed(OSError()), policy=tolerant).state is State.SCHEDULED
+    assert settled(failed(Down()), policy=tolerant).state is State.DEAD
+
+
 # -- what is remembered (C13) ----------------------------------------------------------------------
 
 
@@ -405,9 +549,9 @@ def test_an_attempt_never_lasts_less_than_nothing(
 def test_the_error_is_kept_with_the_job_and_with_its_attempt(job: Job, policy: Policy) -> None:
     outcome = failed(ValueError("bad"))
     move = settled(outcome, job=job, policy=policy)
-    assert move.error == outcome.error
+    assert move.error == replace(outcome.error, error_class=ErrorClass.TRANSIENT)
     assert move.attempt is not None
-    assert move.attempt.error == outcome.error
+    assert move.attempt.error == move.error
 
 
 @quick

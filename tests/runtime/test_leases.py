@@ -30,8 +30,8 @@ from windlass.store import Store
 LEASE = timedelta(seconds=30)
 
 
-async def register(store: Store, name: str, lease: timedelta = LEASE) -> str:
-    info = WorkerInfo(id=name, name=name, host="h", pid=1, release="1", lease=lease, slots=10)
+async def register(store: Store, name: str, lease: timedelta = LEASE, *, host: str = "h") -> str:
+    info = WorkerInfo(id=name, name=name, host=host, pid=1, release="1", lease=lease, slots=10)
     await store.register(info)
     return name
 
@@ -201,8 +201,8 @@ def test_a_dead_workers_job_is_rescued_by_a_living_one(
         async with serving(app, lease="1s"):
             assert await handle.aresult("10s") == 1
             job = await handle.ajob()
-            assert (job.attempt, job.crashes, job.failures) == (2, 1, 0)
-            assert job.history[0].outcome == "crashed"
+            assert (job.attempt, job.crashes, job.failures) == (2, 0, 0)
+            assert job.history[0].outcome == "lost with its host"
             assert job.history[0].worker == "dead"
 
     asyncio.run(main())
@@ -210,7 +210,10 @@ def test_a_dead_workers_job_is_rescued_by_a_living_one(
     assert (line["lost_by"], line["attempt"], line["state"]) == ("dead", 1, "pending")
 
 
-def test_a_job_that_takes_three_workers_with_it_is_dead(bed: Bed) -> None:
+def test_a_job_that_takes_worker_after_worker_with_it_is_suspected_and_dead_in_the_end(
+    bed: Bed,
+) -> None:
+    """The first loss may be chance, the second makes it a suspect; then it runs alone."""
     clock = Clock()
     app = bed.app(store=bed.store(clock=clock))
 
@@ -221,16 +224,19 @@ def test_a_job_that_takes_three_workers_with_it_is_dead(bed: Bed) -> None:
         store = app.store
         handle = await killer.aenqueue()
         alive = await register(store, "alive")
-        for crash in (1, 2, 3):
-            await register(store, f"victim {crash}")
-            await claim_one(store, "killer", f"victim {crash}", token=crash)
+        for run in range(1, 6):
+            await register(store, f"victim {run}")
+            await claim_one(store, "killer", f"victim {run}", token=run)
             await season(clock, store, alive)
             await rescuer(store, alive).tick()
             job = await handle.ajob()
-            assert (job.crashes, job.failures) == (crash, 0)
-            assert job.state is (State.DEAD if crash == 3 else State.PENDING)
-        assert job.reason == "lost with its worker 3 times"
-        assert [attempt.worker for attempt in job.history] == ["victim 1", "victim 2", "victim 3"]
+            assert (job.crashes, job.failures) == (max(run - 2, 0), 0)
+            assert job.state is (State.DEAD if run == 5 else State.PENDING)
+        assert "killed its process 3 times" in (job.reason or "")
+        assert [attempt.outcome for attempt in job.history] == [
+            *("lost", "suspected", "crashed", "crashed", "crashed")
+        ]
+        assert [attempt.worker for attempt in job.history] == [f"victim {n}" for n in range(1, 6)]
 
     asyncio.run(main())
 
@@ -369,3 +375,27 @@ def test_policies_know_the_kinds_of_the_registry(bed: Bed) -> None:
     policies = app.worker()._policies
     assert isinstance(policies, Policies)
     assert set(policies.kinds) == {"work", "was"}
+
+
+def test_a_host_that_is_gone_makes_nobody_suspect(bed: Bed) -> None:
+    """X6: when no worker of a host is left, the host is lost, and that says nothing of its jobs."""
+    clock = Clock()
+    app = bed.app(store=bed.store(clock=clock))
+
+    @app.job
+    async def innocent() -> None: ...
+
+    async def main() -> None:
+        store = app.store
+        handle = await innocent.aenqueue()
+        alive = await register(store, "alive")
+        for run in (1, 2):
+            await register(store, f"far {run}", host=f"host {run}")
+            await claim_one(store, "innocent", f"far {run}", token=run)
+            await season(clock, store, alive)
+            await rescuer(store, alive).tick()
+        job = await handle.ajob()
+        assert (job.state, job.crashes, job.failures) == (State.PENDING, 0, 0)
+        assert [attempt.outcome for attempt in job.history] == ["lost with its host"] * 2
+
+    asyncio.run(main())

@@ -94,7 +94,7 @@ outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
         Snoozed(due=START),
         Cancelled(reason="moot"),
         Released(reason="shutdown"),
-        Crashed(reason="lost"),
+        Crashed(cause="lease", reason="lost"),
     )
 )
 news: st.SearchStrategy[dict[str, object]] = st.builds(

@@ -28,6 +28,10 @@ def is_open(gate: str) -> bool:
     return (YARD / f"gate-{gate}").exists()
 
 
+if is_open("broken"):
+    raise RuntimeError("this release was not tested")
+
+
 def note(ctx: Context, what: str) -> None:
     ledger.write(what, ctx.job_id, ctx.attempt)
 
@@ -100,6 +104,21 @@ async def block_loop_for(ctx: Context, seconds: float) -> int:
     return os.getpid()
 
 
+@app.job
+async def hold_interpreter(ctx: Context, seconds: int) -> int:
+    """Hold the interpreter's lock in C, so that no thread of this process runs any Python.
+
+    A signal ends a sleep early, so that the sleep is begun again.
+    """
+    note(ctx, "start")
+    library = ctypes.PyDLL(None)
+    give_up = time.monotonic() + seconds
+    while (left := give_up - time.monotonic()) > 0:
+        library.usleep(int(left * 1e6))
+    note(ctx, "end")
+    return os.getpid()
+
+
 @app.job(timeout="1s", retry=NEVER)
 def loop_forever(ctx: Context) -> None:
     note(ctx, "start")
@@ -128,6 +147,23 @@ async def die(ctx: Context) -> None:
     if ctx.attempt % 2:
         os._exit(3)
     ctypes.string_at(0)
+
+
+@app.job
+def leave_orphan(ctx: Context) -> int:
+    """Leave a process behind that ends after its parent, and whom nobody here waits for."""
+    note(ctx, "start")
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        orphan = os.fork()
+        if orphan == 0:
+            time.sleep(0.2)
+            os._exit(0)
+        os.write(writes, str(orphan).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return int(os.read(reads, 20))
 
 
 # -- handlers with effects ---------------------------------------------------------------------

@@ -14,6 +14,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -44,8 +45,18 @@ def until(look: Callable[[], T], what: str, within: float = PATIENCE) -> T:
     return seen
 
 
+def descendants(pid: int) -> list[int]:
+    """Return the processes below one, as far as the system tells."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
 class WorkerProcess:
-    """A worker in a process of its own."""
+    """A worker in a process of its own, or a supervisor with its workers."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, output: Path) -> None:
         self._process = process
@@ -70,6 +81,16 @@ class WorkerProcess:
     def log_size(self) -> int:
         """Return how many bytes the worker has logged."""
         return self._log.stat().st_size
+
+    def crew(self, count: int) -> dict[int, str]:
+        """Wait until so many workers below a supervisor have started; return their ids by pid."""
+        started = self._until(
+            lambda: len(found := self.events("worker.started")) >= count and found,
+            f"{count} workers",
+            PATIENCE,
+        )
+        ids = [str(line["worker_id"]) for line in started or ()]
+        return {int(each.rsplit(":", 2)[1]): each for each in ids}
 
     def started(self) -> str:
         """Wait until the worker serves, and return its id."""
@@ -133,7 +154,10 @@ class Yard(ABC):
     def close(self) -> None:
         """Kill every child, frozen or not, and let go of the store."""
         for process in self._processes:
-            process.kill()
+            family = [process.pid, *descendants(process.pid)]
+            for pid in family:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             process.wait()
         self.call(self.app.aclose())
         self._loop.close()
@@ -167,6 +191,29 @@ class Yard(ABC):
         }
         process, output = self.python("serve_worker.py", json.dumps(told), **(environ or {}))
         return WorkerProcess(process, log, output)
+
+    def fleet(
+        self,
+        *flags: str,
+        app: str = "app",
+        environ: Mapping[str, str] | None = None,
+        before: str = "",
+        **settings: str,
+    ) -> WorkerProcess:
+        """Start a supervisor as people do, by the command line, with short leases.
+
+        `before` is Python that its process runs first.
+        """
+        told = {"lease": f"{LEASE}s", "poll_interval": "0.1s", "threads": "2", **settings}
+        given = [f"--{name.replace('_', '-')}={value}" for name, value in told.items()]
+        start = ("-c", f"{before}\nfrom windlass.cli import main\nmain()") if before else None
+        process, output = self.run(
+            *(start or ("-m", "windlass")),
+            *("worker", f"tests.torture.handlers:{app}"),
+            *("--log-format=json", "--log-level=debug", *given, *flags),
+            **(environ or {}),
+        )
+        return WorkerProcess(process, output, output)
 
     def python(
         self, script: str, *args: str, **environ: str

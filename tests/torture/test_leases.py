@@ -46,9 +46,9 @@ def test_a_job_whose_worker_was_killed_runs_again_within_two_leases_and_once(yar
     holder.kill()
     done = yard.settled(job)
 
-    assert (done.state, done.attempt, done.crashes, done.failures) == (State.COMPLETED, 2, 1, 0)
+    assert (done.state, done.attempt, done.crashes, done.failures) == (State.COMPLETED, 2, 0, 0)
     assert done.worker == other_id
-    assert [attempt.outcome for attempt in done.history] == ["crashed"]
+    assert [attempt.outcome for attempt in done.history] == ["lost"]
     first, second = yard.ledger.entries("start", job)
     assert (first.pid, second.pid) == (holder.pid, other.pid)
     assert len(yard.ledger.entries("end", job)) == 1
@@ -115,7 +115,7 @@ def test_a_job_that_was_claimed_and_never_started_runs_after_the_lease(yard: Yar
     worker_id = worker.started()
     done = yard.settled(job)
 
-    assert (done.state, done.attempt, done.crashes, done.failures) == (State.COMPLETED, 2, 1, 0)
+    assert (done.state, done.attempt, done.crashes, done.failures) == (State.COMPLETED, 2, 0, 0)
     assert done.worker == worker_id
     assert len(yard.ledger.entries("start", job)) == 1
 

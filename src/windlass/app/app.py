@@ -22,6 +22,7 @@ from windlass.app.portal import Portal, refuse_in_event_loop
 from windlass.app.producer import Draft, Producer
 from windlass.context import Context
 from windlass.core.durations import human
+from windlass.core.error_classes import Verdict
 from windlass.core.errors import ConfigError, StoreUnavailable
 from windlass.core.job import Enqueued, NewJob, Retention
 from windlass.core.names import check_name
@@ -31,6 +32,7 @@ from windlass.registry import Middleware, Registry, whole_payload
 from windlass.release import __version__
 from windlass.resources import Providers, Resources
 from windlass.runtime import Hooks, Worker, WorkerOptions
+from windlass.runtime.leash import Leash
 from windlass.settings import Resolved, Settings, load_settings
 from windlass.store import Store, store_at
 
@@ -184,6 +186,24 @@ class Windlass:
         except ValueError:
             raise ValueError(f"{job_id!r} is not a job id") from None
 
+    # -- errors --------------------------------------------------------------------------------
+
+    def classify(
+        self, error_class: Verdict, error: type[BaseException], /, *more: type[BaseException]
+    ) -> None:
+        """Say in which class exceptions are, and so are those derived from them, for all kinds.
+
+        The nearest base class decides. Instead of a class, a function can be given that finds it
+        for an exception, or leaves it open with None. Say it before a worker starts.
+
+        Raises:
+            ConfigError: these are no exceptions, or they were put in another class before.
+
+        Example:
+            `app.classify(ErrorClass.SYSTEM, GatewayDown)`
+        """
+        self.registry.classify(dict.fromkeys((error, *more), error_class))
+
     # -- resources and hooks -------------------------------------------------------------------
 
     def resource(self, function: Provides) -> Provides:
@@ -236,10 +256,13 @@ class Windlass:
         alone. An embedded worker renews its lease from a thread, so that C code which holds the
         interpreter's lock for longer than the lease costs it its jobs.
         """
-        await self.worker(name=name, **flags).run()
+        await self.worker(name=name, leash=None, **flags).run()
 
-    def worker(self, *, name: str = "", **flags: object) -> Worker:
-        """Return a worker that is not running yet: `run()` serves until `stop()`."""
+    def worker(self, *, name: str = "", leash: Leash | None = None, **flags: object) -> Worker:
+        """Return a worker that is not running yet: `run()` serves until `stop()`.
+
+        The `leash` is for a worker that has a supervisor, as on the command line.
+        """
         if name:
             check_name("worker", name)
         settings = self._resolve(flags).settings
@@ -254,6 +277,7 @@ class Windlass:
             middleware=(*self._middleware, *callbacks),
             hooks=Hooks(on_start=self._on_start, on_shutdown=self._on_shutdown),
             providers=self.providers,
+            leash=leash,
         )
 
     def load_imports(self, modules: Sequence[str]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -22,6 +23,7 @@ from windlass.app.kind import Kind
 from windlass.app.producer import Handler, Options, Producer
 from windlass.context import Context
 from windlass.core.durations import Duration, duration
+from windlass.core.error_classes import Classes, checked_classes
 from windlass.core.errors import ConfigError
 from windlass.core.job import DEFAULT_QUEUE
 from windlass.core.names import check_name
@@ -44,6 +46,7 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 DEFAULT: Any = object()
 """Stands for a timeout that was not given, since None is one: no timeout at all."""
+_NONE: Classes = MappingProxyType({})
 
 
 class ExecutesAsync(Protocol[R_co]):
@@ -70,6 +73,7 @@ class JobOptions:
     priority: int = 0
     retry: Retry | None = None
     max_retries: int | None = None
+    errors: Classes = field(default_factory=dict)
     timeout: Duration | None = DEFAULT
     middleware: tuple[Middleware, ...] = ()
 
@@ -110,6 +114,7 @@ class JobDecorator:
         priority: int = 0,
         retry: Retry | None = None,
         max_retries: int | None = None,
+        errors: Classes = _NONE,
         timeout: Duration | None = DEFAULT,
         middleware: Sequence[Middleware] = (),
     ) -> KindDecorator[T]: ...
@@ -123,6 +128,7 @@ class JobDecorator:
         priority: int = 0,
         retry: Retry | None = None,
         max_retries: int | None = None,
+        errors: Classes = _NONE,
         timeout: Duration | None = DEFAULT,
         middleware: Sequence[Middleware] = (),
     ) -> JobDecorator: ...
@@ -132,7 +138,8 @@ class JobDecorator:
 
         `name` is the kind: give one, and moving or renaming the function orphans no job; `aliases`
         are names that the kind had before. `timeout=None` must be written out. `max_retries` is a
-        shorthand for `retry=Retry(max_retries=...)`.
+        shorthand for `retry=Retry(max_retries=...)`. `errors` are the classes of errors as this
+        kind sees them, before those of `app.classify`.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -211,6 +218,14 @@ def _register(
         raise ConfigError(
             f"kind {kind!r}: give retry=Retry(max_retries=...) or max_retries, not both"
         )
+    errors = checked_classes(options.errors)
+    retry = options.retry or Retry(max_retries=options.max_retries)
+    if both := errors.keys() & retry.on.keys():
+        names = ", ".join(sorted(each.__qualname__ for each in both))
+        raise ConfigError(
+            f"kind {kind!r}: {names} cannot be both in errors= and in retry=Retry(on=...): "
+            "what has a policy of its own is transient"
+        )
     defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(
         Registration(
@@ -219,7 +234,8 @@ def _register(
             target=target,
             queue=defaults.queue,
             priority=defaults.priority,
-            retry=options.retry or Retry(max_retries=options.max_retries),
+            retry=retry,
+            errors=errors,
             timeout=_timeout(options.timeout),
             middleware=options.middleware,
         )

@@ -107,4 +107,9 @@ def _attempt(attempt: Attempt) -> Facts:
 def _error(error: ErrorInfo | None) -> Facts | None:
     if error is None:
         return None
-    return {"type": error.type, "message": error.message, "traceback": error.traceback}
+    return {
+        "type": error.type,
+        "message": error.message,
+        "traceback": error.traceback,
+        "class": None if error.error_class is None else error.error_class.value,
+    }

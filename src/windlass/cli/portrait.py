@@ -15,7 +15,12 @@ from windlass.core.job import Attempt, ErrorInfo, Job
 from windlass.core.states import State
 from windlass.core.text import inert
 
-_OUTCOMES = {"snoozed": "blue", "released": "yellow", "cancelled": "dim"}
+_OUTCOMES = {
+    "snoozed": "blue",
+    "released": "yellow",
+    "system error": "yellow",
+    "cancelled": "dim",
+}
 
 
 def portrait(job: Job, now: datetime) -> Group:
@@ -95,11 +100,19 @@ def _attempt(attempt: Attempt) -> Iterator[RenderableType]:
     yield Text.assemble(
         f"  {attempt.number}. ",
         (inert(attempt.outcome), _OUTCOMES.get(attempt.outcome, "red")),
+        (_class_of(attempt), "dim"),
         (f" after {show.short(attempt.duration)}" if attempt.duration else "", ""),
         (inert(f" · {started} · {attempt.worker or 'no worker'}"), "dim"),
     )
     if attempt.error is not None:
         yield from _error(attempt.error)
+
+
+def _class_of(attempt: Attempt) -> str:
+    error_class = None if attempt.error is None else attempt.error.error_class
+    if error_class is None or attempt.outcome.startswith(error_class.value):
+        return ""
+    return f" ({error_class.value})"
 
 
 def _error(error: ErrorInfo) -> Iterator[RenderableType]:

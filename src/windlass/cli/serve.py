@@ -12,6 +12,7 @@ from types import FrameType
 
 from windlass.observe.logs import get_logger
 from windlass.runtime import Worker
+from windlass.runtime.leash import Leash, Leaving
 
 log = get_logger("windlass.serve")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -19,28 +20,37 @@ _GRACE = 5.0
 """How long a shutdown may take beyond its timeout before the process ends without it."""
 
 
-def serve(worker: Worker) -> None:
+def serve(worker: Worker, leash: Leash | None = None) -> None:
     """Run a worker until SIGTERM or SIGINT: the first drains, the second gives back at once.
+
+    The end of the supervisor at the other end of the leash counts as a SIGTERM.
 
     Code of handlers that ignores its cancellation, or runs in a thread that never returns, would
     keep the interpreter from ending; the process then ends without it. Every job is settled then.
     """
     with asyncio.Runner() as runner:
-        runner.run(_serve(worker))
+        runner.run(_serve(worker, leash))
         if worker.left_behind:
             _exit(0)
 
 
-async def _serve(worker: Worker) -> None:
+async def _serve(worker: Worker, leash: Leash | None) -> None:
     loop = asyncio.get_running_loop()
     patience = worker.shutdown_timeout.total_seconds() + _GRACE
 
-    def told(_number: int, _frame: FrameType | None) -> None:
-        # Not by the loop, which a handler may block: this runs between any two steps of Python.
+    def stop() -> None:
         threading.Thread(target=_watch, args=(ended, patience), daemon=True).start()
         loop.call_soon_threadsafe(worker.stop)
 
+    def told(_number: int, _frame: FrameType | None) -> None:
+        # Not by the loop, which a handler may block: this runs between any two steps of Python.
+        if leash is not None:
+            leash.say(Leaving("told to stop", replace=True))
+        stop()
+
     ended = threading.Event()
+    if leash is not None:
+        leash.start(orphaned=stop)
     before = {number: signal.signal(number, told) for number in _SIGNALS}
     try:
         await worker.run()

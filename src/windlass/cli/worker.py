@@ -9,7 +9,9 @@ import typer
 from windlass.app import Windlass
 from windlass.cli import options, places, target
 from windlass.cli.serve import serve
+from windlass.cli.supervise import supervise
 from windlass.observe.logs import configure_logging, get_logger
+from windlass.runtime.leash import Hello, Leash
 
 log = get_logger("windlass.cli")
 
@@ -63,11 +65,18 @@ def worker(
         str | None, _flag("--log-format", "FORMAT", "auto, console or json.")
     ] = None,
     name: Annotated[str, typer.Option(help="What to call this worker; else host and pid.")] = "",
+    processes: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Worker processes to keep alive.")
+    ] = 1,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="For development: restart when a source file changes.")
+    ] = False,
 ) -> None:
-    """Serve the jobs of an app in this process.
+    """Serve the jobs of an app, in worker processes that a supervisor keeps alive.
 
     The first SIGTERM or Ctrl-C drains: nothing more is claimed, and what runs may finish within the
-    shutdown timeout. A second one gives everything back at once.
+    shutdown timeout. A second one gives everything back at once. SIGHUP replaces every worker,
+    each only when its successor serves.
     """
     flags = {
         "url": url,
@@ -89,13 +98,20 @@ def worker(
         raise typer.BadParameter(
             f"which app? write `windlass worker module:attribute`, or set {target.VARIABLE}"
         )
+    leash = Leash.from_environment()
+    if leash is None:
+        supervise(reference, flags, name=name, processes=processes, reload=reload)
+        return
     chosen = target.load(reference)
     chosen.configure(**flags)
     configure_logging(chosen.settings.log_level, chosen.settings.log_format)
     places.refuse_private(chosen.store)
-    served = chosen.worker(name=name)
+    served = chosen.worker(name=name, leash=leash)
+    patience = served.patience()
+    seconds = None if patience is None else patience.total_seconds()
+    leash.say(Hello(chosen.settings, seconds))
     _warn(chosen, reference)
-    serve(served)
+    serve(served, leash)
 
 
 def _warn(app: Windlass, reference: str) -> None:

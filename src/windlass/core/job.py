@@ -9,6 +9,7 @@ from uuid import UUID, SafeUUID
 from msgspec import Struct
 
 from windlass.core.durations import When
+from windlass.core.error_classes import ErrorClass
 from windlass.core.states import State
 
 DEFAULT_QUEUE = "default"
@@ -62,6 +63,8 @@ class ErrorInfo(Struct, frozen=True, kw_only=True):
     type: str
     message: str
     traceback: str = ""
+    error_class: ErrorClass | None = None
+    """By which it was decided what becomes of the job; None if the handler did not raise this."""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Literal
 
 from msgspec import Struct
 
@@ -48,9 +49,17 @@ class Released(Struct, frozen=True, kw_only=True):
 
 
 class Crashed(Struct, frozen=True, kw_only=True):
-    """The worker lost its lease while the job ran: its process died, or stood still too long."""
+    """The process that ran the job died, or its worker lost the lease.
 
+    `cause` says how much that tells about the job: it was `alone` in a process that died; its
+    worker's `process` died, with whatever else ran there; the `lease` ran out, for whatever reason;
+    or it did, and no worker of that `host` is left.
+    """
+
+    cause: Literal["alone", "process", "lease", "host"]
     reason: str
+    log: str = ""
+    """The last lines that the process wrote."""
 
 
 Outcome = Succeeded | Failed | TimedOut | Snoozed | Cancelled | Released | Crashed

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Self
 
 from windlass.core.durations import Duration, duration
+from windlass.core.error_classes import leaves, lineage
 from windlass.core.errors import PayloadError, Permanent
 
 
@@ -43,7 +44,8 @@ class Retry:
 
     `max_retries=None` takes the app's setting (3). `on` gives exceptions policies of their own; the
     nearest base class decides, up to this policy's `max_retries` where it names none. `when` has a
-    veto on every error that its policy governs.
+    veto on every error that its policy governs. A system error is governed by none, unless `on`
+    names it: see `ErrorClass`.
 
     Example:
         `Retry(max_retries=5, on={Timeout: Retry.network(), BadRequest: Retry.never()})`
@@ -94,8 +96,8 @@ class Retry:
 
         Of a group, the first exception that has a policy of its own decides.
         """
-        for leaf in _leaves(error):
-            for base in type(leaf).__mro__:
+        for leaf in leaves(error):
+            for base in lineage(leaf):
                 if (policy := self.on.get(base)) is not None:
                     return policy
         return self
@@ -136,13 +138,4 @@ class Retry:
 
 def is_permanent(error: BaseException) -> bool:
     """Say whether trying again cannot help: the error, or one in its group, says so."""
-    return any(isinstance(leaf, Permanent | PayloadError) for leaf in _leaves(error))
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    waiting = [error]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        if isinstance(each, BaseExceptionGroup):
-            waiting += reversed(each.exceptions)
+    return any(isinstance(leaf, Permanent | PayloadError) for leaf in leaves(error))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.durations import When, human
+from windlass.core.error_classes import Classes, ErrorClass, class_of, without_functions
 from windlass.core.errors import PayloadError, RetryAfter
 from windlass.core.failure import describe
 from windlass.core.job import Attempt, ErrorInfo, Job
@@ -22,21 +26,51 @@ from windlass.core.outcomes import (
     Succeeded,
     TimedOut,
 )
-from windlass.core.retry import Retry, is_permanent
+from windlass.core.retry import Backoff, Retry
 from windlass.core.states import State
+from windlass.core.suspicion import (
+    CRASHED,
+    LOST,
+    LOST_WITH_HOST,
+    SUSPECTED,
+    is_lost_too_often,
+    is_suspect,
+)
 from windlass.core.text import storable
 
 _REASON_LIMIT = 1_000
 _NOT_RUNNING = "job {0.id} is {0.state}, so there is nothing to settle"
+_SYSTEM_ERROR = "system error"
+_SYSTEM_BACKOFF = Backoff(base=timedelta(seconds=5))
+_RESOURCE_BACKOFF = Backoff(base=timedelta(seconds=30))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What bounds the tries of one job."""
+    """What bounds the tries of one job, and which errors count as tries.
+
+    `errors` is the kind's own table of error classes, `app_errors` the one that all kinds share.
+    """
 
     retry: Retry
     max_retries: int = 3
     max_crashes: int = 3
+    errors: Classes = field(default_factory=dict)
+    app_errors: Classes = field(default_factory=dict)
+
+    def class_of(self, error: BaseException) -> ErrorClass:
+        """Return the class of an error; one for which there is a retry policy is transient."""
+        own = {**self.errors, **dict.fromkeys(self.retry.on, ErrorClass.TRANSIENT)}
+        return class_of(error, own, self.app_errors)
+
+    def without_functions(self) -> Policy:
+        """Return the same policy without what a user's code would decide."""
+        return dataclasses.replace(
+            self,
+            retry=self.retry.without_vetoes(),
+            errors=without_functions(self.errors),
+            app_errors=without_functions(self.app_errors),
+        )
 
 
 class Transition(Struct, frozen=True, kw_only=True):
@@ -70,13 +104,18 @@ def settle(
         case Released(reason=reason):
             attempt = _attempt(job, "released", now)
             return _leave(job, State.PENDING, attempt=attempt, reason=reason)
-        case Crashed(reason=reason):
-            return _crash(job, reason, policy, now)
+        case Crashed():
+            return _crash(job, outcome, policy, now)
         case Failed(exception=exception, error=error):
+            error = replace(error, error_class=policy.class_of(exception))
+            if error.error_class is ErrorClass.SYSTEM:
+                return _wait_for_system(job, error, now, jitter)
             return _fail(job, "failed", exception, error, policy, now, jitter)
         case TimedOut(after=after):
             late = TimeoutError(f"no result within {human(after)}")
-            error = ErrorInfo(type="TimeoutError", message=str(late))
+            # Never a system error: a handler that always hangs would be run for ever.
+            transient = ErrorClass.TRANSIENT
+            error = ErrorInfo(type="TimeoutError", message=str(late), error_class=transient)
             return _fail(job, "timed out", late, error, policy, now, jitter)
 
 
@@ -104,44 +143,74 @@ def _fail(
 ) -> Transition:
     attempt = _attempt(job, what, now, error)
     failures = job.failures + 1
-    retry = policy.retry
-    if not retry.is_retryable(
+    if error.error_class is ErrorClass.PERMANENT or not policy.retry.is_retryable(
         exception, failures=failures, default=policy.max_retries, override=job.max_retries
     ):
         reason = _why_dead(exception, error, failures)
         return _leave(job, State.DEAD, failures=1, error=error, attempt=attempt, reason=reason)
-    due: When
-    if isinstance(exception, RetryAfter):
-        due = exception.due
-    else:
-        due = retry.for_error(exception).backoff.delay(failures, jitter)
+    due = _due(exception, error, policy, failures, jitter)
+    reason = "resource error" if error.error_class is ErrorClass.RESOURCE else what
     return _leave(
-        job, State.SCHEDULED, due=due, failures=1, error=error, attempt=attempt, reason=what
+        job, State.SCHEDULED, due=due, failures=1, error=error, attempt=attempt, reason=reason
     )
+
+
+def _due(
+    exception: BaseException, error: ErrorInfo, policy: Policy, failures: int, jitter: float
+) -> When:
+    if isinstance(exception, RetryAfter):
+        return exception.due
+    wait = policy.retry.for_error(exception).backoff.delay(failures, jitter)
+    if error.error_class is ErrorClass.RESOURCE:
+        return max(wait, _RESOURCE_BACKOFF.delay(failures, jitter))
+    return wait
 
 
 def _why_dead(exception: BaseException, error: ErrorInfo, failures: int) -> str:
     if isinstance(exception, PayloadError):
         return error.message
-    if is_permanent(exception):
+    if error.error_class is ErrorClass.PERMANENT:
         return "permanent error"
     tries = "1 failure" if failures == 1 else f"{failures} failures"
-    return f"gave up after {tries}"
+    last = ", the last a resource error" if error.error_class is ErrorClass.RESOURCE else ""
+    return f"gave up after {tries}{last}"
 
 
-def _crash(job: Job, reason: str, policy: Policy, now: datetime) -> Transition:
-    attempt = _attempt(job, "crashed", now, ErrorInfo(type="Crashed", message=reason))
+def _wait_for_system(job: Job, error: ErrorInfo, now: datetime, jitter: float) -> Transition:
+    """Snooze a job until what it depends on may be back: the longer it is down, the longer."""
+    attempt = _attempt(job, _SYSTEM_ERROR, now, error)
+    before = takewhile(lambda each: each.outcome == _SYSTEM_ERROR, reversed(job.history))
+    due = _SYSTEM_BACKOFF.delay(1 + len(list(before)), jitter)
+    return _leave(job, State.SCHEDULED, due=due, error=error, attempt=attempt, reason=_SYSTEM_ERROR)
+
+
+def _crash(job: Job, crash: Crashed, policy: Policy, now: datetime) -> Transition:
+    """Charge the guilty, suspect who may be, and let everybody else run again as if nothing was."""
+    verdict = _verdict(job, crash)
+    error = ErrorInfo(type="Crashed", message=crash.reason, traceback=crash.log)
+    attempt = _attempt(job, verdict, now, error)
+    if verdict != CRASHED:
+        return _leave(job, State.PENDING, attempt=attempt, reason=crash.reason)
     crashes = job.crashes + 1
     if crashes < policy.max_crashes:
-        return _leave(job, State.PENDING, crashes=1, attempt=attempt, reason=reason)
-    return _leave(
-        job,
-        State.DEAD,
-        crashes=1,
-        error=attempt.error,
-        attempt=attempt,
-        reason=f"lost with its worker {crashes} times",
-    )
+        return _leave(job, State.PENDING, crashes=1, attempt=attempt, reason=crash.reason)
+    times = "once" if crashes == 1 else f"{crashes} times"
+    reason = f"killed its process {times}: {crash.reason}"
+    return _leave(job, State.DEAD, crashes=1, error=error, attempt=attempt, reason=reason)
+
+
+def _verdict(job: Job, crash: Crashed) -> str:
+    if crash.cause == "alone":
+        return CRASHED
+    if crash.cause == "process":
+        return SUSPECTED
+    with_host = crash.cause == "host"
+    too_often = is_lost_too_often(job, with_host=with_host)
+    if is_suspect(job) and (too_often or not with_host):
+        return CRASHED  # It ran alone, so nobody else can have done it.
+    if too_often:
+        return SUSPECTED
+    return LOST_WITH_HOST if with_host else LOST
 
 
 def _attempt(job: Job, outcome: str, now: datetime, error: ErrorInfo | None = None) -> Attempt:

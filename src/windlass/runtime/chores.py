@@ -52,16 +52,31 @@ class Rescuer(Service):
         jobs = await self._store.rescue(
             worker=self._worker_id(), token=token, limit=_RESCUED_AT_ONCE
         )
+        hosts = await self._living_hosts() if jobs else {}
         for job in jobs:
-            move = self._crashed(job)
+            move = self._crashed(job, hosts)
             told = fields_of(job, self._worker_id())
             log.warning("job.rescued", **told, lost_by=job.worker, state=move.state.value)
             # Not settled here: the job is ours now, so its outcome must not get lost either.
             self._settle(job, move)
         return 0 if len(jobs) == _RESCUED_AT_ONCE else self._interval
 
-    def _crashed(self, job: Job) -> Transition:
-        outcome = Crashed(reason=f"the lease of worker {job.worker} ran out")
+    async def _living_hosts(self) -> dict[str, bool]:
+        """Say of each worker whether any worker of its host is alive, maybe one that replaced it.
+
+        If none is, the host is gone, and that tells nothing about the jobs that ran there.
+        """
+        workers = await self._store.workers()
+        alive = {worker.info.host for worker in workers if worker.alive}
+        return {worker.info.id: worker.info.host in alive for worker in workers}
+
+    def _crashed(self, job: Job, host_lives: Mapping[str, bool]) -> Transition:
+        gone = not host_lives.get(job.worker or "", True)
+        reason = f"the lease of worker {job.worker} ran out"
+        outcome = Crashed(
+            cause="host" if gone else "lease",
+            reason=f"{reason}, and no worker of its host is left" if gone else reason,
+        )
         # When the run ended nobody knows, so it is recorded without a duration.
         now = job.started_at or datetime.now(UTC)
         return settle(job, outcome, self._policy(job), now=now, jitter=random.random())  # noqa: S311

@@ -1,7 +1,7 @@
 """Owns the heartbeat: a thread of its own, so that no handler that blocks the loop can stop it.
 
 It keeps an eye on the loop, too: one that stands still is logged with the stack that blocks it. C
-code that holds the interpreter's lock stops this thread as well.
+code that holds the interpreter's lock stops this thread as well; then the supervisor goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from windlass.core.errors import WindlassError
 from windlass.core.job import Pulse
 from windlass.observe.logs import get_logger
-from windlass.store import Store
+from windlass.runtime.leash import Renew
 
 log = get_logger("windlass.heart")
 _STALL = 1.0
@@ -27,7 +27,7 @@ _LOOK = 0.25
 
 
 class Heart:
-    """Renews a worker's lease at a third of it, and tells the loop when the lease is lost.
+    """Renews a worker's lease at intervals, and tells the loop when the lease is lost.
 
     A loop that has not moved for longer than `patience` is beyond hope: the heart stops, so that
     others may rescue its jobs.
@@ -35,16 +35,16 @@ class Heart:
 
     def __init__(
         self,
-        store: Store,
+        renew: Renew,
         *,
-        lease: timedelta,
+        interval: timedelta,
         patience: timedelta | None,
         worker_id: Callable[[], str],
         pulse: Callable[[], Pulse],
         lost: Callable[[], None],
     ) -> None:
-        self._store = store
-        self._interval = lease.total_seconds() / 3
+        self._renew = renew
+        self._interval = interval.total_seconds()
         self._patience = None if patience is None else patience.total_seconds()
         self._worker_id = worker_id
         self._pulse = pulse
@@ -95,7 +95,7 @@ class Heart:
             return _LOOK  # The worker is between two leases, so there is nothing to renew.
         try:
             pulse = replace(self._pulse(), loop_lag=timedelta(seconds=round(lag, 3)))
-            alive = self._store.heartbeat(worker, pulse, timedelta(seconds=self._interval))
+            alive = self._renew(worker, pulse, timedelta(seconds=self._interval))
         except WindlassError as error:
             log.warning("heartbeat.failed", worker_id=worker, error=str(error))
             return min(1.0, self._interval)

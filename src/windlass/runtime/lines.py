@@ -27,12 +27,15 @@ def fields_of(job: Job, worker_id: str) -> dict[str, Any]:
 
 def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
     """Log what became of a job that was not completed."""
-    say = log.warning if move.failures or move.state is State.DEAD else log.info
+    is_trouble = move.failures or move.state is State.DEAD or move.error is not None
+    say = log.warning if is_trouble else log.info
     fields: dict[str, Any] = {}
     if move.due is not None:
         fields["next"] = human(move.due) if isinstance(move.due, timedelta) else str(move.due)
     if move.error is not None:
         fields["error"] = str(move.error)
+        if move.error.error_class is not None:
+            fields["error_class"] = move.error.error_class.value
     say(
         _event(move),
         **fields_of(job, worker_id),

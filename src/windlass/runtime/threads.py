@@ -26,8 +26,9 @@ class Threads:
     counts as lost, another takes its place, and it ends by itself if it ever comes back.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, on_loss: Callable[[int], None] = lambda _: None) -> None:
         self._count = count
+        self._on_loss = on_loss
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._serial = 0
         self.lost = 0
@@ -73,23 +74,29 @@ class Threads:
         self.lost += 1
         self._add()
         log.warning("thread.lost", lost=self.lost, stack=work.stack())
+        self._on_loss(self.lost)
 
     def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            loop, answer, work = call
-            if not work.begin():
-                continue
-            value, error = None, None
-            try:
-                value = work()
-            except BaseException as raised:  # noqa: BLE001 - it is the job's, which waits for it.
-                error = raised
-            try:
-                loop.call_soon_threadsafe(self._deliver, answer, work, value, error)
-            except RuntimeError:
-                return  # The loop is closed, so nobody waits and nothing more will come.
-            if work.lost:
-                return
+        while self._serve_next():
+            pass
+
+    def _serve_next(self) -> bool:
+        """Make one call, and keep nothing of it while waiting for another; False ends the thread.
+
+        What a call returned, or what the frames of its error hold, may be all the memory there is.
+        """
+        call = self._calls.get()
+        if call is None:
+            return False
+        loop, answer, work = call
+        if not work.begin():
+            return True
+        value, error = work()
+        try:
+            loop.call_soon_threadsafe(self._deliver, answer, work, value, error)
+        except RuntimeError:
+            return False  # The loop is closed, so nobody waits and nothing more will come.
+        return not work.lost
 
     def _deliver(
         self, answer: asyncio.Future[Any], work: _Work, value: Any, error: BaseException | None
@@ -130,9 +137,13 @@ class _Work:
             self.lost = True
             return self._begun
 
-    def __call__(self) -> Any:
+    def __call__(self) -> tuple[Any, BaseException | None]:
+        """Make the call, and return what it returned and what it raised."""
         self._thread = threading.get_ident()
-        return self._context.run(self._call)
+        try:
+            return self._context.run(self._call), None
+        except BaseException as raised:  # noqa: BLE001 - it is the job's, which waits for it.
+            return None, raised
 
     def stack(self) -> str:
         """Return where the call is now."""

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from windlass.core.error_classes import ErrorClass
 from windlass.core.job import Job, Pulse, Retention, WorkerInfo
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Room
@@ -27,9 +28,11 @@ from windlass.registry import Middleware, Registry
 from windlass.resources import Providers, Resources
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Reporter, Rescuer
 from windlass.runtime.claimer import Claimer
+from windlass.runtime.cleaner import Cleaner
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.heart import Heart
+from windlass.runtime.leash import Leash, Leaving, Ready, Registered, Word
 from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.needs import check_needs
 from windlass.runtime.service import Service
@@ -38,6 +41,8 @@ from windlass.store import Store
 
 log = get_logger("windlass.worker")
 _FLUSH = 2.0
+_BEAT = timedelta(seconds=0.25)
+"""How often a worker tells its supervisor that it lives."""
 _HOOK = 10.0
 Hook = Callable[..., Awaitable[None] | None]
 
@@ -84,7 +89,9 @@ class Worker:
         middleware: Sequence[Middleware] = (),
         hooks: Hooks | None = None,
         providers: Providers | None = None,
+        leash: Leash | None = None,
     ) -> None:
+        self._leash = leash
         self._store = store
         self._registry = registry
         self._options = options
@@ -166,8 +173,9 @@ class Worker:
 
     def _assemble(self) -> None:
         options, store = self._options, self._store
-        self._threads = Threads(options.threads)
+        self._threads = Threads(options.threads, on_loss=self._mind_lost_threads)
         self._resources = Resources(self._providers)
+        self._cleaner = Cleaner()
         self._reporter = Reporter(store, fenced=self._cancel_lost)
         self._completer = Completer(store, settled=self._log_settled, fenced=self._log_fenced)
         self._executor = Executor(
@@ -190,15 +198,20 @@ class Worker:
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
         )
-        self._heart = Heart(
-            store,
-            lease=options.lease,
-            patience=self._patience(),
+        self._heart = self._assemble_heart()
+        self._assemble_chores()
+
+    def _assemble_heart(self) -> Heart:
+        lease, renew, leash = self._options.lease, self._store.heartbeat, self._leash
+        return Heart(
+            renew if leash is None else leash.renewing(renew, lease),
+            interval=lease / 3 if leash is None else _BEAT,
+            # With a supervisor it is that who ends the process.
+            patience=self.patience() if leash is None else None,
             worker_id=lambda: self._id,
             pulse=self._pulse,
             lost=self._lose_lease,
         )
-        self._assemble_chores()
 
     def _assemble_chores(self) -> None:
         options, store = self._options, self._store
@@ -230,7 +243,7 @@ class Worker:
             Census(store, known=self._policies.kinds),
         ]
 
-    def _patience(self) -> timedelta | None:
+    def patience(self) -> timedelta | None:
         """Return how long a loop may stand still: no handler may take longer than this."""
         default = self._options.timeout
         timeouts = [self._registry[kind].timeout_or(default) for kind in self._registry]
@@ -259,6 +272,11 @@ class Worker:
         )
         # Only now: nobody may renew, or claim under, a lease that does not exist yet.
         self._id = fresh
+        self._tell(Registered(fresh))
+
+    def _tell(self, word: Word) -> None:
+        if self._leash is not None:
+            self._leash.say(word)
 
     def _start(self) -> None:
         self._threads.start()
@@ -274,6 +292,7 @@ class Worker:
             slots=self._options.slots,
             threads=self._options.threads,
         )
+        self._tell(Ready())
 
     # -- one job's way through -----------------------------------------------------------------
 
@@ -304,7 +323,10 @@ class Worker:
             # Most jobs come this way, for which there is neither time nor chance to consider.
             return completed(run.job, outcome.result)
         elapsed = timedelta(seconds=asyncio.get_running_loop().time() - run.began)
-        return self._settle(run.job, outcome, elapsed)
+        move = self._settle(run.job, outcome, elapsed)
+        if move.error is not None and move.error.error_class is ErrorClass.RESOURCE:
+            self._cleaner.ask()
+        return move
 
     def _settle(self, job: Job, outcome: Outcome, elapsed: timedelta) -> Transition:
         # The claim's time is the store's; what has passed since is ours to add.
@@ -314,11 +336,10 @@ class Worker:
         try:
             return settle(job, outcome, policy, now=now, jitter=jitter)
         except Exception:
-            # A user's `when=`, or an exception of a user's that is not what it seems.
+            # A function of a user's, or an exception of a user's that is not what it seems.
             log.exception("settle.failed", job_id=job.id, kind=job.kind)
-        tolerant = replace(policy, retry=policy.retry.without_vetoes())
         try:
-            return settle(job, outcome, tolerant, now=now, jitter=jitter)
+            return settle(job, outcome, policy.without_functions(), now=now, jitter=jitter)
         except Exception as error:
             log.exception("settle.failed", job_id=job.id, kind=job.kind)
             return give_up(job, error)
@@ -327,8 +348,12 @@ class Worker:
         policy = self._retries.get(job.kind)
         if policy is None:
             known = job.kind in self._registry
-            retry = self._registry[job.kind].retry if known else Retry()
-            policy = Policy(retry=retry, max_retries=self._options.max_retries)
+            policy = Policy(
+                retry=self._registry[job.kind].retry if known else Retry(),
+                max_retries=self._options.max_retries,
+                errors=self._registry[job.kind].errors if known else {},
+                app_errors=self._registry.errors,
+            )
             self._retries[job.kind] = policy
         return policy
 
@@ -374,6 +399,17 @@ class Worker:
             why="another worker has the job, or it was settled before; nothing was changed",
         )
 
+    def _mind_lost_threads(self, lost: int) -> None:
+        """Begin anew in another process when threads that never return pile up; they cost memory.
+
+        Without a supervisor there is nobody to begin anew.
+        """
+        supervised = self._leash is not None and self._leash.is_held
+        if supervised and lost >= max(self._options.threads, 2) and not self._stop.is_set():
+            log.warning("worker.recycling", worker_id=self._id, lost_threads=lost)
+            self._tell(Leaving(f"{lost} threads are lost", replace=True))
+            self.stop()
+
     def _lose_lease(self) -> None:
         """Give up every run, since others have the jobs by now, and begin anew under a new id."""
         for job_id in list(self._executor.runs):
@@ -407,6 +443,7 @@ class Worker:
         log.info("worker.draining", worker_id=self._id, running=len(self._executor.runs))
         await self._first(_FLUSH, self._claimer.stop(), self._stop_now.wait())
         await self._drain()
+        self._cleaner.stop()
         await self._within(_FLUSH, self._completer.stop())
         for service in (self._reporter, *self._chores):
             await self._within(_FLUSH, service.stop())
@@ -429,6 +466,7 @@ class Worker:
         for job in await self._store.held(self._id):
             self._keeper.give_back(job)
         await self._completer.flush()
+        self._tell(Registered(""))
         pulse, patience = self._pulse(), timedelta(seconds=_FLUSH)
         await asyncio.to_thread(self._store.heartbeat, self._id, pulse, patience)
         await self._store.retire(self._id)

@@ -32,6 +32,7 @@ class Enqueueing:
 
     def __init__(self, statements: Mapping[str, str]) -> None:
         self._sql = statements
+        self._add = statements["add"].encode()
         self._sent = Sent()
         self._may_copy = True
 
@@ -46,7 +47,7 @@ class Enqueueing:
             except errors.UniqueViolation:
                 fresh = False  # Somebody else adds the same jobs; the function sorts it out.
         if fresh and len(jobs) == 1 and can_be_copied(jobs[0]):
-            wire.own.execute(self._sql["add"], add_values(jobs[0]))
+            wire.ask(self._add, add_values(jobs[0]))
             return [Enqueued(id=jobs[0].id)]
         document = enqueue_document(jobs, fresh=fresh)
         cursor = wire.cursor(row_factory=tuple_row)
@@ -63,7 +64,7 @@ class Enqueueing:
             except errors.UniqueViolation:
                 fresh = False
         if fresh and len(jobs) == 1 and can_be_copied(jobs[0]):
-            await wire.own.execute(self._sql["add"], add_values(jobs[0]))
+            await wire.ask(self._add, add_values(jobs[0]))
             return [Enqueued(id=jobs[0].id)]
         document = enqueue_document(jobs, fresh=fresh)
         cursor = wire.cursor(row_factory=tuple_row)

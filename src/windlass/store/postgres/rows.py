@@ -251,19 +251,20 @@ def _span(span: timedelta) -> str:
     return f"{span // timedelta(microseconds=1)} microseconds"
 
 
-def add_values(new: NewJob) -> Row:
-    """Return the values of `add`."""
-    return (
-        new.id,
-        new.kind,
-        new.queue,
-        new.priority,
-        new.key,
-        new.payload.decode(),
-        new.max_retries,
-        new.timeout,
-        as_json(new.headers) if new.headers else None,
-    )
+def add_values(new: NewJob) -> list[bytes | None]:
+    """Return the values of `add`, as the text that travels."""
+    timeout, retries = new.timeout, new.max_retries
+    return [
+        new.id.hex.encode(),
+        new.kind.encode(),
+        new.queue.encode(),
+        b"%d" % new.priority,
+        new.key.encode(),
+        new.payload,
+        None if retries is None else b"%d" % retries,
+        None if timeout is None else _span(timeout).encode(),
+        as_json(new.headers).encode() if new.headers else None,
+    ]
 
 
 # -- enqueue in bulk: PostgreSQL's binary COPY ----------------------------------------------------

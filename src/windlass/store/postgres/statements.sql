@@ -37,7 +37,7 @@ SELECT {schema}.settle(%s::text::json)
 
 -- name: add
 -- Add one fresh job that waits for nothing.
-SELECT {schema}.add(%s, %s, %s, %s, %s, %s::text::json, %s, %s, %s::text::json)
+SELECT {schema}.add($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
 -- name: enqueue
 -- Add jobs.

@@ -14,16 +14,15 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, capabilities, errors, waiting
+from psycopg import AsyncConnection, Connection, capabilities, errors, generators, waiting
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ConnStatus, PollingStatus
-from psycopg.pq.abc import PGcancelConn
-from psycopg.rows import tuple_row
+from psycopg.pq import ConnStatus, ExecStatus, PollingStatus
+from psycopg.pq.abc import PGcancelConn, PGresult
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
@@ -93,6 +92,8 @@ class Wire(Connection[Row]):
     deadline: float | None = None
     made_at = 0.0
     idle_since = 0.0
+    prepared: dict[bytes, bytes]
+    """The names of the statements that `ask` has prepared."""
 
     @classmethod
     def knock(cls, conninfo: str, deadline: float | None) -> Wire:
@@ -103,15 +104,20 @@ class Wire(Connection[Row]):
             usual = int(conninfo_to_dict(conninfo).get("connect_timeout") or 0)
             told["connect_timeout"] = min(left, usual) if usual > 0 else left
         wire = cls.connect(conninfo, autocommit=True, prepare_threshold=None, **told)
+        wire.prepared = {}
         wire.add_notify_handler(_not_for_us)
         (pid,) = wire.execute(_WHO).fetchone() or (None,)
         wire.prepare_threshold = _threshold(wire, pid)
         return wire
 
-    @cached_property
-    def own(self) -> Cursor[Row]:
-        """A cursor for what is done most; to make one each time would take longer than to ask."""
-        return Cursor(self, row_factory=tuple_row)
+    def ask(self, statement: bytes, values: list[bytes | None]) -> None:
+        """Run a statement for its effect by libpq alone: what psycopg does for comfort takes time.
+
+        Its values are text. On a direct connection it is prepared once.
+        """
+        for step in _asking(self, statement, values):
+            step()
+            _check(self.wait(generators.execute(self.pgconn)))
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does, but no longer than until the deadline."""
@@ -129,20 +135,27 @@ class AsyncWire(AsyncConnection[Row]):
 
     made_at = 0.0
     idle_since = 0.0
+    prepared: dict[bytes, bytes]
+    """The names of the statements that `ask` has prepared."""
 
     @classmethod
     async def knock(cls, conninfo: str) -> AsyncWire:
         """Connect for work, not to listen."""
         wire = await cls.connect(conninfo, autocommit=True, prepare_threshold=None)
+        wire.prepared = {}
         wire.add_notify_handler(_not_for_us)
         (pid,) = await (await wire.execute(_WHO)).fetchone() or (None,)
         wire.prepare_threshold = _threshold(wire, pid)
         return wire
 
-    @cached_property
-    def own(self) -> AsyncCursor[Row]:
-        """A cursor for what is done most."""
-        return AsyncCursor(self, row_factory=tuple_row)
+    async def ask(self, statement: bytes, values: list[bytes | None]) -> None:
+        """Run a statement for its effect by libpq alone: what psycopg does for comfort takes time.
+
+        Its values are text. On a direct connection it is prepared once.
+        """
+        for step in _asking(self, statement, values):
+            step()
+            _check(await self.wait(generators.execute(self.pgconn)))
 
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does; a cancelled wait neither lingers nor leaves its query running."""
@@ -167,6 +180,27 @@ def _threshold(wire: Wire | AsyncWire, pid: int | None) -> int | None:
     is free, which need not know them.
     """
     return _PREPARED_AFTER if pid == wire.pgconn.backend_pid else None
+
+
+def _asking(
+    wire: Wire | AsyncWire, statement: bytes, values: list[bytes | None]
+) -> Iterator[Callable[[], None]]:
+    """Return what has to be sent, one after the other."""
+    if wire.prepare_threshold is None:
+        yield lambda: wire.pgconn.send_query_params(statement, values)
+        return
+    name = wire.prepared.get(statement)
+    if name is None:
+        name = b"windlass_%d" % len(wire.prepared)
+        yield partial(wire.pgconn.send_prepare, name, statement)
+        wire.prepared[statement] = name
+    yield partial(wire.pgconn.send_query_prepared, name, values)
+
+
+def _check(results: list[PGresult]) -> None:
+    for result in results:
+        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+            raise errors.error_from_result(result)
 
 
 def _not_for_us(_notice: object) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from windlass.core.changes import Verb
+from windlass.core.error_classes import ErrorClass
 from windlass.core.job import HISTORY_KEPT, ErrorInfo, JobFilter, Progress
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, LEGAL, WAITING, State
@@ -23,7 +24,12 @@ from windlass.testing.conformance.bench import (
 )
 from windlass.testing.conformance.law import law
 
-ERROR = ErrorInfo(type="ValueError", message='it\'s "broken" ünï', traceback="line 1\nline 2")
+ERROR = ErrorInfo(
+    type="ValueError",
+    message='it\'s "broken" ünï',
+    traceback="line 1\nline 2",
+    error_class=ErrorClass.RESOURCE,
+)
 
 
 # -- the fence ---------------------------------------------------------------------------------

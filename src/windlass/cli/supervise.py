@@ -1,0 +1,51 @@
+"""Owns the supervisor as a process: how it starts, what it hands on, and its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+
+from windlass.observe.logs import configure_logging
+from windlass.runtime.reload import Watch
+from windlass.runtime.supervisor import Supervisor
+from windlass.settings import Settings, load_settings
+
+
+def supervise(
+    reference: str, flags: Mapping[str, object], *, name: str, processes: int, reload: bool
+) -> None:
+    """Keep workers for an app alive until told to stop; the app itself is never imported here.
+
+    Raises:
+        ConfigError: a flag or a setting is wrong.
+        typer.Exit: with the exit code, if that is not 0.
+    """
+    given = {key: value for key, value in flags.items() if value is not None}
+    settings = load_settings(given, environ=os.environ, directory=Path.cwd()).settings
+    _configure(settings)
+    command = ["worker", reference]
+    for key, value in given.items():
+        command += [f"--{key.replace('_', '-')}", str(value)]
+    if name:
+        command += ["--name", name]
+    watch = Watch(Path.cwd()) if reload else None
+    if reload:
+        # Compiled code is told from its source by whole seconds, so what is saved fast is missed.
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    code = asyncio.run(_run(command, processes, watch))
+    if code:
+        raise typer.Exit(code)
+
+
+async def _run(command: list[str], processes: int, watch: Watch | None) -> int:
+    # Made where the loop runs, like everything that waits on it.
+    supervisor = Supervisor(command, processes=processes, configure=_configure, watch=watch)
+    return await supervisor.run()
+
+
+def _configure(settings: Settings) -> None:
+    configure_logging(settings.log_level, settings.log_format)

@@ -1,0 +1,184 @@
+"""Owns the line between a worker's process and its supervisor: what is said, and the worker's end.
+
+The worker says who it is and that its loop moves; the supervisor renews its lease, since C code
+that holds the interpreter's lock stops every thread of the worker, but not another process.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core.job import Pulse
+from windlass.settings import Settings
+
+VARIABLE = "WINDLASS_LEASH"
+"""The variable by which a supervisor tells a worker's process which descriptors it shares."""
+ASK_FOR_STACK: int | None = signal.SIGRTMIN + 4 if hasattr(signal, "SIGRTMIN") else None
+"""The signal on which a worker's process shows its stack, even if no Python can run in it."""
+Renew = Callable[[str, Pulse, timedelta], bool]
+
+
+class Hello(Struct, tag=True):
+    """A worker: this is what I work with. `patience` is how long my loop may stand still."""
+
+    settings: Settings
+    patience: float | None
+
+
+class Registered(Struct, tag=True):
+    """A worker: I hold this lease from now on, and no other; or none any more."""
+
+    worker: str
+
+
+class Ready(Struct, tag=True):
+    """A worker: I serve."""
+
+
+class Beat(Struct, tag=True):
+    """A worker: my process lives, and so long ago its loop moved."""
+
+    pulse: Pulse
+    lag: float
+
+
+class Leaving(Struct, tag=True):
+    """A worker: I end by myself; replace me, or do not, since there is nothing left to do."""
+
+    why: str
+    replace: bool
+
+
+class Renewed(Struct, tag=True):
+    """A supervisor: your lease is renewed."""
+
+
+class Lost(Struct, tag=True):
+    """A supervisor: this lease of yours is gone."""
+
+    worker: str
+
+
+Word = Hello | Registered | Ready | Beat | Leaving | Renewed | Lost
+_reads = msgspec.json.Decoder(Word)
+
+
+class Line:
+    """One end of the leash: words go as lines of JSON."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._rest = b""
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._broken = False
+        # Whoever does not listen holds nobody up.
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 1, 0))
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._end.fileno()
+
+    def say(self, word: Word) -> bool:
+        """Send a word, unless the other end is gone; a fork of ours has nothing to say."""
+        if self._broken or os.getpid() != self._pid:
+            return False
+        with self._lock:
+            try:
+                self._end.sendall(msgspec.json.encode(word) + b"\n")
+            except OSError:
+                self._broken = True  # Half a word may be on its way, so no other can follow.
+        return not self._broken
+
+    def hear(self) -> list[Word] | None:
+        """Return the words that have arrived, waiting for one if need be; None at the end."""
+        try:
+            data = self._end.recv(65_536)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [_reads.decode(line) for line in lines]
+
+    def close(self) -> None:
+        """Hang up."""
+        self._end.close()
+
+
+class Leash:
+    """The worker's end: it tells how the worker is, and hears when its lease is lost.
+
+    If the supervisor is gone, or stands still, the worker renews by itself.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._lost: set[str] = set()
+        self._renewed_at = time.monotonic()
+        self.is_held = True
+        """Whether there is a supervisor at the other end."""
+
+    @classmethod
+    def from_environment(cls) -> Leash | None:
+        """Take up the leash that a supervisor left for this process, if there is one."""
+        told = os.environ.pop(VARIABLE, None)
+        if told is None:
+            return None
+        line, stacks = map(int, told.split(","))
+        for shared in (line, stacks):
+            os.set_inheritable(shared, False)
+        if ASK_FOR_STACK is not None:
+            faulthandler.register(ASK_FOR_STACK, file=stacks, all_threads=False)
+        return cls(Line(socket.socket(fileno=line)))
+
+    def start(self, orphaned: Callable[[], None]) -> None:
+        """Begin to listen; `orphaned` is called in a thread when the supervisor is gone."""
+        listening = threading.Thread(
+            target=self._listen, args=(orphaned,), name="windlass-leash", daemon=True
+        )
+        listening.start()
+
+    def say(self, word: Word) -> None:
+        """Tell the supervisor something."""
+        if isinstance(word, Registered):
+            self._renewed_at = time.monotonic()
+        self._line.say(word)
+
+    def renewing(self, renew: Renew, lease: timedelta) -> Renew:
+        """Return a way to renew that leaves it to the supervisor for as long as that does it."""
+
+        def beat(worker: str, pulse: Pulse, timeout: timedelta) -> bool:
+            self._line.say(Beat(pulse, pulse.loop_lag.total_seconds()))
+            if worker in self._lost:
+                return False
+            if time.monotonic() - self._renewed_at < lease.total_seconds() / 2 and self.is_held:
+                return True
+            alive = renew(worker, pulse, timeout)
+            self._renewed_at = time.monotonic()
+            return alive
+
+        return beat
+
+    def _listen(self, orphaned: Callable[[], None]) -> None:
+        while (words := self._line.hear()) is not None:
+            for word in words:
+                if isinstance(word, Lost):
+                    self._lost.add(word.worker)
+                elif isinstance(word, Renewed):
+                    self._renewed_at = time.monotonic()
+        self.is_held = False
+        orphaned()

@@ -1,0 +1,36 @@
+"""Owns the watch over source files, so that a worker in development runs what was just saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_SUFFIXES = (".py", ".toml", ".env")
+_SKIPPED = ("__pycache__", "node_modules", "site-packages")
+
+
+class Watch:
+    """Knows the source files below a directory, and which of them have changed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._seen = dict(self._look())
+
+    def changed(self) -> list[str]:
+        """Return the files that were written, made or removed since the last look."""
+        seen = dict(self._look())
+        before, self._seen = self._seen, seen
+        names = before.keys() | seen.keys()
+        return sorted(name for name in names if before.get(name) != seen.get(name))
+
+    def _look(self) -> Iterator[tuple[str, int]]:
+        for directory, below, files in os.walk(self._root):
+            below[:] = [name for name in below if name[0] != "." and name not in _SKIPPED]
+            for name in files:
+                if name.endswith(_SUFFIXES):
+                    path = os.path.join(directory, name)  # noqa: PTH118 - for thousands of files.
+                    try:
+                        yield path, os.stat(path).st_mtime_ns  # noqa: PTH116
+                    except OSError:
+                        continue

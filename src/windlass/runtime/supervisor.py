@@ -1,0 +1,381 @@
+"""Owns the supervisor: a process that runs no user code and keeps workers alive.
+
+It starts them, renews their leases, replaces the dead, passes signals on, and says of every process
+why it ended. Nothing that a handler does can reach it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from windlass.core.errors import WindlassError
+from windlass.core.job import Job
+from windlass.core.outcomes import Crashed, Released
+from windlass.observe.logs import get_logger
+from windlass.runtime import leash
+from windlass.runtime.postmortem import OutOfMemory, how_it_ended, last_moves
+from windlass.runtime.reload import Watch
+from windlass.runtime.ward import Ward
+from windlass.settings import Settings
+from windlass.store import Store, store_at
+
+log = get_logger("windlass.supervisor")
+_LOOK = 0.25
+_STARTS_WITHIN = 60.0
+_GRACE = 7.0
+"""Seconds beyond the shutdown timeout after which a worker that has not ended is killed."""
+_CRASH_LOOP = 5
+_SETTLED = 60.0
+_LONGEST_BACKOFF = 30.0
+_LAST_WORDS = 5.0
+
+
+class Supervisor:
+    """Keeps a number of workers alive, each in a process of its own, until it is told to stop.
+
+    `run()` returns the exit code: 0, or that of a worker that could not even start.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        processes: int,
+        configure: Callable[[Settings], None],
+        watch: Watch | None = None,
+    ) -> None:
+        self._files = watch
+        self._command = command
+        self._processes = processes
+        self._configure = configure
+        self._wards: dict[int, Ward] = {}
+        self._serial = 0
+        self._store: Store | None = None
+        self._memory = OutOfMemory()
+        self._quick_deaths = 0
+        self._was_ready = False
+        self._starting = 0
+        self._finished = False
+        self._stopping = False
+        self._rolling: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._code = 0
+        self._over = asyncio.Event()
+
+    async def run(self) -> int:
+        """Serve until told to stop."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        loop.add_signal_handler(signal.SIGHUP, self.roll)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        for _ in range(self._processes):
+            self._start_one()
+        self._go(self._watch())
+        if self._files is not None:
+            self._go(self._roll_on_change(self._files))
+        await self._over.wait()
+        for task in self._tasks:
+            task.cancel()
+        if self._store is not None:
+            with suppress(WindlassError):
+                await self._store.close()
+        return self._code
+
+    def stop(self) -> None:
+        """Let every worker drain; the second time, let it give back at once what it runs."""
+        if not self._stopping:
+            self._stopping = True
+            self._go(self._end_in_time())
+            if self._wards:
+                log.info("supervisor.draining", processes=len(self._wards))
+        for ward in self._wards.values():
+            ward.drain("shutdown")
+        self._end_if_alone()
+
+    def roll(self) -> None:
+        """Replace every worker, each only when its successor serves."""
+        if self._stopping or (self._rolling is not None and not self._rolling.done()):
+            return
+        self._rolling = self._go(self._replace(list(self._wards.values())))
+
+    async def _roll_on_change(self, files: Watch) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            if changed := await asyncio.to_thread(files.changed):
+                log.info("files.changed", files=changed[:5], more=max(len(changed) - 5, 0))
+                if self._rolling is not None:
+                    await asyncio.wait({self._rolling})
+                self.roll()
+
+    # -- processes -----------------------------------------------------------------------------
+
+    def _start_one(self) -> Ward:
+        self._serial += 1
+        ward = Ward(self._command, self._serial)
+        self._wards[ward.pid] = ward
+        asyncio.get_running_loop().add_reader(ward.line.fileno(), self._hear, ward)
+        return ward
+
+    async def _start_later(self, delay: float) -> None:
+        self._starting += 1
+        await asyncio.sleep(delay)
+        self._starting -= 1
+        if not self._stopping and self._serving() < self._processes:
+            self._start_one()
+
+    def _serving(self) -> int:
+        return self._starting + sum(not ward.leaving for ward in self._wards.values())
+
+    async def _replace(self, wards: Sequence[Ward]) -> None:
+        log.info("supervisor.rolling", processes=len(wards))
+        for old in wards:
+            if old.leaving or old.code is not None:
+                continue
+            new = self._start_one()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STARTS_WITHIN):
+                    await _first(new.ready.wait(), new.ended.wait())
+            if self._stopping:
+                return
+            if not new.ready.is_set():
+                new.leaving = "it did not start"
+                new.send(signal.SIGKILL)
+                log.error(
+                    "supervisor.roll_failed",
+                    pid=new.pid,
+                    why="the new worker did not start; the old ones go on",
+                )
+                return
+            old.drain("replaced")
+
+    def _reap(self) -> None:
+        """Take note of what ended, stopped or went on; as PID 1, of everybody's orphans, too."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            ward = self._wards.get(pid)
+            if ward is None:
+                continue
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                ward.is_stopped = os.WIFSTOPPED(status)
+                log.warning("process.stopped" if ward.is_stopped else "process.continued", pid=pid)
+            else:
+                asyncio.get_running_loop().remove_reader(ward.line.fileno())
+                ward.gone(os.waitstatus_to_exitcode(status))
+                self._go(self._bury(ward))
+
+    async def _bury(self, ward: Ward) -> None:
+        """Say why a process ended, see to the jobs that it held, and replace it."""
+        code = ward.code or 0
+        reason = how_it_ended(code, out_of_memory=self._memory.struck())
+        expected = bool(ward.leaving) and code == 0
+        tell = log.info if expected else log.error if ward.ready.is_set() else log.debug
+        tell("process.ended", pid=ward.pid, worker_id=ward.worker, why=ward.leaving, how=reason)
+        await self._see_to_jobs(ward, reason)
+        self._wards.pop(ward.pid, None)
+        ward.close()
+        self._finished = self._finished or ward.finished
+        if not self._stopping and not ward.finished:
+            self._succeed(ward, code, expected=expected)
+        self._end_if_alone()
+
+    def _succeed(self, ward: Ward, code: int, *, expected: bool) -> None:
+        if not self._was_ready and not ward.ready.is_set():
+            # It has never worked, so it will not by trying again.
+            self._code = code or 1
+            self.stop()
+            return
+        lived = time.monotonic() - ward.began
+        self._quick_deaths = 0 if expected or lived > _SETTLED else self._quick_deaths + 1
+        if self._quick_deaths == _CRASH_LOOP:
+            log.error(
+                "supervisor.crash_loop",
+                deaths=self._quick_deaths,
+                remedy="workers die as soon as they work: see process.ended and job.suspected",
+            )
+        if self._serving() < self._processes:
+            exponent = min(self._quick_deaths - 1, 20)
+            delay = 0.0 if exponent < 0 else min(0.1 * 2**exponent, _LONGEST_BACKOFF)
+            self._go(self._start_later(delay))
+
+    def _end_if_alone(self) -> None:
+        if not self._wards and (self._stopping or self._finished):
+            self._over.set()
+
+    async def _end_in_time(self) -> None:
+        """Kill what has not ended when it had to: the shutdown ends in any case."""
+        settings = [ward.settings for ward in self._wards.values() if ward.settings is not None]
+        longest = max((each.shutdown_timeout for each in settings), default=timedelta(0))
+        await asyncio.sleep(longest.total_seconds() + _GRACE)
+        for ward in self._wards.values():
+            log.critical("process.stuck", pid=ward.pid, why="it does not end; killing it")
+            ward.send(signal.SIGKILL)
+
+    # -- what they say -------------------------------------------------------------------------
+
+    def _hear(self, ward: Ward) -> None:
+        words = ward.hear()
+        if words is None:
+            asyncio.get_running_loop().remove_reader(ward.line.fileno())
+            return
+        for word in words:
+            match word:
+                case leash.Hello():
+                    ward.settings, ward.patience = word.settings, word.patience
+                    if self._store is None:
+                        self._configure(word.settings)
+                        self._store = store_at(word.settings)
+                case leash.Registered():
+                    ward.worker = word.worker
+                    if ward.keeping is None:
+                        ward.keeping = self._go(self._keep(ward))
+                case leash.Ready():
+                    self._was_ready = True
+                    ward.ready.set()
+                case leash.Leaving():
+                    self._let_go(ward, word)
+
+    def _let_go(self, ward: Ward, word: leash.Leaving) -> None:
+        if ward.leaving:
+            return
+        log.info("process.leaving", pid=ward.pid, worker_id=ward.worker, why=word.why)
+        ward.leaving, ward.finished = word.why, not word.replace
+        if word.replace and not self._stopping:
+            self._start_one()
+
+    # -- their leases --------------------------------------------------------------------------
+
+    async def _keep(self, ward: Ward) -> None:
+        """Renew a worker's lease for as long as it deserves it."""
+        settings, store = ward.settings, self._store
+        if settings is None or store is None:
+            return
+        interval = settings.lease / 3
+        wait = interval
+        while not ward.ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait.total_seconds()):
+                    await ward.ended.wait()
+                    return
+            if ward.worker and not ward.is_stopped:
+                wait = await self._renew(store, ward, interval)
+
+    async def _renew(self, store: Store, ward: Ward, interval: timedelta) -> timedelta:
+        worker = ward.worker
+        pulse = replace(ward.pulse, loop_lag=timedelta(seconds=round(ward.lag, 3)))
+        try:
+            alive = await asyncio.to_thread(store.heartbeat, worker, pulse, interval)
+        except WindlassError as error:
+            log.warning("heartbeat.failed", worker_id=worker, error=str(error))
+            return min(timedelta(seconds=1), interval)
+        except Exception:
+            log.exception("heartbeat.failed", worker_id=worker)
+            return min(timedelta(seconds=1), interval)
+        if worker != ward.worker:
+            return interval  # It has given its lease back meanwhile.
+        if not alive:
+            log.error("lease.lost", worker_id=worker, pid=ward.pid)
+        ward.line.say(leash.Renewed() if alive else leash.Lost(worker))
+        return interval
+
+    async def _watch(self) -> None:
+        """Notice whose loop stands still, and end who does for longer than any handler may."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            for ward in list(self._wards.values()):
+                await self._look_at(ward)
+
+    async def _look_at(self, ward: Ward) -> None:
+        if ward.is_stopped or ward.code is not None or not ward.ready.is_set():
+            return
+        if ward.is_mute and not ward.stalled:
+            # What merely blocks its loop it notices itself; this holds the interpreter's lock.
+            log.warning(
+                "loop.stalled",
+                pid=ward.pid,
+                worker_id=ward.worker,
+                lag=round(ward.lag, 3),
+                stack=await ward.stack(),
+            )
+        ward.stalled = ward.is_mute
+        if ward.patience is not None and ward.lag > ward.patience:
+            log.critical("process.stuck", pid=ward.pid, worker_id=ward.worker, lag=ward.lag)
+            ward.send(signal.SIGKILL)
+
+    # -- their jobs ----------------------------------------------------------------------------
+
+    async def _see_to_jobs(self, ward: Ward, reason: str) -> None:
+        """Give back what a process held when it ended: nobody else runs it, and nobody is charged.
+
+        What cannot be given back, since the store is away, is rescued when the lease has run out.
+        """
+        if not ward.worker or self._store is None:
+            return
+        store, deadline = self._store, time.monotonic() + _LAST_WORDS
+        while True:
+            try:
+                await self._give_back(store, ward, reason)
+            except WindlassError as error:
+                if time.monotonic() > deadline:
+                    log.warning("jobs.not_given_back", worker_id=ward.worker, error=str(error))
+                    return
+                await asyncio.sleep(0.5)
+            else:
+                return
+
+    async def _give_back(self, store: Store, ward: Ward, reason: str) -> None:
+        held = await store.held(ward.worker)
+        await store.settle(last_moves(held, self._verdict(ward, reason)))
+        await store.retire(ward.worker)
+        for job in held:
+            self._tell(job, ward, reason)
+
+    def _verdict(self, ward: Ward, reason: str) -> Crashed | Released:
+        if ward.leaving:
+            return Released(reason=ward.leaving)
+        return Crashed(cause="process", reason=f"its process {reason}")
+
+    def _tell(self, job: Job, ward: Ward, reason: str) -> None:
+        event = "job.released" if ward.leaving else "job.suspected"
+        log.warning(
+            event,
+            job_id=job.id,
+            worker_id=ward.worker,
+            kind=job.kind,
+            queue=job.queue,
+            attempt=job.attempt,
+            reason=ward.leaving or f"its process {reason}",
+        )
+
+    def _go(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("supervisor.failed", error=f"{type(error).__qualname__}: {error}")
+
+
+async def _first(*events: Awaitable[object]) -> None:
+    tasks = [asyncio.ensure_future(event) for event in events]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

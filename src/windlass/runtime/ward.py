@@ -1,0 +1,107 @@
+"""Owns one worker's process as its supervisor sees it: started, listened to, signalled, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+from windlass.core.job import Pulse
+from windlass.runtime import leash
+from windlass.settings import Settings
+
+
+class Ward:
+    """A process with one worker in it."""
+
+    def __init__(self, command: Sequence[str], number: int) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the ward.
+        self.number = number
+        self.line = leash.Line(ours)
+        self.began = time.monotonic()
+        shared = [theirs.fileno(), self._stacks.fileno()]
+        # In a group of its own: a terminal's Ctrl-C reaches us alone, and we pass it on once.
+        self._process = subprocess.Popen(  # noqa: S603 - it is ourselves.
+            [sys.executable, "-m", "windlass", *command],
+            env=os.environ | {leash.VARIABLE: ",".join(map(str, shared))},
+            stdin=subprocess.DEVNULL,
+            pass_fds=shared,
+            process_group=0,
+        )
+        theirs.close()
+        self.pid = self._process.pid
+        self.ready = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.settings: Settings | None = None
+        self.patience: float | None = None
+        self.worker = ""
+        """The id of its lease, once it has one."""
+        self.keeping: asyncio.Task[None] | None = None
+        self.pulse = Pulse()
+        self.leaving = ""
+        """Why it is to end, or is about to, if somebody wants that."""
+        self.finished = False
+        """Whether it ends because there is nothing left to do."""
+        self.is_stopped = False
+        """Whether somebody has stopped it with a signal; then nobody may renew its lease."""
+        self.code: int | None = None
+        self._heard_at = time.monotonic()
+        self._lag = 0.0
+        self.stalled = False
+
+    @property
+    def lag(self) -> float:
+        """For how many seconds its loop has not moved, as far as is known."""
+        return self._lag + max(time.monotonic() - self._heard_at - 1.0, 0.0)
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether not even its heart's thread runs: something holds the interpreter's lock."""
+        return time.monotonic() - self._heard_at > 1.0
+
+    def hear(self) -> list[leash.Word] | None:
+        """Return what it says, and note that it lives; None if it will say nothing more."""
+        words = self.line.hear()
+        if words:
+            self._heard_at = time.monotonic()
+        for word in words or ():
+            if isinstance(word, leash.Beat):
+                self.pulse, self._lag = word.pulse, word.lag
+        return words
+
+    def send(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.code is None:
+            os.kill(self.pid, number)
+
+    def drain(self, why: str) -> None:
+        """Ask it to finish what runs, and to end."""
+        self.leaving = self.leaving or why
+        self.send(signal.SIGTERM)
+
+    def gone(self, code: int) -> None:
+        """Note how it ended, and let go of what was shared with it."""
+        self.code = self._process.returncode = code
+        self.line.close()
+        self.ended.set()
+
+    async def stack(self) -> str:
+        """Return where it stands, as far as it can still be made to say so."""
+        if leash.ASK_FOR_STACK is None:
+            return ""
+        here = os.fstat(self._stacks.fileno()).st_size
+        self.send(leash.ASK_FOR_STACK)
+        await asyncio.sleep(0.2)
+        return os.pread(self._stacks.fileno(), 16_384, here).decode(errors="replace")
+
+    def close(self) -> None:
+        """Let go of the rest."""
+        self._stacks.close()

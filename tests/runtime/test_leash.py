@@ -1,0 +1,109 @@
+"""What a worker and its supervisor say to each other, and what happens when one falls silent."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
+from windlass.core.job import Pulse
+from windlass.runtime.leash import Beat, Hello, Leash, Line, Lost, Ready, Registered, Renewed, Word
+from windlass.settings import Settings
+
+LEASE = timedelta(seconds=1)
+PULSE = Pulse(processed=3, loop_lag=timedelta(seconds=2))
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Line, Line]]:
+    """Give a test both ends of a line."""
+    one, other = (Line(end) for end in socket.socketpair())
+    yield one, other
+    one.close()
+    other.close()
+
+
+def until(look: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 10
+    while not look():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+class Store:
+    """Counts the renewals that a worker makes by itself."""
+
+    def __init__(self) -> None:
+        self.renewed: list[str] = []
+
+    def heartbeat(self, worker: str, _pulse: Pulse, _timeout: timedelta) -> bool:
+        self.renewed.append(worker)
+        return True
+
+
+def test_words_arrive_whole_and_in_order(ends: tuple[Line, Line]) -> None:
+    sent, line = ends
+    words: list[Word] = [
+        Hello(Settings(), 3.5),
+        Registered("w:1"),
+        Ready(),
+        Beat(PULSE, 2.0),
+        Lost("w:1"),
+    ]
+    for word in words:
+        assert sent.say(word)
+    heard: list[Word] = []
+    while len(heard) < len(words):
+        heard += line.hear() or []
+    assert heard == words
+
+
+def test_the_end_of_the_other_side_is_noticed(ends: tuple[Line, Line]) -> None:
+    ours, theirs = ends
+    theirs.close()
+    assert ours.hear() is None
+    assert not ours.say(Ready())
+
+
+def test_a_fork_has_nothing_to_say(ends: tuple[Line, Line]) -> None:
+    ours, theirs = ends
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(ours.say(Ready())))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    ours.close()
+    assert theirs.hear() is None
+
+
+def test_a_worker_leaves_renewal_to_its_supervisor_for_as_long_as_that_does_it(
+    ends: tuple[Line, Line],
+) -> None:
+    ours, theirs = ends
+    leash, store, orphaned = Leash(ours), Store(), threading.Event()
+    leash.start(orphaned.set)
+    renew = leash.renewing(store.heartbeat, LEASE)
+    leash.say(Registered("w:1"))
+    assert renew("w:1", PULSE, LEASE)
+    assert store.renewed == []
+
+    leash._renewed_at -= 0.6
+    assert renew("w:1", PULSE, LEASE)
+    assert store.renewed == ["w:1"], "half a lease without a word, so it helps itself"
+
+    theirs.say(Lost("w:1"))
+    until(lambda: not renew("w:1", PULSE, LEASE))
+    assert renew("w:2", PULSE, LEASE), "another lease is another matter"
+
+    before = leash._renewed_at
+    theirs.say(Renewed())
+    until(lambda: leash._renewed_at > before)
+
+    theirs.close()
+    assert orphaned.wait(5)
+    assert renew("w:2", PULSE, LEASE)
+    assert store.renewed[-1] == "w:2"
