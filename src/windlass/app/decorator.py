@@ -26,6 +26,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.job import DEFAULT_QUEUE
 from windlass.core.names import check_name
 from windlass.core.retry import Retry
+from windlass.core.sizes import Size, size
 from windlass.registry import (
     Middleware,
     Registration,
@@ -72,6 +73,15 @@ class JobOptions:
     max_retries: int | None = None
     timeout: Duration | None = DEFAULT
     middleware: tuple[Middleware, ...] = ()
+    isolate: bool | None = None
+    cpu: bool = False
+    memory: Size | None = None
+    grace: Duration | None = None
+
+    @property
+    def isolated(self) -> bool | None:
+        """Whether the handler runs in a child process; None leaves that to the app."""
+        return self.isolate if not (self.cpu or self.memory) else True
 
 
 class JobDecorator:
@@ -112,6 +122,10 @@ class JobDecorator:
         max_retries: int | None = None,
         timeout: Duration | None = DEFAULT,
         middleware: Sequence[Middleware] = (),
+        isolate: bool | None = None,
+        cpu: bool = False,
+        memory: Size | None = None,
+        grace: Duration | None = None,
     ) -> KindDecorator[T]: ...
     @overload
     def __call__(
@@ -125,6 +139,10 @@ class JobDecorator:
         max_retries: int | None = None,
         timeout: Duration | None = DEFAULT,
         middleware: Sequence[Middleware] = (),
+        isolate: bool | None = None,
+        cpu: bool = False,
+        memory: Size | None = None,
+        grace: Duration | None = None,
     ) -> JobDecorator: ...
 
     def __call__(self, *targets: Any, **options: Any) -> Any:
@@ -133,6 +151,10 @@ class JobDecorator:
         `name` is the kind: give one, and moving or renaming the function orphans no job; `aliases`
         are names that the kind had before. `timeout=None` must be written out. `max_retries` is a
         shorthand for `retry=Retry(max_retries=...)`.
+
+        `isolate=True` runs the handler in a child process, which can be killed; so does `cpu=True`,
+        since it then has a processor of its own, and `memory="512MB"`, above which it is killed.
+        When its `timeout` is over a run is asked to end, and after the `grace` ("2s") made to.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -208,6 +230,10 @@ def _register(
         raise ConfigError(
             f"kind {kind!r}: give retry=Retry(max_retries=...) or max_retries, not both"
         )
+    if options.isolate is False and options.isolated:
+        raise ConfigError(
+            f"kind {kind!r}: cpu= and memory= need a child process, so leave isolate=False out"
+        )
     defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(
         Registration(
@@ -219,6 +245,10 @@ def _register(
             retry=options.retry or Retry(max_retries=options.max_retries),
             timeout=_timeout(options.timeout),
             middleware=options.middleware,
+            module=str(getattr(function, "__module__", "")),
+            isolate=options.isolated,
+            memory=None if options.memory is None else size(options.memory),
+            grace=None if options.grace is None else duration(options.grace),
         )
     )
     producer: Producer[Any, Any] = Producer(
