@@ -92,16 +92,17 @@ class BlackBox:
         is_full = written > _RING
         text = (ring[start:] + ring[:start]).partition(b"\n")[2] if is_full else ring[:start]
         lines = text.decode("utf-8", "replace").splitlines()[-_LINES:]
-        return _bounded("\n".join(lines)[-_HALF:])
+        told = storable("\n".join(lines), _RING * 4)
+        return told if len(told) <= _HALF else told[-_HALF:].partition("\n")[2]
 
     def _dump(self) -> str:
-        """Return what faulthandler wrote; where that is long, the thread that did it comes first."""
+        """Return what faulthandler wrote; if that is long, the thread that did it comes first."""
         dump = os.pread(self.fd, _LONGEST_DUMP, _DUMP).decode("utf-8", "replace").strip()
         if len(dump) > _HALF:
             headline, _, rest = dump.partition("\n")
             culprit = rest.find("Current thread")
             dump = f"{headline}\n{rest[max(culprit, 0) :]}"
-        return _bounded(dump[:_HALF])
+        return storable(dump, _LONGEST_DUMP)[:_HALF]
 
     def close(self) -> None:
         """Let go of the file."""
@@ -112,10 +113,6 @@ class BlackBox:
     def _count(self, written: int) -> None:
         self._written = written
         os.pwrite(self.fd, _COUNT.pack(written), 0)
-
-
-def _bounded(text: str) -> str:
-    return storable(text, _HALF)[:_HALF]
 
 
 class _Recorder(logging.Handler):

@@ -31,8 +31,8 @@ from windlass.registry import Middleware, Registry
 from windlass.runtime.attempt import Handlers, outcome_of
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
-from windlass.runtime.line import BROKEN, Line, high_descriptors
-from windlass.runtime.wire import Heeded, Over, Reported, Settled, Start, Stop, Word
+from windlass.runtime.line import Line, high_descriptors
+from windlass.runtime.wire import BROKEN, Heeded, Over, Reported, Settled, Start, Stop, Word
 from windlass.store import Transaction
 
 log = get_logger("windlass.child")
@@ -130,7 +130,10 @@ class Child:
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        try:
+            self._loop.run_forever()
+        finally:
+            os._exit(BROKEN)  # Without its loop a child is deaf and dumb.
 
     def _begin(self, run: _Run, memory: int | None) -> None:
         self._box.clear()
@@ -145,7 +148,7 @@ class Child:
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
             if run.why is None:
                 outcome = Failed(exception=error, error=describe(error))
-        self._line.end_a_fork()
+        self._line.check()
         self._finish(run, outcome)
 
     async def _attempt(self, run: _Run) -> Outcome:
@@ -213,7 +216,7 @@ class Child:
     ) -> None:
         value, error = self._call(run, call)
         self._calling = None
-        self._line.end_a_fork()
+        self._line.check()
         self._loop.call_soon_threadsafe(_deliver, answer, value, error)
 
     def _call(self, run: _Run | None, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

@@ -114,7 +114,7 @@ class Children:
         if isinstance(answer, Transition | Over):
             self._put_back(child)
         elif isinstance(answer, Heeded):
-            child.end()  # An interrupted handler may have left anything half done.
+            child.kill()  # An interrupted handler may have left anything half done, or running.
         return answer
 
     async def stop(self) -> None:

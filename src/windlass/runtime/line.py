@@ -16,10 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from windlass.runtime.blackbox import BlackBox
-from windlass.runtime.wire import Frames, Order, Word, frame, order_of
+from windlass.runtime.wire import BROKEN, Frames, Order, Word, frame, order_of
 
-BROKEN = 70
-"""The exit code of a child that cannot be heard any more."""
 _HIGH = 64
 _PIECE = 65_536
 _PR_SET_PDEATHSIG = 1
@@ -49,10 +47,9 @@ class Line:
 
     def send(self, word: Word) -> None:
         """Say something; a process that cannot be heard ends."""
-        self.end_a_fork()
+        self.check()
         try:
             with self._sending:
-                self._check()
                 self._socket.sendall(frame(word))
         except OSError:
             os._exit(BROKEN)
@@ -69,15 +66,15 @@ class Line:
             self._waiting += self._frames.feed(data)
         return order_of(self._waiting.pop(0))
 
-    def end_a_fork(self) -> None:
-        """End this process here if a handler forked it: it is not the one that has the job."""
+    def check(self) -> None:
+        """End this process if a handler forked it, so that it has no job, or has closed its line.
+
+        The line's number may be another file's by now, into which we must not write.
+        """
         if os.getpid() != self._pid:
             os._exit(0)
-
-    def _check(self) -> None:
-        """Refuse to write into a file that has got the line's number after it was closed."""
         if _identity(self._socket.fileno()) != self._identity:
-            raise BrokenPipeError
+            os._exit(BROKEN)
 
     def _forsake(self) -> None:
         self._socket.close()
@@ -103,8 +100,11 @@ def _lift(fd: int) -> int:
     return high
 
 
-def _identity(fd: int) -> tuple[int, int]:
-    found = os.fstat(fd)
+def _identity(fd: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
     return found.st_dev, found.st_ino
 
 

@@ -21,7 +21,7 @@ from multiprocessing.spawn import get_executable
 import msgspec
 
 from windlass.runtime.blackbox import BlackBox
-from windlass.runtime.wire import Frames, Order, Ready, Recipe, Unfit, Word, frame, word_of
+from windlass.runtime.wire import BROKEN, Frames, Order, Ready, Recipe, Unfit, Word, frame, word_of
 
 _PIECE = 65_536
 _LAST_WORDS = 2.0
@@ -71,9 +71,9 @@ class ChildProcess:
     @property
     def ending(self) -> str:
         """How the process ended."""
-        if self._is_mute:
-            return "its process broke the line to its worker"
         code = self._process.returncode or 0
+        if self._is_mute or code == BROKEN:
+            return "its process broke the line to its worker"
         if code >= 0:
             return f"its process exited with code {code}"
         try:

@@ -13,6 +13,8 @@ from windlass.core.job import Attempt, ErrorInfo, Job, Progress
 from windlass.core.settle import Transition
 from windlass.core.states import State
 
+BROKEN = 70
+"""The exit code of a child that cannot be heard any more."""
 _LENGTH = struct.Struct("<I")
 
 
