@@ -299,6 +299,66 @@ def test_what_forks_share_is_counted_once(bed: Bed, ward: Any) -> None:
     asyncio.run(main())
 
 
+@on_memory
+def test_a_job_does_not_pay_for_the_memory_that_others_left(bed: Bed, ward: Any) -> None:
+    async def main() -> None:
+        async with serving(ward.app, children=1):
+            pids = {await (await ward.keep.aenqueue()).aresult("30s") for _ in range(3)}
+            assert len(pids) == 3
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_where_memory_cannot_be_seen_the_child_limits_itself(
+    bed: Bed, ward: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runtime.children.IS_VISIBLE", False)
+
+    async def main() -> None:
+        async with serving(ward.app, children=1):
+            job = await in_state(await ward.hoard.aenqueue(), State.DEAD, within=SLOW)
+            assert job.error is not None
+            assert job.error.type == "MemoryError"
+            assert (await (await ward.where.aenqueue()).aresult("30s"))[1] == os.getpid()
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_children_that_are_idle_are_ended_down_to_one(
+    bed: Bed, ward: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runtime.children._IDLE", 0.2)
+
+    async def main() -> None:
+        async with serving(ward.app, children=2) as worker:
+            handles = [await ward.wait.aenqueue() for _ in range(2)]
+            await until(lambda: len(notes(ward)) == 2, within=SLOW)
+            (ward.HERE / "gate").touch()
+            for handle in handles:
+                await handle.aresult("30s")
+            pids = [int(line.split()[1]) for line in notes(ward)]
+            await until(lambda: sum(map(is_alive, pids)) == 1)
+            await asyncio.sleep(0.3)
+            assert len(worker._children._living) == 1
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_lost_lease_ends_the_run_in_the_child(bed: Bed, ward: Any) -> None:
+    async def main() -> None:
+        async with serving(ward.app, children=1) as worker:
+            await ward.wait.aenqueue()
+            await until(lambda: notes(ward), within=SLOW)
+            worker._lose_lease()
+            await until(lambda: "cancelled True" in notes(ward))
+            (ward.HERE / "gate").touch()
+
+    asyncio.run(main())
+
+
 # -- children that die -------------------------------------------------------------------------
 
 
@@ -422,8 +482,9 @@ def test_a_worker_refuses_an_isolated_handler_whose_app_has_no_name(bed: Bed) ->
 def test_a_worker_refuses_an_isolated_handler_that_an_import_does_not_register(
     bed: Bed, ward: Any
 ) -> None:
-    @ward.app.job(isolate=True, name="local")
     def local() -> None: ...
+
+    ward.app.job(isolate=True)(local)
 
     async def main() -> None:
         with pytest.raises(ConfigError, match="local cannot be found by a child process"):

@@ -198,6 +198,15 @@ def _linger(seconds: float, kept: bytes) -> int:
     return pid
 
 
+kept: list[bytes] = []
+
+
+@app.job(memory="200MB")
+def keep() -> int:
+    kept.append(os.urandom(90_000_000))
+    return os.getpid()
+
+
 @app.job(isolate=True)
 def die(how: str) -> None:
     logging.getLogger("ward").warning("the last line of %s", how)

@@ -24,8 +24,8 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
-def ward(yard: Yard, **settings: object) -> WorkerProcess:
-    worker = yard.worker(app=APP, children=1, **settings)
+def ward(yard: Yard) -> WorkerProcess:
+    worker = yard.worker(app=APP, children=1)
     worker.started()
     return worker
 

@@ -116,7 +116,11 @@ class BlackBox:
 
 
 class _Recorder(logging.Handler):
-    """Writes log records into a black box."""
+    """Writes log records into a black box.
+
+    Where a program has configured no logging, warnings go to standard error; that they are recorded
+    must not be taken for a configuration.
+    """
 
     def __init__(self, box: BlackBox) -> None:
         super().__init__()
@@ -127,3 +131,7 @@ class _Recorder(logging.Handler):
             self._box.write(self.format(record))
         except Exception:  # noqa: BLE001 - what cannot be recorded must not cost the run.
             return
+        last = logging.lastResort
+        is_alone = logging.getLogger().handlers == [self]
+        if is_alone and last is not None and record.levelno >= last.level:
+            last.handle(record)

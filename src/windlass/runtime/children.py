@@ -185,9 +185,11 @@ class Children:
         return child
 
     def _is_full(self, child: ChildProcess, limit: int | None) -> bool:
+        """Say whether what earlier jobs left takes more than half of what this one may add."""
         if limit is None or not IS_VISIBLE:
             return False
-        return memory_of(child.pid, at_most=limit // 2) > limit // 2
+        most = child.fresh + max(limit - child.fresh, 0) // 2
+        return memory_of(child.pid, at_most=most) > most
 
     async def _start(self) -> ChildProcess:
         if self._recipe is None:
@@ -199,6 +201,7 @@ class Children:
         except BaseException:
             child.kill()
             raise
+        child.fresh = memory_of(child.pid, at_most=0)
         log.debug("child.started", pid=child.pid)
         return child
 

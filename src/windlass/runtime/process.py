@@ -61,6 +61,8 @@ class ChildProcess:
         self.pid = self._process.pid
         self.kinds: frozenset[str] = frozenset()
         """The kinds that the app knows in there."""
+        self.fresh = 0
+        """How many bytes of memory it used before its first job."""
         self.last_words = ""
         """The last lines that it logged, and where it was if it died of a signal."""
         self.gone = asyncio.Event()
