@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import sys
+from functools import partial
 from multiprocessing import spawn
 from typing import Any, NoReturn, cast
 
@@ -29,14 +30,19 @@ def main() -> NoReturn:
     if not isinstance(recipe, Recipe):
         os._exit(0)  # The worker has changed its mind.
     try:
-        app = _follow(recipe)
+        with loading.in_child(partial(_give_up, line)):
+            app = _follow(recipe)
         child = _child(app, line, box)
     except BaseException as error:  # noqa: BLE001 - also what a module does to end its program.
         told = describe(error)
-        line.send(Unfit(why=f"{told}\n{told.traceback}"))
-        os._exit(1)
+        _give_up(line, f"{told}\n{told.traceback}")
     line.send(Ready(kinds=tuple(app.registry)))
     child.serve()
+
+
+def _give_up(line: Line, why: str) -> NoReturn:
+    line.send(Unfit(why=why))
+    os._exit(1)
 
 
 def _follow(recipe: Recipe) -> Windlass:
@@ -45,11 +51,10 @@ def _follow(recipe: Recipe) -> Windlass:
     if recipe.logging is not None:
         level, form = recipe.logging
         configure_logging(cast("LogLevel", level), cast("LogFormat", form))
-    with loading.in_child():
-        if recipe.main:
-            spawn.prepare(dict(recipe.main))
-        for module in recipe.modules:
-            importlib.import_module(module)
+    if recipe.main:
+        spawn.prepare(dict(recipe.main))
+    for module in recipe.modules:
+        importlib.import_module(module)
     module, _, path = recipe.home.partition(":")
     app: Any = importlib.import_module(module)
     for name in path.split("."):

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from multiprocessing.spawn import get_preparation_data
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.core.errors import ConfigError
@@ -65,7 +66,8 @@ def _main() -> dict[str, str]:
     """Return how to import the program itself, as multiprocessing does it."""
     found = get_preparation_data("windlass-child")
     main = {name: str(found[name]) for name in found if name.startswith("init_main_from")}
-    if not main:
+    file = main.get("init_main_from_path")
+    if not main or (file is not None and not Path(file).exists()):
         raise ConfigError(
             f"{_HOW}, and this program has no file to import: write the handlers into a module"
         )

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from windlass.core.errors import ConfigError
-
-_loading: list[bool] = []
+_refusals: list[Callable[[str], None]] = []
 
 
 @contextmanager
-def in_child() -> Iterator[None]:
-    """Say so during a block."""
-    _loading.append(True)
+def in_child(refuse: Callable[[str], None]) -> Iterator[None]:
+    """Say so during a block; `refuse` is told why the child cannot go on."""
+    _refusals.append(refuse)
     try:
         yield
     finally:
-        _loading.pop()
+        _refusals.remove(refuse)
 
 
 def refuse_worker() -> None:
-    """Refuse a worker that a program starts as soon as it is imported.
+    """End a child whose program starts a worker as soon as it is imported.
 
-    Raises:
-        ConfigError: it would start in each of its children, too.
+    It would start in each of its children, too. An exception would not do: the program may wait for
+    that worker's work before it looks at its fate.
     """
-    if _loading:
-        raise ConfigError(
-            "this module starts a worker when it is imported, and its child processes import it "
+    for refuse in _refusals:
+        refuse(
+            "this program starts a worker when it is imported, and its child processes import it "
             "again: start it under `if __name__ == '__main__':`"
         )
