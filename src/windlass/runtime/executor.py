@@ -33,6 +33,8 @@ from windlass.store import Transaction
 
 log = get_logger("windlass.executor")
 _HANDFUL = 50
+_LOOP, _CHILDREN = Pool.LOOP, Pool.CHILDREN
+"""By names of ours, since an enum takes its time to tell its members."""
 _NO_ROOM = timedelta(seconds=1)
 _NO_CHILD = timedelta(seconds=5)
 HEED = timedelta(seconds=2)
@@ -43,8 +45,8 @@ class Run:
     """One attempt of one job."""
 
     __slots__ = (
-        "began", "context", "deadline", "ended", "errand", "in_thread", "isolated", "job", "over",
-        "stopped", "task", "timer",
+        "began", "context", "deadline", "ended", "errand", "job", "over", "pool", "stopped", "task",
+        "timer",
     )  # fmt: skip
 
     def __init__(self, job: Job, began: float) -> None:
@@ -56,8 +58,7 @@ class Run:
         self.timer: asyncio.TimerHandle | None = None
         self.stopped: Outcome | None = None
         self.errand: Errand | None = None
-        self.in_thread = False
-        self.isolated = False
+        self.pool = _LOOP
         self.ended = False
         self.over = False
         """Whether the job was completed by a transaction of its handler, in a child."""
@@ -118,26 +119,26 @@ class Executor:
             return
         self._runs[job.id] = run
         pool = self._pools.get(job.kind)
-        if pool is not Pool.LOOP or job.history:
-            pool = self._route(run, pool)
-        if pool is None:
+        if (pool is not _LOOP or job.history) and not self._route(run, pool):
             self._end(run, Snoozed(due=_NO_ROOM))
             return
         self._starting.append(run)
         if self._runner is None:
             self._runner = self._loop.create_task(self._run_some(), name="windlass-run")
 
-    def _route(self, run: Run, pool: Pool | None) -> Pool | None:
-        """Return where a job runs: suspects in a child, or nowhere while all children are busy."""
+    def _route(self, run: Run, pool: Pool | None) -> bool:
+        """Choose where a job runs; False if it is a suspect, and no child is free to run it."""
         if pool is not Pool.CHILDREN and is_suspect(run.job):
             if self.in_children >= self._children.count:
-                return None
+                return False
             pool = Pool.CHILDREN
-        run.isolated = pool is Pool.CHILDREN
-        run.in_thread = pool is Pool.THREADS
-        self.in_children += run.isolated
-        self.in_threads += run.in_thread
-        return pool or Pool.LOOP
+        run.pool = pool or _LOOP
+        self._count(run, 1)
+        return True
+
+    def _count(self, run: Run, sign: int) -> None:
+        self.in_threads += sign * (run.pool is Pool.THREADS)
+        self.in_children += sign * (run.pool is Pool.CHILDREN)
 
     async def _run_some(self) -> None:
         """Run jobs one after the other, as long as they wait for nothing: one task serves many.
@@ -205,7 +206,9 @@ class Executor:
     async def _perform(self, run: Run) -> None:
         outcome: Outcome | Transition
         try:
-            outcome = await (self._isolate(run) if run.isolated else self._attempt(run))
+            outcome = await (
+                self._attempt(run) if run.pool is not _CHILDREN else self._isolate(run)
+            )
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
             outcome = run.stopped or outcome_of_error(error)
         self._end(run, outcome)
@@ -314,8 +317,8 @@ class Executor:
         if run.timer is not None:
             run.timer.cancel()
         del self._runs[run.job.id]
-        self.in_threads -= run.in_thread
-        self.in_children -= run.isolated
+        if run.pool is not _LOOP:
+            self._count(run, -1)
         self._finish(run, outcome)
 
     def _abandon(self, run: Run) -> None:
