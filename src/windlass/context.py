@@ -90,6 +90,7 @@ class Context:
         """Whether this run shall end: time is up, an operator cancelled it, or the lease is lost.
 
         An `async def` handler is also told by `asyncio.CancelledError`; one in a thread looks here.
+        A `def` handler in a child process is interrupted, by `TimeoutError` if its time is up.
         """
         return self._cancelled
 

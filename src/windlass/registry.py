@@ -54,10 +54,28 @@ class Registration:
     errors: Classes
     timeout: timedelta | Literal["default"] | None
     middleware: tuple[Middleware, ...]
+    module: str = ""
+    """Where it was defined, and is found again by a child process."""
+    isolate: bool | None = None
+    """Whether it runs in a child process; None leaves that to the app."""
+    memory: int | None = None
+    """Bytes that a run may use, in a child process."""
+    grace: timedelta | None = None
+    """How long a run that is stopped may clean up."""
 
     def timeout_or(self, default: timedelta) -> timedelta | None:
         """Return how long a run may take: as registered, or by default."""
         return default if self.timeout == "default" else self.timeout
+
+    def grace_or(self, default: timedelta) -> timedelta:
+        """Return how long a run that is stopped may clean up: as registered, or by default."""
+        return default if self.grace is None else self.grace
+
+    def pool(self, *, isolate: bool) -> Pool:
+        """Return where a run takes place; `isolate` is the app's choice for `def` handlers."""
+        by_default = isolate and self.target.pool is Pool.THREADS
+        isolated = by_default if self.isolate is None else self.isolate
+        return Pool.CHILDREN if isolated else self.target.pool
 
 
 class Registry:
@@ -119,9 +137,9 @@ class Registry:
         """Iterate over all kinds and aliases."""
         return iter(self._registrations)
 
-    def pools(self) -> dict[str, Pool]:
-        """Return where the handler of each kind runs."""
-        return {kind: each.target.pool for kind, each in self._registrations.items()}
+    def pools(self, *, isolate: bool = False) -> dict[str, Pool]:
+        """Return where the handler of each kind runs; `isolate` is the app's choice for `def`."""
+        return {kind: each.pool(isolate=isolate) for kind, each in self._registrations.items()}
 
 
 def function_target(kind: str, function: Callable[..., Any]) -> Target:

@@ -45,11 +45,14 @@ class Settings:
     pool_overflow: int = 20
     pool_recycle: timedelta = timedelta(hours=1)
     threads: int = field(default_factory=_cpus)
+    children: int = field(default_factory=_cpus)
+    isolate: bool = False
     slots: int = 100
     batch_size: int = 100
     poll_interval: timedelta = timedelta(seconds=1)
     queue_size: int = 1000
     max_retries: int = 3
+    max_crashes: int = 3
     timeout: timedelta = timedelta(seconds=300)
     lease: timedelta = timedelta(seconds=30)
     shutdown_timeout: timedelta = timedelta(seconds=30)
@@ -292,6 +295,17 @@ def _span_or_never(raw: object, unit: _Unit) -> timedelta | None:
     return _span(raw, unit)
 
 
+def _on_or_off(raw: object, _unit: _Unit) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    text = raw.strip().lower() if isinstance(raw, str) else ""
+    if text in ("true", "yes", "on", "1"):
+        return True
+    if text in ("false", "no", "off", "0"):
+        return False
+    raise ValueError("neither on nor off")
+
+
 def _url(raw: object, _unit: _Unit) -> str:
     if isinstance(raw, str) and re.match(r"\s*[a-z][a-z0-9+.-]*://", raw):
         return raw.strip()  # A secret that was read from a file often ends in a line break.
@@ -342,6 +356,7 @@ _TIME = _Reader("a time like '30s', a bare number being in {unit}", _span)
 _AGE = _Reader("a time like '7d', a bare number being in {unit}, or 'never'", _span_or_never)
 _LIST = _Reader("names with commas between them", _names)
 _LEVEL = _one_of("debug", "info", "warning", "error", "critical", warn="warning", fatal="critical")
+_SWITCH = _Reader("true or false", _on_or_off)
 _FORMAT = _one_of("auto", "console", "json")
 
 
@@ -376,6 +391,8 @@ class _Rule:
         """Write a value as people do."""
         if value in (None, (), ""):
             return self.empty
+        if isinstance(value, bool):
+            return str(value).lower()
         if isinstance(value, timedelta):
             return human(value)
         if isinstance(value, tuple):
@@ -410,6 +427,15 @@ _RULES: dict[str, _Rule] = {
         ("WORKER_COUNT",),
         default="the number of CPUs",
     ),
+    "children": _Rule(
+        _NUMBER,
+        "Child processes of a worker process, for isolated handlers.",
+        (1, 10_000),
+        default="the number of CPUs",
+    ),
+    "isolate": _Rule(
+        _SWITCH, "Whether handlers that are not async run in child processes by default."
+    ),
     "slots": _Rule(
         _NUMBER, "Jobs that a worker process runs at once.", (1, 100_000), ("WORKER_CONCURRENCY",)
     ),
@@ -431,6 +457,11 @@ _RULES: dict[str, _Rule] = {
         "How often a job is tried again before it is dead, unless its kind says otherwise.",
         (0, 10**6),
         ("MAX_RETRIES", "JOB_MAX_RETRIES"),
+    ),
+    "max_crashes": _Rule(
+        _NUMBER,
+        "How many processes a job may kill, each while it runs alone, before it is dead.",
+        (1, 10**6),
     ),
     "timeout": _Rule(
         _TIME, "How long a job may run, unless its kind says otherwise.", (_SECOND / 1000, None)

@@ -55,6 +55,7 @@ def test_without_an_app_it_is_wrong_usage(shell: Shell) -> None:
         ("--slots", "0"),
         ("--slots", "many"),
         ("--threads", "-1"),
+        ("--children", "0"),
         ("--batch-size", "1.5"),
         ("--poll-interval", "soon"),
         ("--lease", "0s"),

@@ -14,8 +14,8 @@ from windlass.core.plan import SLOTS, Policies, Pool, Room, plan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-KINDS = {"async": Pool.LOOP, "sync": Pool.THREADS}
-ROOM = Room(slots=10, threads=4)
+KINDS = {"async": Pool.LOOP, "sync": Pool.THREADS, "isolated": Pool.CHILDREN}
+ROOM = Room(slots=10, threads=4, children=2)
 quick = settings(max_examples=40)
 
 
@@ -39,14 +39,16 @@ def asked(
 
 heads = st.builds(
     head,
-    st.sampled_from(["async", "sync", "unknown"]),
+    st.sampled_from(["async", "sync", "isolated", "unknown"]),
     queue=st.sampled_from(["default", "mail", "paused"]),
     priority=st.integers(-5, 5),
     key=st.sampled_from(["", "acme", "globex"]),
     waited=st.timedeltas(timedelta(0), timedelta(hours=1)),
 )
 many_heads = st.lists(heads, max_size=30, unique_by=lambda head: head.lane)
-rooms = st.builds(Room, slots=st.integers(-1, 20), threads=st.integers(-1, 20))
+rooms = st.builds(
+    Room, slots=st.integers(-1, 20), threads=st.integers(-1, 20), children=st.integers(-1, 20)
+)
 policies_at_work = st.builds(
     Policies,
     kinds=st.just(KINDS),

@@ -20,7 +20,8 @@ def main(told: dict[str, Any]) -> None:
         configure_logging("debug", "json", stream)
         for name, value in told["patches"].items():
             patch(name, value)
-        app = getattr(importlib.import_module("tests.torture.handlers"), told["app"])
+        module, _, name = f"handlers:{told['app']}".rpartition(":")
+        app = getattr(importlib.import_module(f"tests.torture.{module.split(':')[-1]}"), name)
         serve(app.worker(name=told["name"], **told["settings"]))
 
 

@@ -17,6 +17,7 @@ from windlass.app.control import Control
 from windlass.app.decorator import JobDecorator
 from windlass.app.handle import Handle
 from windlass.app.ids import Ids
+from windlass.app.isolation import recipe_of
 from windlass.app.kind import Kind
 from windlass.app.portal import Portal, refuse_in_event_loop
 from windlass.app.producer import Draft, Producer
@@ -33,6 +34,7 @@ from windlass.release import __version__
 from windlass.resources import Providers, Resources
 from windlass.runtime import Hooks, Worker, WorkerOptions
 from windlass.runtime.leash import Leash
+from windlass.runtime.loading import refuse_worker
 from windlass.settings import Resolved, Settings, load_settings
 from windlass.store import Store, store_at
 
@@ -74,6 +76,10 @@ class Windlass:
         self._callbacks = Callbacks()
         self._on_start: list[Callable[[], Awaitable[None] | None]] = []
         self._on_shutdown: list[Callable[[], Awaitable[None] | None]] = []
+        self.child_hooks: list[Callable[[], Awaitable[None] | None]] = []
+        """What child processes do before their first job."""
+        self.home: str | None = None
+        """Where child processes find this app, `module:attribute`; None: they have to search."""
         self.registry = Registry()
         self.providers = Providers()
         self.ids = Ids()
@@ -232,6 +238,11 @@ class Windlass:
         self._on_shutdown.append(hook)
         return hook
 
+    def on_child_start(self, hook: OnWorker) -> OnWorker:
+        """Call this in every child process for isolated jobs, before its first job."""
+        self.child_hooks.append(hook)
+        return hook
+
     def on_job_start(self, callback: OnStart) -> OnStart:
         """Call this before every run: `callback(ctx)`."""
         self._callbacks.started.append(callback)
@@ -263,22 +274,29 @@ class Windlass:
 
         The `leash` is for a worker that has a supervisor, as on the command line.
         """
+        refuse_worker()
         if name:
             check_name("worker", name)
         settings = self._resolve(flags).settings
         if settings.url != self.settings.url:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
-        callbacks = (self._callbacks,) if self._callbacks.wanted else ()
         return Worker(
             store=self.store,
             registry=self.registry,
             options=_worker_options(settings, name),
-            middleware=(*self._middleware, *callbacks),
+            middleware=self.layers,
             hooks=Hooks(on_start=self._on_start, on_shutdown=self._on_shutdown),
             providers=self.providers,
             leash=leash,
+            recipe=lambda: recipe_of(self, settings),
         )
+
+    @property
+    def layers(self) -> tuple[Middleware, ...]:
+        """The middleware around every handler, in order."""
+        callbacks = (self._callbacks,) if self._callbacks.wanted else ()
+        return (*self._middleware, *callbacks)
 
     def load_imports(self, modules: Sequence[str]) -> None:
         """Import modules for the handlers that they register.
@@ -316,11 +334,14 @@ def _worker_options(settings: Settings, name: str) -> WorkerOptions:
         queues=frozenset(settings.queues) if settings.queues else None,
         slots=settings.slots,
         threads=settings.threads,
+        children=settings.children,
+        isolate=settings.isolate,
         batch_size=settings.batch_size,
         poll_interval=settings.poll_interval,
         lease=settings.lease,
         shutdown_timeout=settings.shutdown_timeout,
         retention=Retention(finished=settings.retention, dead=settings.dead_retention),
         max_retries=settings.max_retries,
+        max_crashes=settings.max_crashes,
         timeout=settings.timeout,
     )

@@ -28,6 +28,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.job import DEFAULT_QUEUE
 from windlass.core.names import check_name
 from windlass.core.retry import Retry
+from windlass.core.sizes import Size, size
 from windlass.registry import (
     Middleware,
     Registration,
@@ -76,6 +77,15 @@ class JobOptions:
     errors: Classes = field(default_factory=dict)
     timeout: Duration | None = DEFAULT
     middleware: tuple[Middleware, ...] = ()
+    isolate: bool | None = None
+    cpu: bool = False
+    memory: Size | None = None
+    grace: Duration | None = None
+
+    @property
+    def isolated(self) -> bool | None:
+        """Whether the handler runs in a child process; None leaves that to the app."""
+        return self.isolate if not (self.cpu or self.memory) else True
 
 
 class JobDecorator:
@@ -117,6 +127,10 @@ class JobDecorator:
         errors: Classes = _NONE,
         timeout: Duration | None = DEFAULT,
         middleware: Sequence[Middleware] = (),
+        isolate: bool | None = None,
+        cpu: bool = False,
+        memory: Size | None = None,
+        grace: Duration | None = None,
     ) -> KindDecorator[T]: ...
     @overload
     def __call__(
@@ -131,6 +145,10 @@ class JobDecorator:
         errors: Classes = _NONE,
         timeout: Duration | None = DEFAULT,
         middleware: Sequence[Middleware] = (),
+        isolate: bool | None = None,
+        cpu: bool = False,
+        memory: Size | None = None,
+        grace: Duration | None = None,
     ) -> JobDecorator: ...
 
     def __call__(self, *targets: Any, **options: Any) -> Any:
@@ -140,6 +158,10 @@ class JobDecorator:
         are names that the kind had before. `timeout=None` must be written out. `max_retries` is a
         shorthand for `retry=Retry(max_retries=...)`. `errors` are the classes of errors as this
         kind sees them, before those of `app.classify`.
+
+        `isolate=True` runs the handler in a child process, which can be killed; so does `cpu=True`,
+        since it then has a processor of its own, and `memory="512MB"`, above which it is killed.
+        When its `timeout` is over a run is asked to end, and after the `grace` ("2s") made to.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -218,6 +240,10 @@ def _register(
         raise ConfigError(
             f"kind {kind!r}: give retry=Retry(max_retries=...) or max_retries, not both"
         )
+    if options.isolate is False and options.isolated:
+        raise ConfigError(
+            f"kind {kind!r}: cpu= and memory= need a child process, so leave isolate=False out"
+        )
     errors = checked_classes(options.errors)
     retry = options.retry or Retry(max_retries=options.max_retries)
     if both := errors.keys() & retry.on.keys():
@@ -238,6 +264,10 @@ def _register(
             errors=errors,
             timeout=_timeout(options.timeout),
             middleware=options.middleware,
+            module=str(getattr(function, "__module__", "")),
+            isolate=options.isolated,
+            memory=None if options.memory is None else size(options.memory),
+            grace=None if options.grace is None else duration(options.grace),
         )
     )
     producer: Producer[Any, Any] = Producer(

@@ -45,7 +45,9 @@ async def _serve(worker: Worker, leash: Leash | None) -> None:
     def told(_number: int, _frame: FrameType | None) -> None:
         # Not by the loop, which a handler may block: this runs between any two steps of Python.
         if leash is not None:
-            leash.say(Leaving("told to stop", replace=True))
+            # By a thread: what this interrupts may be a word on its way to the supervisor.
+            word = Leaving("told to stop", replace=True)
+            threading.Thread(target=leash.say, args=(word,), daemon=True).start()
         stop()
 
     ended = threading.Event()

@@ -71,6 +71,7 @@ def load(reference: str) -> Windlass:
         found = getattr(found, name, None)
     if not isinstance(found, Windlass):
         raise ConfigError(_no_app(reference, path, vars(module)))
+    found.home = reference  # Where the child processes of a worker find it.
     return found
 
 

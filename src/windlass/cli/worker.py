@@ -45,6 +45,9 @@ def worker(
     threads: Annotated[
         str | None, _flag("--threads", "N", "Threads for handlers that are not async.")
     ] = None,
+    children: Annotated[
+        str | None, _flag("--children", "N", "Child processes for isolated handlers.")
+    ] = None,
     batch_size: Annotated[
         str | None, _flag("--batch-size", "N", "Jobs claimed at once, at most.")
     ] = None,
@@ -84,6 +87,7 @@ def worker(
         "imports": imports,
         "slots": slots,
         "threads": threads,
+        "children": children,
         "batch_size": batch_size,
         "poll_interval": poll_interval,
         "lease": lease,

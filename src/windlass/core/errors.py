@@ -16,6 +16,7 @@ WindlassError
 │   │   └── StoreBusy      ... because somebody else holds what is to be written
 │   ├── QueueFull          ... because a bounded queue is full
 │   └── SchemaMismatch     ... because its schema and this release do not fit
+├── MemoryExceeded         a job used more memory than its kind allows
 ├── Fenced                 the lease under which this was written is gone
 ├── ResultError            a result that cannot be had
 │   ├── ResultTimeout      ... yet
@@ -31,6 +32,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from windlass.core.durations import Duration, When, human, when
+from windlass.core.sizes import human_size
 
 
 class WindlassError(Exception):
@@ -180,6 +182,21 @@ class QueueFull(StoreError):
 
 class SchemaMismatch(StoreError):
     """The store's schema and this release of Windlass do not fit."""
+
+
+class MemoryExceeded(WindlassError):
+    """A job used more memory than it may, and was killed for that; it counts as a failure."""
+
+    def __init__(self, used: int, limit: int) -> None:
+        super().__init__(used, limit)
+        self.used = used
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"used {human_size(self.used)} of memory, and may use {human_size(self.limit)}: "
+            "raise memory=, or do the work in smaller pieces"
+        )
 
 
 class Fenced(WindlassError):

@@ -17,6 +17,7 @@ class Pool(StrEnum):
 
     LOOP = "loop"
     THREADS = "threads"
+    CHILDREN = "children"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +49,11 @@ class Policies:
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """What can start at once: so many jobs in all, and so many of them in threads."""
+    """What can start at once: so many jobs in all, and of them so many in threads or children."""
 
     slots: int
     threads: int
+    children: int = 0
 
 
 def plan(heads: Iterable[Head], policies: Policies, room: Room, *, at_most: int) -> Claim:
@@ -63,7 +65,11 @@ def plan(heads: Iterable[Head], policies: Policies, room: Room, *, at_most: int)
     """
     served = [head for head in heads if policies.serves(head.lane)]
     served.sort(key=policies.urgency)
-    budgets = {SLOTS: min(room.slots, at_most), Pool.THREADS.value: room.threads}
+    budgets = {
+        SLOTS: min(room.slots, at_most),
+        Pool.THREADS.value: room.threads,
+        Pool.CHILDREN.value: room.children,
+    }
     left = dict(budgets)
     asks = []
     for head in served:

@@ -91,6 +91,7 @@ def configure_logging(
     pretty = stream.isatty() if format == "auto" else format == "console"
     colors = pretty and stream.isatty() and not os.environ.get("NO_COLOR")
     handler = _Lines(stream)
+    handler.chosen = format
     handler.setFormatter(_Formatter(_console(colors=colors) if pretty else [_json]))
     root = logging.getLogger()
     for old in [each for each in root.handlers if isinstance(each, _Lines)]:
@@ -98,6 +99,18 @@ def configure_logging(
     root.addHandler(handler)
     root.setLevel(level.upper())
     return handler
+
+
+def logging_in_force() -> tuple[LogLevel, LogFormat] | None:
+    """Return the level and the format of this process's log lines, or None if it writes none."""
+    root = logging.getLogger()
+    if not root.handlers:
+        return None
+    levels: tuple[LogLevel, ...] = ("debug", "info", "warning", "error", "critical")
+    numbers = logging.getLevelNamesMapping()
+    heard = [each for each in levels if numbers[each.upper()] >= root.level]
+    ours = [each.chosen for each in root.handlers if isinstance(each, _Lines)]
+    return (heard or levels[-1:])[0], ours[0] if ours else "auto"
 
 
 class _Event(dict[str, object]):
@@ -110,6 +123,8 @@ class _Event(dict[str, object]):
 
 class _Lines(logging.StreamHandler[TextIO]):
     """The handler that `configure_logging` installs, which writes each line by one call."""
+
+    chosen: LogFormat = "auto"
 
 
 class _Formatter(ProcessorFormatter):

@@ -82,7 +82,11 @@ class Claimer(Service):
 
     def _room_left(self) -> Room:
         room, reserved = self._room(), self._reserved
-        return Room(slots=room.slots - reserved.slots, threads=room.threads - reserved.threads)
+        return Room(
+            slots=room.slots - reserved.slots,
+            threads=room.threads - reserved.threads,
+            children=room.children - reserved.children,
+        )
 
     async def _full(self) -> float:
         await self._store.busy()
@@ -130,6 +134,7 @@ class Claimer(Service):
         self._reserved = Room(
             slots=self._reserved.slots + sign * wanted.slots,
             threads=self._reserved.threads + sign * wanted.threads,
+            children=self._reserved.children + sign * wanted.children,
         )
 
     async def _rest(self, sweep: Sweep) -> None:
@@ -156,6 +161,8 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
 
 def _reservation(claim: Claim) -> Room:
     """Return the most that a claim may bring."""
-    threads = Pool.THREADS.value
-    in_threads = any(threads in ask.draws for ask in claim.asks)
-    return Room(slots=claim.budgets[SLOTS], threads=claim.budgets[threads] if in_threads else 0)
+    drawn = {name for ask in claim.asks for name in ask.draws}
+    taken = {name: left if name in drawn else 0 for name, left in claim.budgets.items()}
+    return Room(
+        slots=claim.budgets[SLOTS], threads=taken[Pool.THREADS], children=taken[Pool.CHILDREN]
+    )

@@ -11,40 +11,33 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from windlass.context import Context, enter
-from windlass.core.durations import human
-from windlass.core.errors import PayloadInvalid, ResultInvalid
-from windlass.core.failure import describe
+from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Progress
-from windlass.core.outcomes import (
-    Cancel,
-    Cancelled,
-    Failed,
-    Outcome,
-    Released,
-    Snooze,
-    Snoozed,
-    Succeeded,
-    TimedOut,
-)
-from windlass.core.payload import encode_json
+from windlass.core.outcomes import Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
 from windlass.core.plan import Pool
 from windlass.core.settle import Transition
-from windlass.middleware.chain import Run as Handle
-from windlass.middleware.chain import chain
+from windlass.core.suspicion import is_suspect
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Registry
 from windlass.resources import Resources
 from windlass.runtime.alone import Alone
+from windlass.runtime.attempt import Handlers, as_error, outcome_of, outcome_of_error, refusal_of
+from windlass.runtime.children import Answer, Children, Errand
 from windlass.runtime.lines import fields_of
+from windlass.runtime.process import ChildFailed
 from windlass.runtime.threads import Threads
+from windlass.runtime.wire import Heeded, Over
 from windlass.store import Transaction
 
 log = get_logger("windlass.executor")
 _HANDFUL = 50
+_LOOP, _CHILDREN = Pool.LOOP, Pool.CHILDREN
+"""By names of ours, since an enum takes its time to tell its members."""
+_NO_ROOM = timedelta(seconds=1)
+_NO_CHILD = timedelta(seconds=5)
 HEED = timedelta(seconds=2)
 """How long a cancelled handler may take to clean up before its run ends without it."""
 
@@ -53,7 +46,8 @@ class Run:
     """One attempt of one job."""
 
     __slots__ = (
-        "began", "context", "deadline", "ended", "in_thread", "job", "stopped", "task", "timer",
+        "began", "context", "deadline", "ended", "errand", "job", "over", "pool", "stopped", "task",
+        "timer",
     )  # fmt: skip
 
     def __init__(self, job: Job, began: float) -> None:
@@ -64,8 +58,11 @@ class Run:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.stopped: Outcome | None = None
-        self.in_thread = False
+        self.errand: Errand | None = None
+        self.pool = _LOOP
         self.ended = False
+        self.over = False
+        """Whether the job was completed by a transaction of its handler, in a child."""
 
 
 class Executor:
@@ -76,32 +73,36 @@ class Executor:
         *,
         registry: Registry,
         middleware: Sequence[Middleware],
+        pools: Mapping[str, Pool],
         threads: Threads,
+        children: Children,
         worker_id: Callable[[], str],
         timeout: timedelta,
-        finish: Callable[[Run, Outcome], None],
+        finish: Callable[[Run, Outcome | Transition], None],
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
         resources: Resources,
     ) -> None:
         self._registry = registry
-        self._threads = threads
+        self._children = children
         self._worker_id = worker_id
         self._timeout = timeout
         self._finish = finish
         self._report = report
         self._transact = transact
         self._resources = resources
-        self._middleware = tuple(middleware)
-        self._handlers: dict[str, Handle] = {}
+        self._handlers = Handlers(middleware, threads.run)
         self._timeouts: dict[str, float] = {}
+        self._graces = {kind: registry[kind].grace_or(HEED) for kind in registry}
         self._runs: dict[UUID, Run] = {}
         self._starting: deque[Run] = deque()
         self._runner: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._pools = registry.pools()
+        self._pools = pools
         self.in_threads = 0
         """How many runs need a thread, whether they have come to their handler yet or not."""
+        self.in_children = 0
+        """How many runs need a child process."""
         self._next_check = math.inf
         self._check: asyncio.TimerHandle | None = None
         self.abandoned = 0
@@ -120,11 +121,27 @@ class Executor:
             self._finish(run, Snoozed(due=HEED))
             return
         self._runs[job.id] = run
-        run.in_thread = self._pools.get(job.kind) is Pool.THREADS
-        self.in_threads += run.in_thread
+        pool = self._pools.get(job.kind)
+        if (pool is not _LOOP or job.history) and not self._route(run, pool):
+            self._end(run, Snoozed(due=_NO_ROOM))
+            return
         self._starting.append(run)
         if self._runner is None:
             self._runner = self._loop.create_task(self._run_some(), name="windlass-run")
+
+    def _route(self, run: Run, pool: Pool | None) -> bool:
+        """Choose where a job runs; False if it is a suspect, and no child is free to run it."""
+        if pool is not Pool.CHILDREN and is_suspect(run.job):
+            if self.in_children >= self._children.count:
+                return False
+            pool = Pool.CHILDREN
+        run.pool = pool or _LOOP
+        self._count(run, 1)
+        return True
+
+    def _count(self, run: Run, sign: int) -> None:
+        self.in_threads += sign * (run.pool is Pool.THREADS)
+        self.in_children += sign * (run.pool is Pool.CHILDREN)
 
     async def _run_some(self) -> None:
         """Run jobs one after the other, as long as they wait for nothing: one task serves many.
@@ -166,16 +183,21 @@ class Executor:
         return task
 
     def stop(self, job_id: UUID, outcome: Outcome) -> None:
-        """Ask a run to end for a reason; after a while it ends without its handler's consent."""
+        """Ask a run to end for a reason; after its grace it ends without its handler's consent."""
         run = self._runs.get(job_id)
         if run is None or run.stopped is not None:
             return
         run.stopped = outcome
-        if run.context is not None and run.task is not None:
+        late = as_error(outcome)
+        if run.errand is not None and run.errand.child is not None:
+            run.errand.stop(None if late is None else str(late))
+        elif run.task is not None and (run.context is not None or run.errand is not None):
             # A run that has not come so far sees for itself that it shall not begin.
-            run.context._cancel(_as_error(outcome))
+            if run.context is not None:
+                run.context._cancel(late)
             run.task.cancel()
-        run.timer = self._loop.call_later(HEED.total_seconds(), self._abandon, run)
+        grace = self._graces.get(run.job.kind, HEED)
+        run.timer = self._loop.call_later(grace.total_seconds(), self._abandon, run)
 
     def abandon(self) -> None:
         """End every run that is left, heeded or not."""
@@ -185,15 +207,18 @@ class Executor:
     # -- one run, in order ---------------------------------------------------------------------
 
     async def _perform(self, run: Run) -> None:
+        outcome: Outcome | Transition
         try:
-            outcome = await self._attempt(run)
+            outcome = await (
+                self._attempt(run) if run.pool is not _CHILDREN else self._isolate(run)
+            )
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
-            outcome = run.stopped or _outcome_of_error(error)
+            outcome = run.stopped or outcome_of_error(error)
         self._end(run, outcome)
 
     async def _attempt(self, run: Run) -> Outcome:
         job = run.job
-        if (refusal := run.stopped or _refusal(job)) is not None:
+        if (refusal := run.stopped or refusal_of(job)) is not None:
             return refusal
         registration = self._registry[job.kind]
         self._set_deadline(run, registration)
@@ -207,43 +232,61 @@ class Executor:
             resources=self._resources,
         )
         enter(context)
-        value = await self._handler(registration)(context)
-        if not context.settled:
-            return _outcome_of(job, value)
-        if value is not None:
-            self._warn_of_ignored_result(job)
-        return Succeeded()
+        value = await self._handlers.of(registration)(context)
+        return outcome_of(context, value)
 
-    def _warn_of_ignored_result(self, job: Job) -> None:
-        log.warning(
-            "job.result_ignored",
-            **fields_of(job, self._worker_id()),
-            why="ctx.transaction() completed the job before its handler returned this",
+    async def _isolate(self, run: Run) -> Outcome | Transition:
+        """Let a child run a job; its word is final, unless it heeded when it was told to stop."""
+        job = run.job
+        if (refusal := run.stopped or refusal_of(job)) is not None:
+            return refusal
+        registration = self._registry[job.kind]
+        run.errand = Errand(
+            job=job,
+            worker_id=self._worker_id(),
+            memory=registration.memory,
+            elapsed=lambda: self._loop.time() - run.began,
+            begun=lambda: self._set_deadline(run, registration, since=self._loop.time()),
+            report=self._report,
         )
+        try:
+            answer = await self._children.run(run.errand)
+        except ChildFailed as failure:
+            log.exception("child.failed", **fields_of(job, self._worker_id()), why=str(failure))
+            return Snoozed(due=_NO_CHILD)
+        except (ConfigError, LookupError) as error:
+            return await self._run_unisolated(run, error)
+        return self._meaning(run, answer)
 
-    def _handler(self, registration: Registration) -> Handle:
-        """Return the handler with all middleware around it, put together once for each kind."""
-        handler = self._handlers.get(registration.kind)
-        if handler is None:
-            layers = (*self._middleware, *registration.middleware)
-            handler = chain(layers, self._innermost(registration))
-            self._handlers[registration.kind] = handler
-        return handler
+    async def _run_unisolated(self, run: Run, error: Exception) -> Outcome:
+        """Run a suspect here, where no child can: better than never, and said aloud."""
+        log.warning("suspect.not_isolated", **fields_of(run.job, self._worker_id()), why=str(error))
+        run.errand = None
+        return await self._attempt(run)
 
-    def _innermost(self, registration: Registration) -> Handle:
-        call = registration.target.call
-        if registration.target.pool is Pool.LOOP:
-            return lambda context: call(context, context.arguments)
-        return lambda context: self._threads.run(lambda: call(context, context.arguments))
+    def _meaning(self, run: Run, answer: Answer) -> Outcome | Transition:
+        match answer:
+            case Heeded():
+                return run.stopped or Released(reason="stopped")
+            case Over():
+                run.over = True
+                return Succeeded()
+            case Crashed() if run.stopped is not None:
+                return run.stopped
+            case Crashed(reason=reason):
+                log.warning("child.died", **fields_of(run.job, self._worker_id()), why=reason)
+        return answer
 
-    def _set_deadline(self, run: Run, registration: Registration) -> None:
+    def _set_deadline(
+        self, run: Run, registration: Registration, since: float | None = None
+    ) -> None:
         seconds = self._timeouts.get(registration.kind)
         if seconds is None or run.job.timeout is not None:
             timeout = run.job.timeout or registration.timeout_or(self._timeout)
             seconds = math.inf if timeout is None else timeout.total_seconds()
             if run.job.timeout is None:
                 self._timeouts[registration.kind] = seconds
-        run.deadline = run.began + seconds
+        run.deadline = (run.began if since is None else since) + seconds
         if run.deadline < self._next_check:
             self._check_by(run.deadline)
 
@@ -259,16 +302,18 @@ class Executor:
         now = self._loop.time()
         for run in list(self._runs.values()):
             if run.deadline <= now:
-                after = timedelta(seconds=round(run.deadline - run.began, 6))
                 run.deadline = math.inf
-                self.stop(run.job.id, TimedOut(after=after))
+                self.stop(run.job.id, TimedOut(after=self._limit_of(run.job)))
         earliest = min((run.deadline for run in self._runs.values()), default=math.inf)
         if earliest < math.inf:
             self._check_by(earliest)
 
+    def _limit_of(self, job: Job) -> timedelta:
+        return job.timeout or timedelta(seconds=self._timeouts[self._registry[job.kind].kind])
+
     # -- its end -------------------------------------------------------------------------------
 
-    def _end(self, run: Run, outcome: Outcome) -> None:
+    def _end(self, run: Run, outcome: Outcome | Transition) -> None:
         if run.ended:
             self.abandoned -= 1
             return
@@ -276,68 +321,19 @@ class Executor:
         if run.timer is not None:
             run.timer.cancel()
         del self._runs[run.job.id]
-        self.in_threads -= run.in_thread
+        if run.pool is not _LOOP:
+            self._count(run, -1)
         self._finish(run, outcome)
 
     def _abandon(self, run: Run) -> None:
         """End a run whose handler does not; what that still does changes nothing of the job."""
         if not run.ended:
             self.abandoned += 1
+            if run.errand is not None:
+                run.errand.kill()
             log.warning(
-                "job.abandoned",
+                "job.abandoned" if run.errand is None else "job.killed",
                 **fields_of(run.job, self._worker_id()),
                 duration=round(self._loop.time() - run.began, 6),
             )
             self._end(run, run.stopped or Released(reason="abandoned"))
-
-
-def _as_error(outcome: Outcome) -> TimeoutError | None:
-    if isinstance(outcome, TimedOut):
-        return TimeoutError(f"no result within {human(outcome.after)}")
-    return None
-
-
-def _refusal(job: Job) -> Outcome | None:
-    """Return why a claimed job is not to run at all, if it is not."""
-    if job.cancel_requested:
-        return Cancelled(reason=job.reason or "cancelled")
-    if (
-        job.expires_at is not None
-        and job.started_at is not None
-        and job.started_at >= job.expires_at
-    ):
-        return Cancelled(reason=f"expired at {job.expires_at.isoformat()}, before it could start")
-    return None
-
-
-def _outcome_of_error(error: BaseException) -> Outcome:
-    task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-        # Neither we nor the handler did that: the program around the worker is ending.
-        return Released(reason="cancelled from outside")
-    return Failed(exception=error, error=describe(error))
-
-
-_DONE = Succeeded()
-
-
-def _outcome_of(job: Job, value: Any) -> Outcome:
-    """Turn what a handler returned into an outcome."""
-    match value:
-        case None:
-            return _DONE
-        case Snooze(due=due):
-            return Snoozed(due=due)
-        case Cancel(reason=reason):
-            return Cancelled(reason=reason)
-        case _:
-            return _result_of(job, value)
-
-
-def _result_of(job: Job, value: Any) -> Outcome:
-    try:
-        return Succeeded(result=encode_json(job.kind, value))
-    except PayloadInvalid as refused:
-        where = f"{refused.field}: " if refused.field else ""
-        error = ResultInvalid(job.kind, where + refused.reason)
-        return Failed(exception=error, error=describe(error))

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import inspect
 import os
-import random
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,26 +16,29 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.error_classes import ErrorClass
+from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Pulse, Retention, WorkerInfo
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
-from windlass.core.plan import Policies, Room
-from windlass.core.retry import Retry
-from windlass.core.settle import Policy, Transition, completed, give_up, settle
+from windlass.core.plan import Policies, Pool, Room
+from windlass.core.settle import Transition, completed
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
 from windlass.resources import Providers, Resources
+from windlass.runtime.children import Children
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Reporter, Rescuer
 from windlass.runtime.claimer import Claimer
 from windlass.runtime.cleaner import Cleaner
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.heart import Heart
+from windlass.runtime.judge import Judge
 from windlass.runtime.leash import Leash, Leaving, Ready, Registered, Word
 from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.needs import check_needs
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
+from windlass.runtime.wire import Recipe
 from windlass.store import Store
 
 log = get_logger("windlass.worker")
@@ -56,12 +58,15 @@ class WorkerOptions:
     queues: frozenset[str] | None = None
     slots: int = 100
     threads: int = 1
+    children: int = 1
+    isolate: bool = False
     batch_size: int = 100
     poll_interval: timedelta = timedelta(seconds=1)
     lease: timedelta = timedelta(seconds=30)
     shutdown_timeout: timedelta = timedelta(seconds=30)
     retention: Retention = field(default_factory=Retention)
     max_retries: int = 3
+    max_crashes: int = 3
     timeout: timedelta = timedelta(seconds=300)
 
 
@@ -71,6 +76,10 @@ class Hooks:
 
     on_start: Sequence[Hook] = ()
     on_shutdown: Sequence[Hook] = ()
+
+
+def _no_recipe() -> Recipe:
+    raise ConfigError("this worker was made without a recipe for child processes")
 
 
 class Worker:
@@ -90,6 +99,7 @@ class Worker:
         hooks: Hooks | None = None,
         providers: Providers | None = None,
         leash: Leash | None = None,
+        recipe: Callable[[], Recipe] = _no_recipe,
     ) -> None:
         self._leash = leash
         self._store = store
@@ -98,9 +108,13 @@ class Worker:
         self._middleware = middleware
         self._hooks = hooks or Hooks()
         self._providers = providers or Providers()
-        self._policies = Policies(kinds=registry.pools(), queues=options.queues)
+        self._recipe = recipe
+        pools = registry.pools(isolate=options.isolate)
+        self._policies = Policies(kinds=pools, queues=options.queues)
         self._id = ""
-        self._retries: dict[str, Policy] = {}
+        self._judge = Judge(
+            registry, max_retries=options.max_retries, max_crashes=options.max_crashes
+        )
         self._processed = 0
         self._fenced = 0
         self._draining = False
@@ -163,17 +177,29 @@ class Worker:
             for hook in hooks.on_start:
                 await self._call(hook)
             undo.push_async_callback(self._call_shutdown_hooks)
+            await self._check_isolated()
             await self._store.open()
             await self._orders.tick()  # A queue that is paused already is not served for a moment.
             await self._register()
             self._start()
             undo.pop_all()
 
+    async def _check_isolated(self) -> None:
+        """Refuse to serve kinds that are to run in children, and could not."""
+        isolated = [kind for kind, pool in self._policies.kinds.items() if pool is Pool.CHILDREN]
+        if isolated:
+            try:
+                await self._children.check(isolated)
+            except BaseException:
+                await self._children.stop()
+                raise
+
     # -- the parts -----------------------------------------------------------------------------
 
     def _assemble(self) -> None:
         options, store = self._options, self._store
         self._threads = Threads(options.threads, on_loss=self._mind_lost_threads)
+        self._children = Children(options.children, self._recipe)
         self._resources = Resources(self._providers)
         self._cleaner = Cleaner()
         self._reporter = Reporter(store, fenced=self._cancel_lost)
@@ -181,7 +207,9 @@ class Worker:
         self._executor = Executor(
             registry=self._registry,
             middleware=self._middleware,
+            pools=self._policies.kinds,
             threads=self._threads,
+            children=self._children,
             worker_id=lambda: self._id,
             timeout=options.timeout,
             finish=self._finish,
@@ -235,7 +263,7 @@ class Worker:
                 store,
                 interval=options.lease / 3,
                 worker_id=lambda: self._id,
-                policy=self._policy,
+                policy=self._judge.policy,
                 settle=self._completer.add,
             ),
             self._keeper,
@@ -250,7 +278,9 @@ class Worker:
         limits = [timeout for timeout in timeouts if timeout is not None]
         if len(limits) < len(timeouts):
             return None
-        return max(limits, default=timedelta(0)) + HEED + self._options.lease
+        graces = [self._registry[kind].grace_or(HEED) for kind in self._registry]
+        longest = max(limits, default=timedelta(0)) + max(graces, default=HEED)
+        return longest + self._options.lease
 
     async def _register(self) -> None:
         options = self._options
@@ -291,25 +321,30 @@ class Worker:
             kinds=sorted(self._policies.kinds),
             slots=self._options.slots,
             threads=self._options.threads,
+            children=self._options.children,
         )
         self._tell(Ready())
 
     # -- one job's way through -----------------------------------------------------------------
 
     def _room(self) -> Room:
-        slots = self._options.slots - len(self._executor.runs)
-        return Room(slots=slots, threads=self._options.threads - self._executor.in_threads)
+        options, executor = self._options, self._executor
+        return Room(
+            slots=options.slots - len(executor.runs),
+            threads=options.threads - executor.in_threads,
+            children=options.children - executor.in_children,
+        )
 
     def _start_job(self, job: Job) -> None:
         if self._draining:
-            given_back = self._settle(job, Released(reason="shutdown"), timedelta(0))
+            given_back = self._judge.settle(job, Released(reason="shutdown"), timedelta(0))
             self._completer.add(job, given_back)
         else:
             self._idle.clear()
             self._executor.start(job)
 
-    def _finish(self, run: Run, outcome: Outcome) -> None:
-        if run.context is None or not run.context.settled:
+    def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
+        if not run.over and (run.context is None or not run.context.settled):
             # One that its handler completed in a transaction is over, whatever came after that.
             self._completer.add(run.job, self._outcome_of(run, outcome))
         self._reporter.forget(run.job)
@@ -318,44 +353,17 @@ class Worker:
         if not self._executor.runs:
             self._idle.set()
 
-    def _outcome_of(self, run: Run, outcome: Outcome) -> Transition:
+    def _outcome_of(self, run: Run, outcome: Outcome | Transition) -> Transition:
         if isinstance(outcome, Succeeded):
             # Most jobs come this way, for which there is neither time nor chance to consider.
             return completed(run.job, outcome.result)
+        if isinstance(outcome, Transition):
+            return outcome  # Settled where the exception was, which cannot travel.
         elapsed = timedelta(seconds=asyncio.get_running_loop().time() - run.began)
-        move = self._settle(run.job, outcome, elapsed)
+        move = self._judge.settle(run.job, outcome, elapsed)
         if move.error is not None and move.error.error_class is ErrorClass.RESOURCE:
             self._cleaner.ask()
         return move
-
-    def _settle(self, job: Job, outcome: Outcome, elapsed: timedelta) -> Transition:
-        # The claim's time is the store's; what has passed since is ours to add.
-        now = (job.started_at or job.due_at) + elapsed
-        jitter = random.random()  # noqa: S311 - spreads retries, hides nothing.
-        policy = self._policy(job)
-        try:
-            return settle(job, outcome, policy, now=now, jitter=jitter)
-        except Exception:
-            # A function of a user's, or an exception of a user's that is not what it seems.
-            log.exception("settle.failed", job_id=job.id, kind=job.kind)
-        try:
-            return settle(job, outcome, policy.without_functions(), now=now, jitter=jitter)
-        except Exception as error:
-            log.exception("settle.failed", job_id=job.id, kind=job.kind)
-            return give_up(job, error)
-
-    def _policy(self, job: Job) -> Policy:
-        policy = self._retries.get(job.kind)
-        if policy is None:
-            known = job.kind in self._registry
-            policy = Policy(
-                retry=self._registry[job.kind].retry if known else Retry(),
-                max_retries=self._options.max_retries,
-                errors=self._registry[job.kind].errors if known else {},
-                app_errors=self._registry.errors,
-            )
-            self._retries[job.kind] = policy
-        return policy
 
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
@@ -449,6 +457,7 @@ class Worker:
             await self._within(_FLUSH, service.stop())
         await self._within(_FLUSH, self._heart.stop())
         await self._within(_FLUSH, self._say_goodbye())
+        await self._within(_FLUSH, self._children.stop())
         self._threads.stop()
         await self._call_shutdown_hooks()
 

@@ -1,0 +1,80 @@
+"""Owns the recipe by which a child process comes by an app: the same imports, over again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from multiprocessing.spawn import get_preparation_data
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windlass.core.errors import ConfigError
+from windlass.observe.logs import logging_in_force
+from windlass.runtime.wire import Recipe
+from windlass.settings import Settings
+
+if TYPE_CHECKING:
+    from windlass.app.app import Windlass
+
+_TOLD = (
+    "url",
+    "schema",
+    "listen_url",
+    "pool_size",
+    "pool_overflow",
+    "pool_recycle",
+    "max_payload",
+    "max_retries",
+    "enqueue_timeout",
+)
+_HOW = "an isolated handler is found by importing its module again in a child process"
+
+
+def recipe_of(app: Windlass, settings: Settings) -> Recipe:
+    """Return how a child process gets this app.
+
+    Raises:
+        ConfigError: it cannot: the app has no name in a module, or there is no module to import.
+    """
+    modules = dict.fromkeys(app.registry[kind].module for kind in app.registry)
+    home = app.home or _home(app, [*modules])
+    needed = [home.partition(":")[0], *modules]
+    return Recipe(
+        home=home,
+        modules=tuple(dict.fromkeys([*settings.imports, *(each for each in needed if each)])),
+        main=_main() if "__main__" in needed else {},
+        path=tuple(sys.path),
+        arguments=tuple(sys.argv),
+        settings=dict(_told(settings)),
+        logging=logging_in_force(),
+    )
+
+
+def _home(app: Windlass, likely: list[str]) -> str:
+    """Find the module-level name of an app, first where its handlers are."""
+    others = [name for name in sys.modules if name != "__main__"]
+    for name in [*likely, *others, "__main__"]:
+        module: Any = sys.modules.get(name)
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is app:
+                return f"{name}:{attribute}"
+    raise ConfigError(f"{_HOW}, and this app has no name in any: assign it to one at module level")
+
+
+def _main() -> dict[str, str]:
+    """Return how to import the program itself, as multiprocessing does it."""
+    found = get_preparation_data("windlass-child")
+    main = {name: str(found[name]) for name in found if name.startswith("init_main_from")}
+    file = main.get("init_main_from_path")
+    if not main or (file is not None and not Path(file).exists()):
+        raise ConfigError(
+            f"{_HOW}, and this program has no file to import: write the handlers into a module"
+        )
+    return main
+
+
+def _told(settings: Settings) -> Iterator[tuple[str, str | int | float]]:
+    for name in _TOLD:
+        value = getattr(settings, name)
+        yield name, value.total_seconds() if isinstance(value, timedelta) else value

@@ -1,0 +1,137 @@
+"""Owns the black box of a process: the last lines that it logged, readable after it has died.
+
+It is a file without a name, whose descriptor both sides hold. Its first part is a ring of log
+lines, by the process itself; behind that is what faulthandler writes when the process dies of a
+signal.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import struct
+import tempfile
+import threading
+
+from windlass.core.text import storable
+
+LIMIT = 8_000
+"""How many characters `read` returns at most."""
+_HALF = LIMIT // 2 - 1
+_LONGEST_DUMP = 100_000
+_LINES = 50
+_LINE = 1_000
+_RING = 16_384
+_COUNT = struct.Struct("<Q")
+_DUMP = _COUNT.size + _RING
+
+
+class BlackBox:
+    """What a process leaves behind. `create` in its parent, `attach` in itself, `read` after it."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._pid = os.getpid()
+        self._written = 0
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(cls) -> BlackBox:
+        """Make a black box, whose `fd` is to be passed on to the process."""
+        if hasattr(os, "memfd_create"):
+            fd = os.memfd_create("windlass-blackbox", os.MFD_CLOEXEC)
+        else:
+            with tempfile.TemporaryFile() as file:
+                fd = os.dup(file.fileno())
+        os.ftruncate(fd, _DUMP)
+        return cls(fd)
+
+    @classmethod
+    def attach(cls, fd: int) -> BlackBox:
+        """Let this process write its log lines, and its last words, into a box that it was given.
+
+        What it forks writes nothing.
+        """
+        box = cls(fd)
+        os.lseek(fd, _DUMP, os.SEEK_SET)  # Where faulthandler writes; our own writes do not move.
+        faulthandler.enable(file=fd)
+        os.register_at_fork(after_in_child=faulthandler.disable)
+        handler = _Recorder(box)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        logging.getLogger().addHandler(handler)
+        return box
+
+    def write(self, line: str) -> None:
+        """Add a line, in place of the oldest ones if there is no room."""
+        if os.getpid() != self._pid:
+            return
+        data = line[:_LINE].encode("utf-8", "backslashreplace") + b"\n"
+        with self._lock:
+            start = self._written % _RING
+            head = data[: _RING - start]
+            os.pwrite(self.fd, head, _COUNT.size + start)
+            os.pwrite(self.fd, data[len(head) :], _COUNT.size)
+            self._count(self._written + len(data))
+
+    def clear(self) -> None:
+        """Forget the lines so far: what follows is about something else."""
+        with self._lock:
+            self._count(0)
+
+    def read(self) -> str:
+        """Return the last lines, and what faulthandler wrote; never more than `LIMIT` allows."""
+        lines, dump = self._lines(), self._dump()
+        return "\n\n".join(part for part in (lines, dump) if part)
+
+    def _lines(self) -> str:
+        (written,) = _COUNT.unpack(os.pread(self.fd, _COUNT.size, 0))
+        ring = os.pread(self.fd, _RING, _COUNT.size)
+        start = written % _RING
+        # Of the oldest line only a part may be left, which is left out.
+        is_full = written > _RING
+        text = (ring[start:] + ring[:start]).partition(b"\n")[2] if is_full else ring[:start]
+        lines = text.decode("utf-8", "replace").splitlines()[-_LINES:]
+        told = storable("\n".join(lines), _RING * 4)
+        return told if len(told) <= _HALF else told[-_HALF:].partition("\n")[2]
+
+    def _dump(self) -> str:
+        """Return what faulthandler wrote; if that is long, the thread that did it comes first."""
+        dump = os.pread(self.fd, _LONGEST_DUMP, _DUMP).decode("utf-8", "replace").strip()
+        if len(dump) > _HALF:
+            headline, _, rest = dump.partition("\n")
+            culprit = rest.find("Current thread")
+            dump = f"{headline}\n{rest[max(culprit, 0) :]}"
+        return storable(dump, _LONGEST_DUMP)[:_HALF]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _count(self, written: int) -> None:
+        self._written = written
+        os.pwrite(self.fd, _COUNT.pack(written), 0)
+
+
+class _Recorder(logging.Handler):
+    """Writes log records into a black box.
+
+    Where a program has configured no logging, warnings go to standard error; that they are recorded
+    must not be taken for a configuration.
+    """
+
+    def __init__(self, box: BlackBox) -> None:
+        super().__init__()
+        self._box = box
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._box.write(self.format(record))
+        except Exception:  # noqa: BLE001 - what cannot be recorded must not cost the run.
+            return
+        last = logging.lastResort
+        is_alone = logging.getLogger().handlers == [self]
+        if is_alone and last is not None and record.levelno >= last.level:
+            last.handle(record)

@@ -1,0 +1,57 @@
+"""Owns what becomes of a job by its kind's policy, whatever a user's own code in that does."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+from windlass.core.job import Job
+from windlass.core.outcomes import Outcome
+from windlass.core.retry import Retry
+from windlass.core.settle import Policy, Transition, give_up, settle
+from windlass.observe.logs import get_logger
+from windlass.registry import Registry
+
+log = get_logger("windlass.worker")
+
+
+class Judge:
+    """Settles jobs by the policies of their kinds."""
+
+    def __init__(self, registry: Registry, *, max_retries: int, max_crashes: int = 3) -> None:
+        self._registry = registry
+        self._max_crashes = max_crashes
+        self._max_retries = max_retries
+        self._policies: dict[str, Policy] = {}
+
+    def settle(self, job: Job, outcome: Outcome, elapsed: timedelta) -> Transition:
+        """Decide what becomes of a job that was claimed so long ago."""
+        # The claim's time is the store's; what has passed since is ours to add.
+        now = (job.started_at or job.due_at) + elapsed
+        jitter = random.random()  # noqa: S311 - spreads retries, hides nothing.
+        policy = self.policy(job)
+        try:
+            return settle(job, outcome, policy, now=now, jitter=jitter)
+        except Exception:
+            # A function of a user's, or an exception of a user's that is not what it seems.
+            log.exception("settle.failed", job_id=job.id, kind=job.kind)
+        try:
+            return settle(job, outcome, policy.without_functions(), now=now, jitter=jitter)
+        except Exception as error:
+            log.exception("settle.failed", job_id=job.id, kind=job.kind)
+            return give_up(job, error)
+
+    def policy(self, job: Job) -> Policy:
+        """Return what bounds the tries of a job."""
+        policy = self._policies.get(job.kind)
+        if policy is None:
+            known = job.kind in self._registry
+            policy = Policy(
+                retry=self._registry[job.kind].retry if known else Retry(),
+                max_retries=self._max_retries,
+                max_crashes=self._max_crashes,
+                errors=self._registry[job.kind].errors if known else {},
+                app_errors=self._registry.errors,
+            )
+            self._policies[job.kind] = policy
+        return policy

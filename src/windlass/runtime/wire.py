@@ -1,0 +1,162 @@
+"""Owns the words between a worker and its children, and how they travel: frames of msgpack."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core.job import Attempt, ErrorInfo, Job, Progress
+from windlass.core.settle import Transition
+from windlass.core.states import State
+
+BROKEN = 70
+"""The exit code of a child that cannot be heard any more."""
+_LENGTH = struct.Struct("<I")
+
+
+class Recipe(Struct, frozen=True, kw_only=True, tag="recipe"):
+    """How a child comes by the app: what to import, where to find it, and what to tell it."""
+
+    home: str
+    """Where the app is: `module:attribute`."""
+    modules: tuple[str, ...]
+    """What to import besides, for the handlers in it."""
+    main: dict[str, str]
+    """How to import the program itself, as multiprocessing does it; empty if nobody needs it."""
+    path: tuple[str, ...]
+    arguments: tuple[str, ...]
+    settings: dict[str, str | int | float]
+    logging: tuple[str, str] | None
+    """The level and the format of log lines, if any are written."""
+
+
+class Start(Struct, frozen=True, kw_only=True, tag="start"):
+    """Run this job."""
+
+    job: Job
+    worker_id: str
+    elapsed: float
+    """Seconds since it was claimed."""
+    memory: int | None = None
+    """Bytes that the child may have, where the worker cannot see what it uses."""
+
+
+class Stop(Struct, frozen=True, kw_only=True, tag="stop"):
+    """End the run of this claim; `late` says so if it is because its time is up."""
+
+    token: int
+    late: str | None
+
+
+class Ready(Struct, frozen=True, kw_only=True, tag="ready"):
+    """The child has the app, which knows these kinds."""
+
+    kinds: tuple[str, ...]
+
+
+class Unfit(Struct, frozen=True, kw_only=True, tag="unfit"):
+    """The child could not get the app."""
+
+    why: str
+
+
+class Reported(Struct, frozen=True, kw_only=True, tag="reported"):
+    """The handler says how far it is."""
+
+    progress: Progress
+
+
+class Heeded(Struct, frozen=True, kw_only=True, tag="heeded"):
+    """The run has ended because it was told to."""
+
+
+class Over(Struct, frozen=True, kw_only=True, tag="over"):
+    """The job was completed by a transaction of its handler."""
+
+
+class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
+    """The run has ended, and this becomes of the job: a transition without its fence."""
+
+    state: State
+    due_in: timedelta | None = None
+    due_at: datetime | None = None
+    failures: int = 0
+    result: bytes | None = None
+    error: ErrorInfo | None = None
+    reason: str | None = None
+    attempt: Attempt | None = None
+
+    @classmethod
+    def of(cls, move: Transition) -> Settled:
+        """Make a word of a transition."""
+        return cls(
+            state=move.state,
+            due_in=move.due if isinstance(move.due, timedelta) else None,
+            due_at=move.due if isinstance(move.due, datetime) else None,
+            failures=move.failures,
+            result=move.result,
+            error=move.error,
+            reason=move.reason,
+            attempt=move.attempt,
+        )
+
+    def transition(self, job: Job) -> Transition:
+        """Make a transition of it again, for the job that the child was given and no other."""
+        if job.token is None:
+            raise ValueError(f"job {job.id} is {job.state}, so there is nothing to settle")
+        return Transition(
+            id=job.id,
+            token=job.token,
+            state=self.state,
+            due=self.due_in if self.due_at is None else self.due_at,
+            failures=self.failures,
+            result=self.result,
+            error=self.error,
+            reason=self.reason,
+            attempt=self.attempt,
+        )
+
+
+Order = Recipe | Start | Stop
+Word = Ready | Unfit | Reported | Heeded | Over | Settled
+_encoder = msgspec.msgpack.Encoder()
+_orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
+_words: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
+
+
+def frame(message: Order | Word) -> bytes:
+    """Write a message, with its length before it."""
+    body = _encoder.encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+def order_of(body: bytes) -> Order:
+    """Read what a worker says to its child."""
+    return _orders.decode(body)
+
+
+def word_of(body: bytes) -> Word:
+    """Read what a child says to its worker."""
+    return _words.decode(body)
+
+
+class Frames:
+    """Puts what arrives in pieces together again."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Take a piece, and return the messages that are whole by now."""
+        self._rest += data
+        while len(self._rest) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._rest)
+            end = _LENGTH.size + length
+            if len(self._rest) < end:
+                return
+            yield bytes(self._rest[_LENGTH.size : end])
+            del self._rest[:end]

@@ -1,0 +1,76 @@
+"""A black box tells what a process logged before it died, and never more than it may."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import closing
+
+from windlass.runtime.blackbox import LIMIT, BlackBox
+
+PROGRAM = """
+import ctypes, logging, os, sys
+from windlass.runtime.blackbox import BlackBox
+BlackBox.attach(int(sys.argv[1]))
+log = logging.getLogger("shop")
+for n in range(int(sys.argv[2])):
+    log.warning("line %d: \\0 \\ud800 %s", n, "x" * int(sys.argv[3]))
+if os.fork() == 0:
+    log.warning("by a fork")
+    ctypes.string_at(0)
+os.wait()
+exec(sys.argv[4])
+"""
+
+
+def left_by(lines: int, width: int, end: str) -> str:
+    """Return what is in the box of a process after its end."""
+    with closing(BlackBox.create()) as box:
+        told = [str(box.fd), str(lines), str(width), end]
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, *told],
+            pass_fds=[box.fd],
+            check=False,
+            stderr=subprocess.DEVNULL,
+        )
+        return box.read()
+
+
+def test_the_last_lines_of_a_killed_process_are_there_and_those_of_its_forks_are_not() -> None:
+    text = left_by(3, 5, "os.kill(os.getpid(), 9)")
+    assert [line.split("shop ")[1] for line in text.splitlines()] == [
+        f"line {n}: \\x00 \\ud800 xxxxx" for n in range(3)
+    ]
+
+
+def test_where_a_process_was_when_it_died_of_a_signal_is_there() -> None:
+    text = left_by(1, 5, "ctypes.string_at(0)")
+    assert text.index("line 0") < text.index("Segmentation fault") < text.index("string_at")
+    assert text.count("Segmentation fault") == 1
+
+
+def test_the_thread_that_did_it_is_told_of_among_many() -> None:
+    many = "import threading, time\nfor _ in range(60):\n"
+    many += "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    text = left_by(100, 200, many + "ctypes.string_at(0)")
+    assert "line 99:" in text
+    assert "Current thread" in text
+    assert "string_at" in text
+    assert len(text) <= LIMIT
+
+
+def test_only_the_last_lines_are_kept_and_whole_ones() -> None:
+    lines = left_by(2_000, 30, "").splitlines()
+    assert 20 < len(lines) <= 50
+    for number, line in enumerate(lines, 2_000 - len(lines)):
+        assert f"WARNING shop line {number}: " in line
+        assert line.endswith("x" * 30)
+
+
+def test_a_box_that_was_cleared_tells_only_what_came_after() -> None:
+    with closing(BlackBox.create()) as box:
+        box.write("before")
+        box.clear()
+        assert box.read() == ""
+        box.write("after")
+        assert box.read() == "after"
