@@ -39,11 +39,14 @@ from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Registry
 from windlass.runtime.alone import Alone
 from windlass.runtime.lines import fields_of
+from windlass.runtime.pace import PROMPT, Pace
 from windlass.runtime.threads import Threads
 from windlass.store import Transaction
 
 log = get_logger("windlass.executor")
 _HANDFUL = 50
+_TURN = 0.005
+_LATE = Released(reason=f"it could not start within {human(timedelta(seconds=PROMPT))}")
 HEED = timedelta(seconds=2)
 """How long a cancelled handler may take to clean up before its run ends without it."""
 
@@ -94,6 +97,7 @@ class Executor:
         self._timeouts: dict[str, float] = {}
         self._runs: dict[UUID, Run] = {}
         self._starting: deque[Run] = deque()
+        self._pace = Pace()
         self._runner: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._pools = registry.pools()
@@ -108,6 +112,13 @@ class Executor:
     def runs(self) -> Mapping[UUID, Run]:
         """The runs that have not ended."""
         return self._runs
+
+    @property
+    def bite(self) -> int:
+        """How many more jobs could begin soon, if they were here now; 0 until it is worth a claim."""
+        most = self._pace.bite
+        more = most - len(self._starting)
+        return more if 2 * more >= most else 0
 
     def start(self, job: Job) -> None:
         """Begin to run a job."""
@@ -127,7 +138,8 @@ class Executor:
         """Run jobs one after the other, as long as they wait for nothing: one task serves many.
 
         The first that does wait keeps the task, and another one goes on with the rest. After every
-        handful the loop turns, so that the next claim is on its way while these run.
+        handful, or a few milliseconds, the loop turns, so that the next claim is on its way while
+        these run.
         """
         task = self._own_task()
         try:
@@ -137,19 +149,24 @@ class Executor:
                 self._make_way()
 
     async def _run_with(self, task: asyncio.Task[None]) -> None:
-        served = 0
+        served, turn = 0, self._loop.time() + _TURN
         while self._starting:
             run = self._starting.popleft()
             if run.ended:
                 self.abandoned -= 1
+                continue
+            now = self._loop.time()
+            if not self._pace.may_begin(run.began, now):
+                self._end(run, run.stopped or _LATE)
                 continue
             run.task = task
             await Alone(self._perform(run), self._make_way)
             if task.cancelling():
                 return  # What was asked of one run must not follow the next.
             served += 1
-            if served % _HANDFUL == 0:
+            if served % _HANDFUL == 0 or now > turn:
                 await asyncio.sleep(0)
+                turn = self._loop.time() + _TURN
 
     def _make_way(self) -> None:
         """Let another task go on with what is to be started."""

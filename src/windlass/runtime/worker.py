@@ -8,7 +8,7 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from windlass.core.settle import Policy, Transition, completed, give_up, settle
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
+from windlass.runtime.burst import Burst
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Reporter, Rescuer
 from windlass.runtime.claimer import Claimer
 from windlass.runtime.completer import Completer, Settlement
@@ -29,6 +30,7 @@ from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.heart import Heart
 from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.service import Service
+from windlass.runtime.shares import Shares
 from windlass.runtime.threads import Threads
 from windlass.store import Store
 
@@ -45,6 +47,9 @@ class WorkerOptions:
     name: str = ""
     release: str = ""
     queues: frozenset[str] | None = None
+    excluded: frozenset[str] = frozenset()
+    queue_slots: Mapping[str, int] = field(default_factory=dict)
+    burst: bool = False
     slots: int = 100
     threads: int = 1
     batch_size: int = 100
@@ -85,7 +90,10 @@ class Worker:
         self._options = options
         self._middleware = middleware
         self._hooks = hooks or Hooks()
-        self._policies = Policies(kinds=registry.pools(), queues=options.queues)
+        self._policies = Policies(
+            kinds=registry.pools(), queues=options.queues, excluded=options.excluded
+        )
+        self._shares = Shares(options.queue_slots)
         self._id = ""
         self._retries: dict[str, Policy] = {}
         self._processed = 0
@@ -162,6 +170,7 @@ class Worker:
             worker_id=lambda: self._id,
             policies=lambda: self._policies,
             room=self._room,
+            bite=lambda: self._executor.bite,
             start=self._start_job,
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
@@ -205,6 +214,20 @@ class Worker:
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
         ]
+        if options.burst:
+            self._chores.append(self._burst())
+
+    def _burst(self) -> Burst:
+        return Burst(
+            self._store,
+            policies=lambda: self._policies,
+            busy=lambda: bool(
+                self._executor.runs or self._claimer.is_claiming or not self._completer.is_idle
+            ),
+            ended=lambda: self._processed,
+            rouse=self._claimer.freed,
+            done=self._stop.set,
+        )
 
     def _patience(self) -> timedelta | None:
         """Return how long a loop may stand still: no handler may take longer than this."""
@@ -230,6 +253,8 @@ class Worker:
                 lease=options.lease,
                 slots=options.slots,
                 queues=tuple(sorted(options.queues or ())),
+                excluded=tuple(sorted(options.excluded)),
+                queue_slots=dict(options.queue_slots),
                 kinds=tuple(sorted(self._policies.kinds)),
             )
         )
@@ -246,6 +271,8 @@ class Worker:
             worker_id=self._id,
             store=self._store.location,
             queues=sorted(self._options.queues or ()) or "all",
+            excluded=sorted(self._options.excluded),
+            queue_slots=dict(self._options.queue_slots),
             kinds=sorted(self._policies.kinds),
             slots=self._options.slots,
             threads=self._options.threads,
@@ -255,7 +282,8 @@ class Worker:
 
     def _room(self) -> Room:
         slots = self._options.slots - len(self._executor.runs)
-        return Room(slots=slots, threads=self._options.threads - self._executor.in_threads)
+        threads = self._options.threads - self._executor.in_threads
+        return Room(slots=slots, threads=threads, queues=self._shares.free)
 
     def _start_job(self, job: Job) -> None:
         if self._draining:
@@ -263,6 +291,8 @@ class Worker:
             self._completer.add(job, given_back)
         else:
             self._idle.clear()
+            if self._shares:
+                self._shares.take(job.queue)
             self._executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome) -> None:
@@ -270,7 +300,10 @@ class Worker:
             # One that its handler completed in a transaction is over, whatever came after that.
             self._completer.add(run.job, self._outcome_of(run, outcome))
         self._reporter.forget(run.job)
-        self._processed += 1
+        if run.task is not None:  # What never began was not processed.
+            self._processed += 1
+        if self._shares:
+            self._shares.give(run.job.queue)
         self._claimer.freed()
         if not self._executor.runs:
             self._idle.set()
