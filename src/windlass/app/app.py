@@ -213,8 +213,9 @@ class Windlass:
         """Serve as a worker inside this program until cancelled; then drain, and return.
 
         Takes the settings as flags (`slots=10`, `queues={"mail": 5, "default": None}`). A `burst`
-        ends by itself: see `worker`. The program's signals are left alone. An embedded worker renews its lease from a thread, so that C code which holds the
-        interpreter's lock for longer than the lease costs it its jobs.
+        ends by itself: see `worker`. The program's signals are left alone. An embedded worker
+        renews its lease from a thread, so that C code which holds the interpreter's lock for longer
+        than the lease costs it its jobs.
         """
         await self.worker(name=name, burst=burst, **flags).run()
 

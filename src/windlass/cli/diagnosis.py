@@ -153,7 +153,8 @@ def _examine_waiting(
     for kind, queue in list(unserved)[:_LANES_TOLD]:
         report.problem(
             f"jobs of kind {kind} are pending in queue {queue}, and no live worker serves them",
-            "is the handler's module imported by the worker, and its queue served (--queues, --exclude)?",
+            "is the handler's module imported by the worker, and does it serve this queue "
+            "(--queues, --exclude)?",
         )
 
 

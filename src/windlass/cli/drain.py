@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import typer
@@ -99,7 +100,7 @@ def _is_worker(pid: int) -> bool:
     except OSError:
         return not (_PROC / "self").exists()
     called = [each for each in words if not each.startswith("-")]
-    pairs = zip(called, called[1:], strict=False)
+    pairs = pairwise(called)
     is_served = any(_is_windlass(word) and behind == "worker" for word, behind in pairs)
     return is_served and not any(word.partition("=")[0] == "--drain" for word in words)
 

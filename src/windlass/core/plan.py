@@ -82,8 +82,9 @@ def plan(heads: Iterable[Head], policies: Policies, room: Room, *, at_most: int)
         if head.lane.queue in room.queues and all(left[name] > 0 for name in draws):
             own = queue_budget(head.lane.queue)
             draws = (*draws, own)
-            if own not in budgets and len(budgets) < MOST_BUDGETS:
-                budgets[own] = left[own] = room.queues[head.lane.queue]
+            free = room.queues[head.lane.queue]
+            if free > 0 and own not in budgets and len(budgets) < MOST_BUDGETS:
+                budgets[own] = left[own] = free
         if all(left.get(name, 0) > 0 for name in draws):
             count = min(budgets[name] for name in draws)
             asks.append(Ask(lane=head.lane, count=count, draws=draws, floor=head.floor))

@@ -1,4 +1,4 @@
-"""Owns the end of a worker that shall only work off what there is: it ends when all of it is done."""
+"""Owns the end of a worker that shall only work off what there is: when all of it is done."""
 
 from __future__ import annotations
 

@@ -172,9 +172,7 @@ def _reservation(claim: Claim) -> Room:
         for queue in {ask.lane.queue for ask in claim.asks}:
             if (own := queue_budget(queue)) in claim.budgets:
                 queues[queue] = min(slots, claim.budgets[own])
-    return Room(
-        slots=slots, threads=claim.budgets[threads] if in_threads else 0, queues=queues
-    )
+    return Room(slots=slots, threads=claim.budgets[threads] if in_threads else 0, queues=queues)
 
 
 def _add(room: Room, other: Room, sign: int) -> Room:

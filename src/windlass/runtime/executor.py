@@ -115,7 +115,7 @@ class Executor:
 
     @property
     def bite(self) -> int:
-        """How many more jobs could begin soon, if they were here now; 0 until it is worth a claim."""
+        """How many more jobs could begin soon if they were here; 0 until that is worth a claim."""
         most = self._pace.bite
         more = most - len(self._starting)
         return more if 2 * more >= most else 0
@@ -173,6 +173,8 @@ class Executor:
         self._runner = None
         if self._starting:
             self._runner = self._loop.create_task(self._run_some(), name="windlass-run")
+        else:
+            self._pace.rest(self._loop.time())
 
     def _own_task(self) -> asyncio.Task[None]:
         task = asyncio.current_task()
