@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.runtime.pace import PROMPT, Pace
+from windlass.runtime.pace import Pace
 
 
 def begin(pace: Pace, count: int, each: float, *, at: float = 100.0) -> tuple[int, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import psycopg
 import pytest
 
 from tests.app.bed import QUICK, Bed, in_state, serving, until
@@ -134,6 +135,36 @@ def test_a_queue_that_is_excluded_is_left_to_others(bed: Bed) -> None:
             assert await left.aresult("10s") == 1
             newest = (await app.store.workers())[0]
             assert (newest.info.queues, newest.info.excluded) == (("mail",), ())
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bed", ["postgres"], indirect=True)
+def test_a_job_of_an_excluded_queue_wakes_who_serves_it(bed: Bed) -> None:
+    """Prevents: a wake-up spent on who may not take the job, while who may sleeps on."""
+    serves, excludes = bed.app(), bed.app(store=bed.store())
+
+    @serves.job(queue="mail", name="work")
+    async def work() -> int:
+        return 1
+
+    @excludes.job(name="work")
+    async def never() -> int:
+        return 0
+
+    async def are_asleep() -> bool:
+        with psycopg.connect(bed.url) as db:
+            return db.execute("SELECT FROM windlass.sleepers").rowcount == 2
+
+    async def main() -> None:
+        patient = {"poll_interval": "5m"}
+        async with (
+            serving(serves, queues="mail", **patient),
+            serving(excludes, exclude="mail", **patient),
+        ):
+            await until(are_asleep)
+            for _ in range(20):
+                assert await (await work.aenqueue()).aresult("5s") == 1
 
     asyncio.run(main())
 
