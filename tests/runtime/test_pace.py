@@ -38,11 +38,13 @@ def test_what_cannot_begin_soon_is_given_back(each: float, begun: int) -> None:
 def test_after_one_batch_with_late_ones_the_next_has_none(each: float) -> None:
     pace = Pace()
     _, now = begin(pace, 100, each)
-    for _ in range(20):
+    assert pace.bite <= max(1, 0.02 / each), "a surprise makes careful"
+    for _ in range(100):
         bite = pace.bite
         begun, now = begin(pace, bite, each, at=now + 0.001)
         assert begun == bite
-    assert pace.bite in (max(1, round(0.04 / each) - 1), round(0.04 / each), 1)
+    most = max(1, int(0.04 / each))
+    assert pace.bite in (most, max(1, most - 1))
 
 
 def test_one_always_begins_however_late_it_is() -> None:
