@@ -34,6 +34,16 @@ def _cpus() -> int:
     return os.cpu_count() or 1
 
 
+class Served(NamedTuple):
+    """A queue that a worker serves, and how many of its slots that may have; None: all of them."""
+
+    queue: str
+    slots: int | None = None
+
+    def __str__(self) -> str:
+        return self.queue if self.slots is None else f"{self.queue}={self.slots}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What can be set. `load_settings` checks the bounds; this constructor trusts its caller."""
@@ -62,7 +72,8 @@ class Settings:
     enqueue_timeout: timedelta = timedelta(seconds=10)
     log_level: LogLevel = "info"
     log_format: LogFormat = "auto"
-    queues: tuple[str, ...] = ()
+    queues: tuple[Served, ...] = ()
+    exclude: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
 
 
@@ -168,6 +179,7 @@ _Unit = Literal["seconds", "milliseconds"]
 _UNUSED = ("REDIS_URL", "METRICS_PORT")
 _OTHERS = ("WINDLASS_APP", "WINDLASS_CONFIG", "WINDLASS_DEBUG")
 """Variables that are no settings: where those are, which app is meant, and how to fail."""
+_QUEUE_SLOTS = 100_000
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
@@ -216,7 +228,7 @@ def _resolve(name: str, rule: _Rule, layers: tuple[_Layer, ...]) -> Setting:
 
 
 def _given(values: Mapping[str, object] | None) -> dict[str, object]:
-    return {name: raw for name, raw in (values or {}).items() if raw not in (None, [], ())}
+    return {name: raw for name, raw in (values or {}).items() if raw not in (None, [], (), {})}
 
 
 def _refuse_unknown(values: Mapping[str, object], what: str) -> None:
@@ -320,6 +332,31 @@ def _names(raw: object, _unit: _Unit) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
+def _queues(raw: object, unit: _Unit) -> tuple[Served, ...]:
+    """Read queues like `mail=10,default`, or a table of them, in their order."""
+    if isinstance(raw, Mapping):
+        queues = [_served(queue, slots) for queue, slots in raw.items()]
+    else:
+        queues = [_served(*_pair(each)) for each in _names(raw, unit)]
+    if len({each.queue for each in queues}) < len(set(queues)):
+        raise ValueError("a queue has two numbers")
+    return tuple(dict.fromkeys(queues))
+
+
+def _pair(text: str) -> tuple[str, str | None]:
+    queue, given, slots = text.rpartition("=")
+    return (queue, slots) if given else (text, None)
+
+
+def _served(queue: object, slots: object) -> Served:
+    if not isinstance(queue, str) or not queue.strip():
+        raise ValueError("not a name")
+    count = None if slots is None else _whole(slots, "seconds")
+    if count is not None and not 1 <= count <= _QUEUE_SLOTS:
+        raise ValueError("out of bounds")
+    return Served(queue.strip(), count)
+
+
 def _one_of(*choices: str, **aliases: str) -> _Reader:
     def read(raw: object, _unit: _Unit) -> str:
         text = raw.strip().lower() if isinstance(raw, str) else ""
@@ -355,6 +392,10 @@ _NUMBER = _Reader("a whole number", _whole)
 _TIME = _Reader("a time like '30s', a bare number being in {unit}", _span)
 _AGE = _Reader("a time like '7d', a bare number being in {unit}, or 'never'", _span_or_never)
 _LIST = _Reader("names with commas between them", _names)
+_QUEUES = _Reader(
+    "names with commas between them, each with its slots if those are fewer: 'mail=10,default'",
+    _queues,
+)
 _LEVEL = _one_of("debug", "info", "warning", "error", "critical", warn="warning", fatal="critical")
 _SWITCH = _Reader("true or false", _on_or_off)
 _FORMAT = _one_of("auto", "console", "json")
@@ -396,7 +437,7 @@ class _Rule:
         if isinstance(value, timedelta):
             return human(value)
         if isinstance(value, tuple):
-            return ",".join(value)
+            return ",".join(map(str, value))
         return redact_url(str(value)) if self.secret else str(value)
 
 
@@ -482,6 +523,11 @@ _RULES: dict[str, _Rule] = {
     "enqueue_timeout": _Rule(_TIME, "How long an enqueue may take.", (_SECOND / 1000, None)),
     "log_level": _Rule(_LEVEL, "The least level that is logged.", names=("LOG_LEVEL",)),
     "log_format": _Rule(_FORMAT, "How log lines look; auto: for people on a terminal, else JSON."),
-    "queues": _Rule(_LIST, "The queues that a worker serves.", empty="all"),
+    "queues": _Rule(
+        _QUEUES,
+        "The queues that a worker serves; mail=10: with at most so many of its slots.",
+        empty="all",
+    ),
+    "exclude": _Rule(_LIST, "The queues that a worker does not serve.", empty="none"),
     "imports": _Rule(_LIST, "Modules with handlers, which a worker loads.", empty="none"),
 }

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.core.job import Claim, Head, Lane
-from windlass.core.plan import SLOTS, Policies, Pool, Room, plan
+from windlass.core.plan import MOST_BUDGETS, SLOTS, Policies, Pool, Room, plan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -49,10 +49,18 @@ many_heads = st.lists(heads, max_size=30, unique_by=lambda head: head.lane)
 rooms = st.builds(
     Room, slots=st.integers(-1, 20), threads=st.integers(-1, 20), children=st.integers(-1, 20)
 )
+shared_rooms = st.builds(
+    Room,
+    slots=st.integers(-1, 20),
+    threads=st.integers(-1, 20),
+    children=st.integers(-1, 20),
+    queues=st.dictionaries(st.sampled_from(["default", "mail"]), st.integers(-1, 20)),
+)
 policies_at_work = st.builds(
     Policies,
     kinds=st.just(KINDS),
     queues=st.none() | st.just(frozenset({"default", "paused"})),
+    excluded=st.just(frozenset()) | st.just(frozenset({"mail"})),
     paused_queues=st.just(frozenset({"paused"})),
 )
 
@@ -86,6 +94,19 @@ def test_a_worker_of_some_queues_asks_no_others() -> None:
     assert asked(head(), mail, head(queue="other"), policies=policies) == [mail.lane]
 
 
+def test_a_queue_that_is_excluded_is_not_asked_and_all_others_are() -> None:
+    policies = Policies(kinds=KINDS, excluded=frozenset({"mail"}))
+    other = head(queue="other")
+    assert asked(head(queue="mail", waited=MINUTE), other, policies=policies) == [other.lane]
+
+
+def test_an_exclusion_wins_over_being_served() -> None:
+    policies = Policies(
+        kinds=KINDS, queues=frozenset({"mail", "default"}), excluded=frozenset({"mail"})
+    )  # fmt: skip
+    assert asked(head(queue="mail"), head(), policies=policies) == [head().lane]
+
+
 def test_a_worker_of_no_queue_asks_for_nothing() -> None:
     assert asked(head(), policies=Policies(kinds=KINDS, queues=frozenset())) == []
 
@@ -98,7 +119,7 @@ def test_a_pause_wins_over_being_served() -> None:
 
 
 @quick
-@given(many_heads, policies_at_work, rooms, st.integers(0, 20))
+@given(many_heads, policies_at_work, shared_rooms, st.integers(0, 20))
 def test_every_lane_that_may_run_is_asked_once_where_there_is_room(
     heads: list[Head], policies: Policies, room: Room, at_most: int
 ) -> None:
@@ -110,15 +131,18 @@ def test_every_lane_that_may_run_is_asked_once_where_there_is_room(
         if head.lane.kind in KINDS
         and head.lane.queue != "paused"
         and (policies.queues is None or head.lane.queue in policies.queues)
+        and head.lane.queue not in policies.excluded
+        and room.queues.get(head.lane.queue, 1) > 0
         and (slots if KINDS[head.lane.kind] is Pool.LOOP else min(slots, room.threads)) > 0
     }
     assert set(lanes) <= may_run
     assert len(lanes) == len(set(lanes))
     # Whoever is left out is left out because the others alone can fill the room.
     sync = sum(KINDS[lane.kind] is Pool.THREADS for lane in lanes)
+    of_queue = Counter(lane.queue for lane in lanes)
     for lane in may_run - set(lanes):
         is_full = len(lanes) == slots or (KINDS[lane.kind] is Pool.THREADS and sync == room.threads)
-        assert is_full, lane
+        assert is_full or of_queue[lane.queue] == room.queues.get(lane.queue), lane
 
 
 # -- in which order (D6) ---------------------------------------------------------------------------
@@ -212,7 +236,7 @@ def test_where_nothing_waits_nothing_is_asked() -> None:
 
 
 @quick
-@given(many_heads, policies_at_work, rooms, st.integers(0, 20), st.data())
+@given(many_heads, policies_at_work, shared_rooms, st.integers(0, 20), st.data())
 def test_what_is_claimed_always_fits_into_the_room(
     heads: list[Head], policies: Policies, room: Room, at_most: int, data: st.DataObject
 ) -> None:
@@ -222,6 +246,9 @@ def test_what_is_claimed_always_fits_into_the_room(
     threads = sum(count for lane, count in taken.items() if KINDS[lane.kind] is Pool.THREADS)
     assert taken.total() <= max(0, min(room.slots, at_most))
     assert threads <= max(0, room.threads)
+    for queue, free in room.queues.items():
+        of_queue = sum(count for lane, count in taken.items() if lane.queue == queue)
+        assert of_queue <= max(0, free), queue
     assert all(ask.count > 0 for ask in claim.asks)
     assert all(name in claim.budgets for ask in claim.asks for name in ask.draws)
 
@@ -246,3 +273,64 @@ def test_no_more_lanes_are_asked_than_could_fill_the_room_with_one_job_each() ->
     lanes = asked(*sync, *many)
     assert Counter(lane.kind for lane in lanes) == {"sync": ROOM.threads, "async": 6}
     assert len(lanes) == ROOM.slots
+
+
+# -- slots of a queue's own ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("free", "at_most", "count"), [(3, 100, 3), (3, 2, 2), (10, 100, 10), (50, 100, 10)]
+)
+def test_a_queue_with_slots_is_asked_for_no_more_than_are_free(
+    free: int, at_most: int, count: int
+) -> None:
+    room = Room(slots=10, threads=4, queues={"mail": free})
+    claim = plan([head(queue="mail")], Policies(kinds=KINDS), room, at_most=at_most)
+    assert [ask.count for ask in claim.asks] == [count]
+
+
+def test_all_lanes_of_a_queue_share_its_slots() -> None:
+    room = Room(slots=10, threads=4, queues={"mail": 3})
+    heads = [head(kind, queue="mail", priority=n) for kind in KINDS for n in (1, 2)]
+    claim = plan(heads, Policies(kinds=KINDS), room, at_most=100)
+    assert meet(claim, Counter({each.lane: 9 for each in heads})).total() == 3
+
+
+def test_a_queue_whose_slots_are_taken_stands_in_nobodys_way() -> None:
+    room = Room(slots=10, threads=4, queues={"mail": 0})
+    claim = plan(
+        [head(queue="mail", waited=MINUTE), head()], Policies(kinds=KINDS), room, at_most=100
+    )
+    assert [(ask.lane.queue, ask.count) for ask in claim.asks] == [("default", 10)]
+
+
+def test_a_queue_without_slots_of_its_own_has_all_of_them() -> None:
+    room = Room(slots=10, threads=4, queues={"mail": 3})
+    claim = plan([head(queue="mail"), head()], Policies(kinds=KINDS), room, at_most=100)
+    held = Counter({head(queue="mail").lane: 9, head().lane: 99})
+    assert meet(claim, held) == {head(queue="mail").lane: 3, head().lane: 7}
+
+
+def test_more_queues_with_slots_than_budgets_are_asked_one_claim_after_the_other() -> None:
+    """Prevents: a budget that has no bit in the store, and a bound that nobody keeps."""
+    names = [f"queue-{number:02}" for number in range(50)]
+    room = Room(slots=1000, threads=4, queues=dict.fromkeys(names, 2))
+    held = Counter({head(queue=name).lane: 5 for name in names})
+    taken = Counter[Lane]()
+    for _ in range(2):
+        left = {name: 2 - taken[head(queue=name).lane] for name in names}
+        heads = [head(queue=name, waited=(50 - n) * MINUTE) for n, name in enumerate(names)]
+        claim = plan(
+            heads, Policies(kinds=KINDS), Room(slots=1000, threads=4, queues=left), at_most=1000
+        )
+        assert len(claim.budgets) <= MOST_BUDGETS
+        taken += meet(claim, held - taken)
+    assert room.queues == {lane.queue: count for lane, count in taken.items()}
+
+
+def test_lanes_that_cannot_run_use_up_no_budget() -> None:
+    """Prevents: queues whose threads are all busy, which keep those out that could start."""
+    names = [f"queue-{number:02}" for number in range(50)]
+    room = Room(slots=10, threads=0, queues=dict.fromkeys([*names, "mail"], 2))
+    blocked = [head("sync", queue=name, waited=MINUTE) for name in names]
+    assert asked(*blocked, head(queue="mail"), room=room) == [head(queue="mail").lane]

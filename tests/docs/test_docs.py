@@ -33,7 +33,7 @@ PAGES = sorted(
 )
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\n")
-KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript"}
+KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript", "yaml"}
 ON_POSTGRES = "docs/postgresql.md"
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from windlass.core.errors import ConfigError
 from windlass.settings import (
     Resolved,
+    Served,
     Settings,
     describe_settings,
     load_settings,
@@ -120,8 +121,16 @@ def test_another_name_in_the_environment_wins_over_a_windlass_name_in_a_file(loa
         ("LOG_LEVEL", "WARN", "log_level", "warning"),
         ("WINDLASS_RETENTION", "never", "retention", None),
         ("WINDLASS_DEAD_RETENTION", "30d", "dead_retention", timedelta(days=30)),
-        ("WINDLASS_QUEUES", " mail, , reports,mail", "queues", ("mail", "reports")),
+        (
+            *("WINDLASS_QUEUES", " mail, , reports,mail", "queues"),
+            (Served("mail"), Served("reports")),
+        ),
+        (
+            *("WINDLASS_QUEUES", "mail=10, reports , a=b = 3", "queues"),
+            (Served("mail", 10), Served("reports"), Served("a=b", 3)),
+        ),
         ("WINDLASS_QUEUES", "", "queues", ()),
+        ("WINDLASS_EXCLUDE", "mail, reports", "exclude", ("mail", "reports")),
         ("WINDLASS_IMPORTS", "shop.jobs", "imports", ("shop.jobs",)),
         ("WINDLASS_LOG_FORMAT", "json", "log_format", "json"),
         ("WINDLASS_URL", "memory://\n", "url", "memory://"),
@@ -223,7 +232,7 @@ def test_toml_takes_numbers_strings_and_lists(load: Load) -> None:
     ).settings
     assert settings.poll_interval == timedelta(seconds=0.5)
     assert (settings.lease, settings.timeout) == (timedelta(seconds=20), timedelta(hours=1))
-    assert (settings.queues, settings.imports) == (("a", "b"), ("c",))
+    assert (settings.queues, settings.imports) == ((Served("a"), Served("b")), ("c",))
 
 
 @pytest.mark.parametrize(
@@ -268,7 +277,42 @@ def test_an_unknown_flag_is_refused(load: Load) -> None:
 
 @pytest.mark.parametrize("absent", [None, [], ()])
 def test_a_flag_that_was_not_given_hides_nothing(load: Load, absent: object) -> None:
-    assert load({"queues": absent}, env={"WINDLASS_QUEUES": "mail"}).settings.queues == ("mail",)
+    queues = load({"queues": absent}, env={"WINDLASS_QUEUES": "mail"}).settings.queues
+    assert queues == (Served("mail"),)
+
+
+@pytest.mark.parametrize(
+    ("given", "queues"),
+    [
+        ({"mail": 10, "a=1": None}, (Served("mail", 10), Served("a=1"))),
+        (["mail=10", "default"], (Served("mail", 10), Served("default"))),
+        ("default,mail=10,mail=10", (Served("default"), Served("mail", 10))),
+        ({}, ()),
+    ],
+)
+def test_queues_are_given_as_a_table_a_list_or_a_text(
+    load: Load, given: object, queues: tuple[Served, ...]
+) -> None:
+    assert load({"queues": given}).settings.queues == queues
+
+
+def test_queues_may_be_a_table_of_the_file(load: Load) -> None:
+    assert load(toml="[queues]\nmail = 10").settings.queues == (Served("mail", 10),)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["mail=0", "mail=-1", "mail=x", "mail=1.5", "=3", "mail=", "mail=1,mail=2", "mail,mail=2"],
+)
+def test_queues_whose_slots_cannot_be_are_refused(load: Load, wrong: str) -> None:
+    with pytest.raises(ConfigError, match=r"WINDLASS_QUEUES = .* is wrong: .*'mail=10,default'"):
+        load(env={"WINDLASS_QUEUES": wrong})
+
+
+@pytest.mark.parametrize("wrong", [{"mail": 0}, {"mail": True}, {"mail": 1.5}, {1: 2}, {"": 1}])
+def test_a_table_of_queues_that_cannot_be_is_refused(load: Load, wrong: object) -> None:
+    with pytest.raises(ConfigError, match="is wrong"):
+        load({"queues": wrong})
 
 
 def test_an_empty_text_as_flag_asks_for_all_queues(load: Load) -> None:
@@ -375,9 +419,9 @@ def test_a_password_is_shown_neither_by_sources_nor_by_repr_nor_by_errors(load: 
 
 
 def test_values_are_shown_as_people_write_them(load: Load) -> None:
-    sources = load(env={"WINDLASS_QUEUES": "a,b", "WINDLASS_TIMEOUT": "90"}).sources
+    sources = load(env={"WINDLASS_QUEUES": "a,b=2", "WINDLASS_TIMEOUT": "90"}).sources
     shown = {name: found.shown for name, found in sources.items()}
-    assert shown["queues"] == "a,b"
+    assert shown["queues"] == "a,b=2"
     assert (shown["timeout"], shown["dead_retention"], shown["imports"]) == (
         "1m30s",
         "never",

@@ -75,6 +75,13 @@ async def wait(ctx: Context, gate: str, attempts: int = 10**6) -> int:
 
 
 @app.job
+async def labour(ctx: Context) -> None:
+    """Keep the loop for as long as this process is slow."""
+    note(ctx, "start")
+    time.sleep(float(os.environ.get("TORTURE_LABOUR", "0")))  # noqa: ASYNC251 - on purpose.
+
+
+@app.job
 def wait_in_thread(ctx: Context, gate: str) -> int:
     note(ctx, "start")
     while not is_open(gate):

@@ -260,19 +260,32 @@ class Windlass:
 
     # -- work ----------------------------------------------------------------------------------
 
-    async def run_worker(self, *, name: str = "", **flags: object) -> None:
+    async def run_worker(self, *, name: str = "", burst: bool = False, **flags: object) -> None:
         """Serve as a worker inside this program until cancelled; then drain, and return.
 
-        Takes the settings as flags (`slots=10`, `queues=["mail"]`). The program's signals are left
-        alone. An embedded worker renews its lease from a thread, so that C code which holds the
-        interpreter's lock for longer than the lease costs it its jobs.
+        Takes the settings as flags (`slots=10`, `queues={"mail": 5, "default": None}`). A `burst`
+        ends by itself: see `worker`. The program's signals are left alone. An embedded worker
+        renews its lease from a thread, so that C code which holds the interpreter's lock for longer
+        than the lease costs it its jobs.
         """
-        await self.worker(name=name, leash=None, **flags).run()
+        await self.worker(name=name, leash=None, burst=burst, **flags).run()
 
-    def worker(self, *, name: str = "", leash: Leash | None = None, **flags: object) -> Worker:
+    def worker(
+        self,
+        *,
+        name: str = "",
+        burst: bool = False,
+        leash: Leash | None = None,
+        **flags: object,
+    ) -> Worker:
         """Return a worker that is not running yet: `run()` serves until `stop()`.
 
-        The `leash` is for a worker that has a supervisor, as on the command line.
+        A `burst` stops by itself once nothing of its own runs and nothing waits that it may run.
+        What is scheduled for later, like a retry, is not waited for. The `leash` is for a worker
+        that has a supervisor, as on the command line.
+
+        Raises:
+            ConfigError: a setting is wrong, or leaves no queue to serve.
         """
         refuse_worker()
         if name:
@@ -284,7 +297,7 @@ class Windlass:
         return Worker(
             store=self.store,
             registry=self.registry,
-            options=_worker_options(settings, name),
+            options=_worker_options(settings, name, burst=burst),
             middleware=self.layers,
             hooks=Hooks(on_start=self._on_start, on_shutdown=self._on_shutdown),
             providers=self.providers,
@@ -327,11 +340,18 @@ class Windlass:
         )
 
 
-def _worker_options(settings: Settings, name: str) -> WorkerOptions:
+def _worker_options(settings: Settings, name: str, *, burst: bool) -> WorkerOptions:
+    served = [each for each in settings.queues if each.queue not in settings.exclude]
+    if settings.queues and not served:
+        told = ",".join(map(str, settings.queues))
+        raise ConfigError(f"no queue is left to serve: queues are {told}, and all are excluded")
     return WorkerOptions(
         name=name,
         release=__version__,
-        queues=frozenset(settings.queues) if settings.queues else None,
+        queues=frozenset(each.queue for each in served) or None,
+        excluded=frozenset() if served else frozenset(settings.exclude),
+        queue_slots={each.queue: each.slots for each in served if each.slots is not None},
+        burst=burst,
         slots=settings.slots,
         threads=settings.threads,
         children=settings.children,

@@ -153,15 +153,12 @@ def _examine_waiting(
     for kind, queue in list(unserved)[:_LANES_TOLD]:
         report.problem(
             f"jobs of kind {kind} are pending in queue {queue}, and no live worker serves them",
-            "is the handler's module imported by the worker, and the queue in its --queues?",
+            "is the handler's module imported by the worker, and does it serve this queue "
+            "(--queues, --exclude)?",
         )
 
 
 def _unserved(waiting: Sequence[Lane], alive: Sequence[WorkerRecord]) -> Iterator[Lane]:
     for lane in waiting:
-        if not any(
-            lane.kind in worker.info.kinds
-            and (not worker.info.queues or lane.queue in worker.info.queues)
-            for worker in alive
-        ):
+        if not any(worker.info.serves(lane) for worker in alive):
             yield lane

@@ -76,6 +76,8 @@ def worker_facts(worker: WorkerRecord) -> Facts:
         "slots": info.slots,
         "listening": worker.alive and pulse.listening,
         "queues": list(info.queues),
+        "queue_slots": info.queue_slots,
+        "excluded": list(info.excluded),
         "kinds": list(info.kinds),
     }
 

@@ -1,4 +1,7 @@
-"""Owns `windlass worker`: loads the app, sets up its logs, and serves until it is told to stop."""
+"""Owns `windlass worker`: loads the app, sets up its logs, and serves until it is told to stop.
+
+How another process is told to stop, `--drain`, is drain.py's.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import typer
 
 from windlass.app import Windlass
 from windlass.cli import options, places, target
+from windlass.cli.drain import drain
 from windlass.cli.serve import serve
 from windlass.cli.supervise import supervise
 from windlass.observe.logs import configure_logging, get_logger
@@ -37,7 +41,13 @@ def worker(
     *,
     app_option: Annotated[str | None, typer.Option("--app", hidden=True)] = None,
     url: options.Url = None,
-    queues: Annotated[str | None, _flag("--queues", "A,B", "Queues to serve; else all.")] = None,
+    queues: Annotated[
+        str | None,
+        _flag("--queues", "A,B=N", "Queues to serve; else all. B gets N of the slots at most."),
+    ] = None,
+    exclude: Annotated[
+        str | None, _flag("--exclude", "A,B", "Queues not to serve, whatever --queues says.")
+    ] = None,
     imports: Annotated[
         str | None, _flag("--imports", "A,B", "Modules with handlers to load first.")
     ] = None,
@@ -74,6 +84,24 @@ def worker(
     reload: Annotated[
         bool, typer.Option("--reload", help="For development: restart when a source file changes.")
     ] = False,
+    burst: Annotated[
+        bool,
+        typer.Option(
+            "--burst",
+            help="End once nothing waits that it may run. What is scheduled for later, like a "
+            "retry, is not waited for.",
+        ),
+    ] = False,
+    drained: Annotated[
+        int | None,
+        typer.Option(
+            "--drain",
+            metavar="PID",
+            min=1,
+            help="Serve nothing, but tell the worker in this process to end as SIGTERM does, and "
+            "wait for that: its shutdown timeout, and ten seconds.",
+        ),
+    ] = None,
 ) -> None:
     """Serve the jobs of an app, in worker processes that a supervisor keeps alive.
 
@@ -84,6 +112,7 @@ def worker(
     flags = {
         "url": url,
         "queues": queues,
+        "exclude": exclude,
         "imports": imports,
         "slots": slots,
         "threads": threads,
@@ -95,6 +124,9 @@ def worker(
         "log_level": log_level,
         "log_format": log_format,
     }
+    if drained is not None:
+        drain(drained, shutdown_timeout)
+        return
     if queues is not None and not queues.strip():
         raise typer.BadParameter("--queues names none; leave it out to serve all of them")
     reference = app_option or app or target.reference_in_force()
@@ -110,7 +142,7 @@ def worker(
     chosen.configure(**flags)
     configure_logging(chosen.settings.log_level, chosen.settings.log_format)
     places.refuse_private(chosen.store)
-    served = chosen.worker(name=name, leash=leash)
+    served = chosen.worker(name=name, burst=burst, leash=leash)
     patience = served.patience()
     seconds = None if patience is None else patience.total_seconds()
     leash.say(Hello(chosen.settings, seconds))
@@ -133,5 +165,5 @@ def _warn(app: Windlass, reference: str) -> None:
 def register(cli: typer.Typer) -> None:
     """Add the command."""
     cli.command(
-        epilog=options.example("windlass worker shop.jobs:app --queues mail,reports --slots 50")
+        epilog=options.example("windlass worker shop.jobs:app --queues mail=10,reports --slots 50")
     )(worker)

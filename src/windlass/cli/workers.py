@@ -11,7 +11,7 @@ from rich.text import Text
 from windlass.app import Windlass
 from windlass.cli import facts, options, show, target
 from windlass.cli.listing import Column, Listing
-from windlass.core.job import WorkerRecord
+from windlass.core.job import WorkerInfo, WorkerRecord
 
 _STYLES = {"running": "green", "draining": "yellow", "gone": "dim"}
 
@@ -69,9 +69,16 @@ def _row(worker: WorkerRecord, now: datetime) -> list[Text]:
         show.cell(told["host"]),
         show.cell(told["pid"]),
         show.cell("woken" if told["listening"] else "polls" if worker.alive else ""),
-        show.cell(", ".join(told["queues"]) or "all"),
+        show.cell(_queues(worker.info)),
         show.cell(", ".join(told["kinds"])),
     ]
+
+
+def _queues(info: WorkerInfo) -> str:
+    """Tell which queues a worker serves, as `--queues` would be written."""
+    slots = {queue: f"={count}" for queue, count in info.queue_slots.items()}
+    served = ", ".join(f"{queue}{slots.get(queue, '')}" for queue in info.queues) or "all"
+    return f"{served} but {', '.join(info.excluded)}" if info.excluded else served
 
 
 def register(cli: typer.Typer) -> None:

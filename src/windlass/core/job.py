@@ -185,7 +185,17 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     lease: timedelta
     slots: int
     queues: tuple[str, ...] = ()
+    """Those that it serves; none named: all."""
+    excluded: tuple[str, ...] = ()
+    """Those that it does not serve, whatever else it does."""
+    queue_slots: dict[str, int] = {}
+    """How many of its slots a queue may have, where that is fewer."""
     kinds: tuple[str, ...] = ()
+
+    def serves(self, lane: Lane) -> bool:
+        """Say whether it would run the jobs of a lane."""
+        in_queue = not self.queues or lane.queue in self.queues
+        return lane.kind in self.kinds and in_queue and lane.queue not in self.excluded
 
 
 class Pulse(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from windlass.core.job import Claim, Job, Sweep
-from windlass.core.plan import SLOTS, Policies, Pool, Room, plan
+from windlass.core.plan import SLOTS, Policies, Pool, Room, plan, queue_budget
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -17,6 +17,8 @@ _PROMOTED_AT_ONCE = 1_000
 _EMPTY_HANDED = 0.005
 _AHEAD = 2
 """How many claims may be under way: one that is answered, and one that follows."""
+_UNQUEUED = 3
+"""How many budgets every claim has; what there are beyond those, queues have of their own."""
 
 
 class Claimer(Service):
@@ -31,6 +33,7 @@ class Claimer(Service):
         worker_id: Callable[[], str],
         policies: Callable[[], Policies],
         room: Callable[[], Room],
+        bite: Callable[[], int],
         start: Callable[[Job], None],
         batch_size: int,
         poll_interval: timedelta,
@@ -40,6 +43,7 @@ class Claimer(Service):
         self._worker_id = worker_id
         self._policies = policies
         self._room = room
+        self._bite = bite
         self._start_job = start
         self._batch_size = batch_size
         self._poll_interval = poll_interval
@@ -48,6 +52,11 @@ class Claimer(Service):
         self._under_way: set[asyncio.Task[float]] = set()
         self._reserved = Room(slots=0, threads=0)
         self._flowing = False
+
+    @property
+    def is_claiming(self) -> bool:
+        """Whether a claim is under way, which may bring jobs."""
+        return self._reserved.slots > 0
 
     def freed(self) -> None:
         """Take notice that a run has ended, so that there is room for another."""
@@ -67,8 +76,12 @@ class Claimer(Service):
         room = self._room_left()
         if room.slots <= 0:
             return await self._claimed() if self._under_way else await self._full()
+        at_most = min(self._batch_size, self._bite() - self._reserved.slots)
+        if at_most <= 0:
+            # What is here has not begun yet; it does while the loop turns.
+            return await self._claimed() if self._under_way else 0
         sweep = await self._sweep()
-        claim = plan(sweep.heads, self._policies(), room, at_most=self._batch_size)
+        claim = plan(sweep.heads, self._policies(), room, at_most=at_most)
         if claim.asks and not self._flowing and not self._under_way:
             return await self._claim(claim)
         if claim.asks:
@@ -81,12 +94,7 @@ class Claimer(Service):
         return 0
 
     def _room_left(self) -> Room:
-        room, reserved = self._room(), self._reserved
-        return Room(
-            slots=room.slots - reserved.slots,
-            threads=room.threads - reserved.threads,
-            children=room.children - reserved.children,
-        )
+        return _add(self._room(), self._reserved, -1)
 
     async def _full(self) -> float:
         await self._store.busy()
@@ -131,11 +139,7 @@ class Claimer(Service):
 
     def _reserve(self, wanted: Room, sign: int) -> None:
         """Keep what a claim under way may bring from being asked for twice."""
-        self._reserved = Room(
-            slots=self._reserved.slots + sign * wanted.slots,
-            threads=self._reserved.threads + sign * wanted.threads,
-            children=self._reserved.children + sign * wanted.children,
-        )
+        self._reserved = _add(self._reserved, wanted, sign)
 
     async def _rest(self, sweep: Sweep) -> None:
         """Wait for work, for the next due time, for room in a pool, or for the next poll."""
@@ -161,8 +165,32 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
 
 def _reservation(claim: Claim) -> Room:
     """Return the most that a claim may bring."""
+    slots = claim.budgets[SLOTS]
     drawn = {name for ask in claim.asks for name in ask.draws}
     taken = {name: left if name in drawn else 0 for name, left in claim.budgets.items()}
+    queues = {}
+    if len(claim.budgets) > _UNQUEUED:
+        for queue in {ask.lane.queue for ask in claim.asks}:
+            if (own := queue_budget(queue)) in claim.budgets:
+                queues[queue] = min(slots, claim.budgets[own])
     return Room(
-        slots=claim.budgets[SLOTS], threads=taken[Pool.THREADS], children=taken[Pool.CHILDREN]
+        slots=slots,
+        threads=taken[Pool.THREADS],
+        children=taken[Pool.CHILDREN],
+        queues=queues,
+    )
+
+
+def _add(room: Room, other: Room, sign: int) -> Room:
+    queues = room.queues
+    if other.queues:
+        both = dict.fromkeys([*room.queues, *other.queues])
+        queues = {
+            name: room.queues.get(name, 0) + sign * other.queues.get(name, 0) for name in both
+        }
+    return Room(
+        slots=room.slots + sign * other.slots,
+        threads=room.threads + sign * other.threads,
+        children=room.children + sign * other.children,
+        queues=queues,
     )

@@ -14,6 +14,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from windlass.context import Context, enter
+from windlass.core.durations import human
 from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Progress
 from windlass.core.outcomes import Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
@@ -27,6 +28,7 @@ from windlass.runtime.alone import Alone
 from windlass.runtime.attempt import Handlers, as_error, outcome_of, outcome_of_error, refusal_of
 from windlass.runtime.children import Answer, Children, Errand
 from windlass.runtime.lines import fields_of
+from windlass.runtime.pace import PROMPT, Pace
 from windlass.runtime.process import ChildFailed
 from windlass.runtime.threads import Threads
 from windlass.runtime.wire import Heeded, Over
@@ -38,6 +40,8 @@ _LOOP, _CHILDREN = Pool.LOOP, Pool.CHILDREN
 """By names of ours, since an enum takes its time to tell its members."""
 _NO_ROOM = timedelta(seconds=1)
 _NO_CHILD = timedelta(seconds=5)
+_TURN = 0.005
+_LATE = Released(reason=f"it could not start within {human(timedelta(seconds=PROMPT))}")
 HEED = timedelta(seconds=2)
 """How long a cancelled handler may take to clean up before its run ends without it."""
 
@@ -96,6 +100,7 @@ class Executor:
         self._graces = {kind: registry[kind].grace_or(HEED) for kind in registry}
         self._runs: dict[UUID, Run] = {}
         self._starting: deque[Run] = deque()
+        self._pace = Pace()
         self._runner: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._pools = pools
@@ -112,6 +117,13 @@ class Executor:
     def runs(self) -> Mapping[UUID, Run]:
         """The runs that have not ended."""
         return self._runs
+
+    @property
+    def bite(self) -> int:
+        """How many more jobs could begin soon if they were here; 0 until that is worth a claim."""
+        most = self._pace.bite
+        more = most - len(self._starting)
+        return more if 2 * more >= most else 0
 
     def start(self, job: Job) -> None:
         """Begin to run a job."""
@@ -147,7 +159,8 @@ class Executor:
         """Run jobs one after the other, as long as they wait for nothing: one task serves many.
 
         The first that does wait keeps the task, and another one goes on with the rest. After every
-        handful the loop turns, so that the next claim is on its way while these run.
+        handful, or a few milliseconds, the loop turns, so that the next claim is on its way while
+        these run.
         """
         task = self._own_task()
         try:
@@ -157,25 +170,32 @@ class Executor:
                 self._make_way()
 
     async def _run_with(self, task: asyncio.Task[None]) -> None:
-        served = 0
+        served, turn = 0, self._loop.time() + _TURN
         while self._starting:
             run = self._starting.popleft()
             if run.ended:
                 self.abandoned -= 1
+                continue
+            now = self._loop.time()
+            if not self._pace.may_begin(run.began, now):
+                self._end(run, run.stopped or _LATE)
                 continue
             run.task = task
             await Alone(self._perform(run), self._make_way)
             if task.cancelling():
                 return  # What was asked of one run must not follow the next.
             served += 1
-            if served % _HANDFUL == 0:
+            if served % _HANDFUL == 0 or now > turn:
                 await asyncio.sleep(0)
+                turn = self._loop.time() + _TURN
 
     def _make_way(self) -> None:
         """Let another task go on with what is to be started."""
         self._runner = None
         if self._starting:
             self._runner = self._loop.create_task(self._run_some(), name="windlass-run")
+        else:
+            self._pace.rest(self._loop.time())
 
     def _own_task(self) -> asyncio.Task[None]:
         task = asyncio.current_task()

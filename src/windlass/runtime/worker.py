@@ -8,7 +8,7 @@ import inspect
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -25,6 +25,7 @@ from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
 from windlass.resources import Providers, Resources
+from windlass.runtime.burst import Burst
 from windlass.runtime.children import Children
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Reporter, Rescuer
 from windlass.runtime.claimer import Claimer
@@ -37,6 +38,7 @@ from windlass.runtime.leash import Leash, Leaving, Ready, Registered, Word
 from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.needs import check_needs
 from windlass.runtime.service import Service
+from windlass.runtime.shares import Shares
 from windlass.runtime.threads import Threads
 from windlass.runtime.wire import Recipe
 from windlass.store import Store
@@ -56,6 +58,9 @@ class WorkerOptions:
     name: str = ""
     release: str = ""
     queues: frozenset[str] | None = None
+    excluded: frozenset[str] = frozenset()
+    queue_slots: Mapping[str, int] = field(default_factory=dict)
+    burst: bool = False
     slots: int = 100
     threads: int = 1
     children: int = 1
@@ -109,8 +114,12 @@ class Worker:
         self._hooks = hooks or Hooks()
         self._providers = providers or Providers()
         self._recipe = recipe
-        pools = registry.pools(isolate=options.isolate)
-        self._policies = Policies(kinds=pools, queues=options.queues)
+        self._policies = Policies(
+            kinds=registry.pools(isolate=options.isolate),
+            queues=options.queues,
+            excluded=options.excluded,
+        )
+        self._shares = Shares(options.queue_slots)
         self._id = ""
         self._judge = Judge(
             registry, max_retries=options.max_retries, max_crashes=options.max_crashes
@@ -222,6 +231,7 @@ class Worker:
             worker_id=lambda: self._id,
             policies=lambda: self._policies,
             room=self._room,
+            bite=lambda: self._executor.bite,
             start=self._start_job,
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
@@ -270,6 +280,20 @@ class Worker:
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
         ]
+        if options.burst:
+            self._chores.append(self._burst())
+
+    def _burst(self) -> Burst:
+        return Burst(
+            self._store,
+            policies=lambda: self._policies,
+            busy=lambda: bool(
+                self._executor.runs or self._claimer.is_claiming or not self._completer.is_idle
+            ),
+            ended=lambda: self._processed,
+            rouse=self._claimer.freed,
+            done=self._stop.set,
+        )
 
     def patience(self) -> timedelta | None:
         """Return how long a loop may stand still: no handler may take longer than this."""
@@ -297,6 +321,8 @@ class Worker:
                 lease=options.lease,
                 slots=options.slots,
                 queues=tuple(sorted(options.queues or ())),
+                excluded=tuple(sorted(options.excluded)),
+                queue_slots=dict(options.queue_slots),
                 kinds=tuple(sorted(self._policies.kinds)),
             )
         )
@@ -318,6 +344,8 @@ class Worker:
             worker_id=self._id,
             store=self._store.location,
             queues=sorted(self._options.queues or ()) or "all",
+            excluded=sorted(self._options.excluded),
+            queue_slots=dict(self._options.queue_slots),
             kinds=sorted(self._policies.kinds),
             slots=self._options.slots,
             threads=self._options.threads,
@@ -333,6 +361,7 @@ class Worker:
             slots=options.slots - len(executor.runs),
             threads=options.threads - executor.in_threads,
             children=options.children - executor.in_children,
+            queues=self._shares.free,
         )
 
     def _start_job(self, job: Job) -> None:
@@ -341,6 +370,8 @@ class Worker:
             self._completer.add(job, given_back)
         else:
             self._idle.clear()
+            if self._shares:
+                self._shares.take(job.queue)
             self._executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
@@ -348,7 +379,10 @@ class Worker:
             # One that its handler completed in a transaction is over, whatever came after that.
             self._completer.add(run.job, self._outcome_of(run, outcome))
         self._reporter.forget(run.job)
-        self._processed += 1
+        if run.task is not None:  # What never began was not processed.
+            self._processed += 1
+        if self._shares:
+            self._shares.give(run.job.queue)
         self._claimer.freed()
         if not self._executor.runs:
             self._idle.set()

@@ -43,7 +43,7 @@ from windlass.store.postgres import PostgresStore, schema
 from windlass.store.sql import Migration
 
 FROZEN = {
-    1: "e411080d4476fdeefd539c93df12191e05a684f4b08b702065f78c3d68c30c75",
+    1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 

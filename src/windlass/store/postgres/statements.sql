@@ -94,7 +94,7 @@ UPDATE {schema}.workers SET ended = true WHERE id = %s
 
 -- name: sleep
 -- Ask to be notified of new jobs.
-SELECT {schema}.sleep(%s, %s, %s::text[], %s::text[], %s::interval)
+SELECT {schema}.sleep(%s, %s, %s::text[], %s::text[], %s::text[], %s::interval)
 
 -- name: rise
 -- Ask not to be notified any more.

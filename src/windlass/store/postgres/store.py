@@ -465,9 +465,10 @@ class PostgresStore:
     async def _sleep(self, sleeper: str, span: timedelta) -> None:
         served = self._served
         queues = None if served is None or not served.queues else list(served.queues)
+        others = None if served is None or not served.excluded else list(served.excluded)
         kinds = None if served is None or not served.kinds else list(served.kinds)
         worker = None if served is None else served.id
-        await self._value("sleep", sleeper, worker, queues, kinds, span)
+        await self._value("sleep", sleeper, worker, queues, others, kinds, span)
 
     async def _rise(self, sleeper: str) -> None:
         await self._value("rise", sleeper)

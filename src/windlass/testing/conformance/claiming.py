@@ -9,6 +9,7 @@ from random import Random
 from uuid import UUID
 
 from windlass.core.job import Ask, Claim, Lane, Progress
+from windlass.core.plan import MOST_BUDGETS
 from windlass.core.states import State
 from windlass.testing.conformance.bench import HOUR, LEASE, MANY, MINUTE, SECOND, Bench, ids
 from windlass.testing.conformance.law import law
@@ -182,6 +183,21 @@ async def a_spent_budget_gives_nothing(bench: Bench) -> None:
     ask = Ask(lane=Lane("default", "work"), count=5, draws=("slots", "threads"))
     claim = Claim(asks=(ask,), budgets={"slots": 5, "threads": 0})
     assert await bench.claim_all(await bench.worker(), claim) == []
+
+
+@law
+async def a_claim_keeps_as_many_budgets_as_a_plan_may_name(bench: Bench) -> None:
+    """The last of the most budgets that there may be bounds an ask like the first."""
+    names = [f"budget-{number}" for number in range(MOST_BUDGETS)]
+    asks = []
+    for name in names:
+        for _ in range(2):
+            await bench.enqueue(kind=name)
+        asks.append(Ask(lane=Lane("default", name), count=2, draws=(names[0], name)))
+    budgets = dict.fromkeys(names, 1) | {names[0]: MOST_BUDGETS}
+    asks[0] = Ask(lane=Lane("default", names[0]), count=1, draws=(names[0],))
+    claimed = await bench.claim_all(await bench.worker(), Claim(asks=tuple(asks), budgets=budgets))
+    assert [job.kind for job in claimed] == names
 
 
 @law

@@ -178,6 +178,7 @@ CREATE TABLE sleepers (
     id      text        COLLATE "C" NOT NULL PRIMARY KEY,
     worker  text        COLLATE "C",
     queues  text[],
+    others  text[],
     kinds   text[],
     until   timestamptz NOT NULL
 ) WITH (fillfactor = 50);
@@ -186,6 +187,7 @@ COMMENT ON TABLE  sleepers IS 'Who has nothing to do and wants to be notified of
 COMMENT ON COLUMN sleepers.id IS 'Made anew by every process.';
 COMMENT ON COLUMN sleepers.worker IS 'Which worker it is; one whose lease is alive is woken first.';
 COMMENT ON COLUMN sleepers.queues IS 'The queues that it serves; NULL: all.';
+COMMENT ON COLUMN sleepers.others IS 'The queues that it leaves to others; NULL: none.';
 COMMENT ON COLUMN sleepers.kinds IS 'The kinds that it serves; NULL: all.';
 COMMENT ON COLUMN sleepers.until IS 'Nobody is woken after this.';
 
@@ -269,6 +271,7 @@ BEGIN
         WHERE s.until > clock() AND EXISTS (
             SELECT FROM unnest(wake.queues, wake.kinds) AS new (queue, kind)
             WHERE (s.queues IS NULL OR new.queue = ANY (s.queues))
+              AND (s.others IS NULL OR new.queue <> ALL (s.others))
               AND (s.kinds IS NULL OR new.kind = ANY (s.kinds)))
         ORDER BY EXISTS (SELECT FROM workers AS w
                          WHERE w.id = s.worker AND NOT w.ended AND w.lease_until > clock()) DESC,
@@ -831,18 +834,20 @@ END $$;
 COMMENT ON FUNCTION beat(text, json) IS 'Renews a worker''s lease, unless it was ended.';
 
 CREATE FUNCTION sleep(
-    sleeper text, its_worker text, its_queues text[], its_kinds text[], span interval)
+    sleeper text, its_worker text, its_queues text[], its_others text[], its_kinds text[],
+    span interval)
 RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, {schema}, pg_temp
 AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
-    INSERT INTO sleepers (id, worker, queues, kinds, until)
-    VALUES (sleeper, its_worker, its_queues, its_kinds, clock() + span)
+    INSERT INTO sleepers (id, worker, queues, others, kinds, until)
+    VALUES (sleeper, its_worker, its_queues, its_others, its_kinds, clock() + span)
     ON CONFLICT (id) DO UPDATE SET
-        worker = excluded.worker, queues = excluded.queues, kinds = excluded.kinds, until = excluded.until;
+        worker = excluded.worker, queues = excluded.queues, others = excluded.others,
+        kinds = excluded.kinds, until = excluded.until;
 END $$;
-COMMENT ON FUNCTION sleep(text, text, text[], text[], interval) IS 'Asks to be notified of new jobs.';
+COMMENT ON FUNCTION sleep(text, text, text[], text[], text[], interval) IS 'Asks to be notified of new jobs.';
 
 CREATE FUNCTION rise(sleeper text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, {schema}, pg_temp
