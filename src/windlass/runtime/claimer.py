@@ -10,6 +10,7 @@ from typing import Any
 
 from windlass.core.job import Claim, Job, Sweep
 from windlass.core.plan import SLOTS, Policies, Pool, Room, plan
+from windlass.runtime.demand import Demand
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -32,6 +33,7 @@ class Claimer(Service):
         policies: Callable[[], Policies],
         room: Callable[[], Room],
         start: Callable[[Job], None],
+        demand: Demand,
         batch_size: int,
         poll_interval: timedelta,
     ) -> None:
@@ -41,6 +43,7 @@ class Claimer(Service):
         self._policies = policies
         self._room = room
         self._start_job = start
+        self._demand = demand
         self._batch_size = batch_size
         self._poll_interval = poll_interval
         self._freed = asyncio.Event()
@@ -77,6 +80,8 @@ class Claimer(Service):
             return 0 if self._flowing else await self._claimed()
         if self._under_way:
             return await self._claimed()
+        serves = self._policies().serves
+        self._demand.rested(waiting=any(serves(head.lane) for head in sweep.heads))
         await self._rest(sweep)
         return 0
 
@@ -118,6 +123,7 @@ class Claimer(Service):
         for job in jobs:
             self._start_job(job)
         self._flowing = len(jobs) >= wanted.slots
+        self._demand.claimed(more=self._flowing)
         self._empty_handed = 0 if jobs else self._empty_handed + 1
         if not self._empty_handed:
             return 0

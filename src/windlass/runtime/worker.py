@@ -14,10 +14,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from windlass.core.bounds import Bounds
 from windlass.core.job import Job, Pulse, Retention, WorkerInfo
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Room
 from windlass.core.retry import Retry
+from windlass.core.scale import SLOTS_PACE
 from windlass.core.settle import Policy, Transition, completed, give_up, settle
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
@@ -25,9 +27,12 @@ from windlass.registry import Middleware, Registry
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Reporter, Rescuer
 from windlass.runtime.claimer import Claimer
 from windlass.runtime.completer import Completer, Settlement
+from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
+from windlass.runtime.gauges import CpuGauge
 from windlass.runtime.heart import Heart
 from windlass.runtime.lines import fields_of, log_settled
+from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
 from windlass.store import Store
@@ -45,7 +50,7 @@ class WorkerOptions:
     name: str = ""
     release: str = ""
     queues: frozenset[str] | None = None
-    slots: int = 100
+    slots: Bounds = field(default=Bounds.of(100))
     threads: int = 1
     batch_size: int = 100
     poll_interval: timedelta = timedelta(seconds=1)
@@ -88,6 +93,7 @@ class Worker:
         self._policies = Policies(kinds=registry.pools(), queues=options.queues)
         self._id = ""
         self._retries: dict[str, Policy] = {}
+        self._slots = options.slots.least
         self._processed = 0
         self._fenced = 0
         self._draining = False
@@ -157,12 +163,15 @@ class Worker:
             report=self._reporter.report,
             transact=store.transaction,
         )
+        self._cpu = CpuGauge()
+        self._demand = Demand(lambda: len(self._executor.runs))
         self._claimer = Claimer(
             store,
             worker_id=lambda: self._id,
             policies=lambda: self._policies,
             room=self._room,
             start=self._start_job,
+            demand=self._demand,
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
         )
@@ -175,6 +184,18 @@ class Worker:
             lost=self._lose_lease,
         )
         self._assemble_chores()
+        self._scalers: list[Service] = []
+        if not options.slots.fixed:
+            self._scalers = [
+                SlotScaler(
+                    options.slots,
+                    SLOTS_PACE,
+                    demand=self._demand,
+                    processed=lambda: self._processed,
+                    slots=lambda: self._slots,
+                    scale=self._scale,
+                )
+            ]
 
     def _assemble_chores(self) -> None:
         options, store = self._options, self._store
@@ -228,7 +249,8 @@ class Worker:
                 pid=os.getpid(),
                 release=options.release,
                 lease=options.lease,
-                slots=options.slots,
+                slots=options.slots.most,
+                least_slots=None if options.slots.fixed else options.slots.least,
                 queues=tuple(sorted(options.queues or ())),
                 kinds=tuple(sorted(self._policies.kinds)),
             )
@@ -239,7 +261,13 @@ class Worker:
     def _start(self) -> None:
         self._threads.start()
         self._heart.start()
-        for service in (self._completer, self._reporter, *self._chores, self._claimer):
+        for service in (
+            self._completer,
+            self._reporter,
+            *self._chores,
+            *self._scalers,
+            self._claimer,
+        ):
             service.start()
         log.info(
             "worker.started",
@@ -247,14 +275,14 @@ class Worker:
             store=self._store.location,
             queues=sorted(self._options.queues or ()) or "all",
             kinds=sorted(self._policies.kinds),
-            slots=self._options.slots,
+            slots=str(self._options.slots),
             threads=self._options.threads,
         )
 
     # -- one job's way through -----------------------------------------------------------------
 
     def _room(self) -> Room:
-        slots = self._options.slots - len(self._executor.runs)
+        slots = self._slots - len(self._executor.runs)
         return Room(slots=slots, threads=self._options.threads - self._executor.in_threads)
 
     def _start_job(self, job: Job) -> None:
@@ -321,9 +349,21 @@ class Worker:
             state="draining" if self._draining else "running",
             processed=self._processed,
             running=len(self._executor.runs),
+            slots=self._slots,
+            busy=self._busy(),
+            waiting=self._demand.waiting,
+            cpu=round(self._cpu.read(), 3),
             fenced=self._fenced,
             listening=self._store.listening,
         )
+
+    def _busy(self) -> float:
+        slots = len(self._executor.runs) / self._options.slots.most
+        return round(max(slots, self._executor.in_threads / self._options.threads), 3)
+
+    def _scale(self, slots: int) -> None:
+        self._slots = slots
+        self._claimer.freed()
 
     def _pause(self, queues: frozenset[str]) -> None:
         if queues != self._policies.paused_queues:
@@ -373,6 +413,8 @@ class Worker:
     async def _shut_down(self) -> None:
         self._draining = True
         log.info("worker.draining", worker_id=self._id, running=len(self._executor.runs))
+        for scaler in self._scalers:
+            await scaler.stop()
         await self._first(_FLUSH, self._claimer.stop(), self._stop_now.wait())
         await self._drain()
         await self._within(_FLUSH, self._completer.stop())
