@@ -24,7 +24,7 @@ from windlass.core.scale import (
 
 BOUNDS = Bounds(least=5, most=100)
 EIGHT = Bounds(least=1, most=8)
-FULL = {"waiting": True, "peak": 1000}
+FULL = {"waiting": True, "peak": 1000, "lag": 0.0}
 
 
 def slots(present: int, **load: Any) -> Decision | None:
@@ -43,9 +43,10 @@ def target(present: int, **load: Any) -> int:
         ({"cpu": 0.5}, 32),
         ({"cpu": 0.69}, 23),
         ({"cpu": 0.7}, 20),
-        ({"cpu": 0.95, "running": 20, "throughput": 2000}, 40),
-        ({"cpu": 0.95, "running": 20, "throughput": 500}, 20),
+        ({"cpu": 0.95, "service_time": 0.01}, 40),
+        ({"cpu": 0.95, "service_time": 0.04}, 20),
         ({"lag": 0.05}, 20),
+        ({"lag": None}, 20),
         ({"since_change": 0.9}, 20),
         ({"since_change": 1.1}, 40),
         ({"peak": 19}, 20),
@@ -64,10 +65,10 @@ def test_slots_double_while_work_waits_and_there_is_cpu_left(
     [
         ({"lag": 0.2}, 20),
         ({"lag": 0.09}, 40),
-        ({"cpu": 0.95, "running": 40, "throughput": 100}, 20),
+        ({"cpu": 0.95, "service_time": 0.4}, 20),
         ({"cpu": 0.95}, 20),
-        ({"cpu": 0.95, "running": 40, "throughput": 1000}, 40),
-        ({"cpu": 0.85, "running": 40, "throughput": 100}, 40),
+        ({"cpu": 0.95, "service_time": 0.04}, 40),
+        ({"cpu": 0.85, "service_time": 0.4}, 40),
         ({"lag": 0.2, "since_change": 1.9}, 40),
         ({"lag": 0.2, "since_change": 2.1}, 20),
         ({"lag": 0.2, "peak": 14}, 7),
@@ -114,7 +115,7 @@ def test_what_was_too_much_is_kept_clear_of_until_it_is_forgotten() -> None:
         (20, {"peak": 9, "lag": 0.25}, "the event loop is late by 0.25s"),
         (
             20,
-            {"peak": 20, "cpu": 0.97, "running": 20, "throughput": 50},
+            {"peak": 20, "cpu": 0.97, "service_time": 0.4},
             "97% of the CPU is used and jobs take 0.4s: fewer at once end sooner",
         ),
         (200, {}, "200 is not within 5..100"),
@@ -132,9 +133,8 @@ loads = st.builds(
     SlotsLoad,
     waiting=st.booleans(),
     peak=st.integers(0, 300),
-    running=st.floats(0, 300),
-    throughput=st.floats(0, 1e5),
-    lag=shares,
+    service_time=st.none() | shares,
+    lag=st.none() | shares,
     cpu=shares,
     since_change=st.floats(0, 1000),
     strained_at=st.none() | st.integers(0, 300),
@@ -167,9 +167,8 @@ def test_no_step_up_leads_to_where_the_same_load_would_lead_down(
     after = SlotsLoad(
         waiting=load.waiting,
         peak=decision.target,
-        running=load.running * grown,
-        throughput=load.throughput,
-        lag=load.lag * grown,
+        service_time=None if load.service_time is None else load.service_time * grown,
+        lag=None if load.lag is None else load.lag * grown,
         cpu=min(load.cpu * grown, 1.0),
     )
     again = scale_slots(BOUNDS, decision.target, after)

@@ -32,6 +32,7 @@ class Simulated:
     held: float = 0.0
     """Jobs that wait or run."""
     computed: float = 0.0
+    served: float = 0.0
     history: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -90,6 +91,7 @@ class Simulated:
             self.held = 0.0
         self.done += ended
         self.computed += ended * self.cpu
+        self.served += running * STEP
         return round(running)
 
     def _look(self, *, waiting: bool, peak: int, late: float) -> Look:
@@ -98,8 +100,8 @@ class Simulated:
             due=self.now - late,
             waiting=waiting,
             peak=peak,
-            running=round(min(self.slots, self.held)),
             processed=round(self.done),
+            served=self.served,
             loop_cpu=self.computed,
             process_cpu=self.computed,
         )

@@ -178,7 +178,7 @@ def test_a_peak_is_forgotten_after_its_window() -> None:
 
 def test_one_hiccup_is_not_typical() -> None:
     typical = Typical(5)
-    assert [typical.add(lag) for lag in (9.0, 0.1, 0.1, 0.1, 9.0)] == [0.0, 0.0, 0.1, 0.1, 0.1]
+    assert [typical.add(lag) for lag in (9.0, 0.1, 0.1, 0.1, 9.0)] == [None, None, 0.1, 0.1, 0.1]
     assert typical.add(9.0) == 0.1
     assert typical.add(9.0) == 9.0
 

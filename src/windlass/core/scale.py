@@ -55,22 +55,18 @@ class SlotsLoad:
     """Whether every claim brought as much as there was room for."""
     peak: int
     """The most jobs that ran at once, as far back as a fall looks."""
-    running: float = 0.0
+    service_time: float | None = None
+    """Seconds that a job takes; None as long as none has ended."""
     throughput: float = 0.0
     """Jobs a second."""
-    lag: float = 0.0
-    """Seconds by which the event loop is late, as a rule."""
+    lag: float | None = None
+    """Seconds by which the event loop is late, as a rule; None as long as there is no rule."""
     cpu: float = 0.0
     """The share in use of the one CPU that an event loop can have, or of all that there are."""
     since_change: float = math.inf
     strained_at: int | None = None
     """The number of slots that was last found to be too much."""
     since_strain: float = math.inf
-
-    @property
-    def service_time(self) -> float | None:
-        """Seconds that a job takes, by Little's law; None as long as none has ended."""
-        return self.running / self.throughput if self.throughput > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +122,7 @@ def _relief(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decisi
 
 
 def _strain(load: SlotsLoad) -> str | None:
-    if load.lag >= LAG_HIGH:
+    if load.lag is not None and load.lag >= LAG_HIGH:
         return f"the event loop is late by {load.lag:.2g}s"
     takes = load.service_time
     if load.cpu < CPU_HIGH or (takes is not None and takes < SLOW):
@@ -137,7 +133,7 @@ def _strain(load: SlotsLoad) -> str | None:
 
 def _rise(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision | None:
     full = load.waiting and load.peak >= present
-    if not full or load.since_change < pace.rise or load.lag >= LAG_LOW:
+    if not full or load.since_change < pace.rise or load.lag is None or load.lag >= LAG_LOW:
         return None
     takes = load.service_time
     if takes is not None and takes < QUICK:

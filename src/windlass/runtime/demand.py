@@ -9,17 +9,18 @@ class Demand:
     """Whether work waits, and how many jobs ran at once. Told once for each claim, not each job."""
 
     def __init__(self, running: Callable[[], int]) -> None:
-        self.running = running
-        """Counts the jobs that run now."""
+        self._running = running
         self.waiting = False
         """Whether there is work, as far as is known, for which there is no room."""
+        self.served = 0.0
+        """Seconds that jobs took, added up by whoever ends them; only if anybody looks at it."""
         self._more = False
         self._short = 0
         self._peak = 0
 
     def claimed(self, *, more: bool) -> None:
         """Take notice of a claim whose jobs have just started; `more`: it got all it asked for."""
-        self._peak = max(self._peak, self.running())
+        self._peak = max(self._peak, self._running())
         self._more = self.waiting = more
         self._short += not more
 
@@ -31,6 +32,6 @@ class Demand:
 
     def look(self) -> tuple[bool, int]:
         """Say whether slots were short all the time since the last look, and the most in use."""
-        peak, self._peak = max(self._peak, self.running()), self.running()
+        peak, self._peak = max(self._peak, self._running()), self._running()
         short, self._short = self._short, 0
         return self._more and not short, peak

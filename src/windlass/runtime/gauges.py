@@ -67,10 +67,10 @@ class Typical:
         self._least = count // 2 + 1
         self._seen: deque[float] = deque(maxlen=count)
 
-    def add(self, value: float) -> float:
-        """Take in a value, and return the middle one; 0 as long as there are too few."""
+    def add(self, value: float) -> float | None:
+        """Take in a value, and return the middle one; None as long as there are too few."""
         self._seen.append(value)
-        return median(self._seen) if len(self._seen) >= self._least else 0.0
+        return median(self._seen) if len(self._seen) >= self._least else None
 
     def reset(self) -> None:
         """Forget."""

@@ -38,8 +38,9 @@ class Look:
     """When this look should have been, by the event loop's own timer."""
     waiting: bool
     peak: int
-    running: int
     processed: int
+    served: float
+    """Seconds that the jobs which have ended took, added up."""
     loop_cpu: float
     """CPU seconds of the thread in which the event loop runs."""
     process_cpu: float
@@ -57,23 +58,24 @@ class SlotsGauge:
         self._strained = -math.inf
         self._peak = Peak(pace.fall)
         self._lag = Typical(_LAGS)
-        self._running, self._rate, self._cpu = (Average(4 * pace.look) for _ in range(3))
+        self._served, self._rate, self._cpu = (Average(4 * pace.look) for _ in range(3))
 
     def take(self, look: Look) -> SlotsLoad:
         """Take in a look, and return what is known by now."""
         last, self._last = self._last, look
         lasted = max(look.now - last.now, 1e-6)
-        self._running.add(look.running, lasted)
+        self._served.add((look.served - last.served) / lasted, lasted)
         self._rate.add((look.processed - last.processed) / lasted, lasted)
         loop = (look.loop_cpu - last.loop_cpu) / lasted
         self._cpu.add(
             max(loop, (look.process_cpu - last.process_cpu) / lasted / self._cpus), lasted
         )
+        rate = self._rate.value
         return SlotsLoad(
             waiting=look.waiting,
             peak=int(self._peak.add(look.peak, look.now)),
-            running=self._running.value,
-            throughput=self._rate.value,
+            service_time=self._served.value / rate if rate else None,
+            throughput=rate,
             lag=self._lag.add(max(look.now - look.due, 0.0)),
             cpu=self._cpu.value,
             since_change=look.now - self._changed,
@@ -86,7 +88,7 @@ class SlotsGauge:
         self._changed = self._last.now
         if decision.too_much is not None:
             self._strained_at, self._strained = decision.too_much, self._last.now
-        for gauge in (self._lag, self._running, self._rate, self._cpu):
+        for gauge in (self._lag, self._served, self._rate, self._cpu):
             gauge.reset()
 
 
@@ -131,8 +133,8 @@ class SlotScaler(Service):
             due=self._due,
             waiting=waiting,
             peak=peak,
-            running=self._demand.running(),
             processed=self._processed(),
+            served=self._demand.served,
             loop_cpu=time.thread_time(),  # A tick runs in the event loop's thread.
             process_cpu=time.process_time(),
         )
@@ -154,7 +156,7 @@ class SlotScaler(Service):
             most_running=load.peak,
             service_time=None if takes is None else round(takes, 4),
             throughput=round(load.throughput, 1),
-            loop_lag=round(load.lag, 3),
+            loop_lag=None if load.lag is None else round(load.lag, 3),
             cpu=round(load.cpu, 2),
         )
 

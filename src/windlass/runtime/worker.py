@@ -163,6 +163,7 @@ class Worker:
             report=self._reporter.report,
             transact=store.transaction,
         )
+        self._now = asyncio.get_running_loop().time
         self._cpu = CpuGauge()
         self._demand = Demand(lambda: len(self._executor.runs))
         self._claimer = Claimer(
@@ -299,6 +300,8 @@ class Worker:
             self._completer.add(run.job, self._outcome_of(run, outcome))
         self._reporter.forget(run.job)
         self._processed += 1
+        if self._scalers:
+            self._demand.served += self._now() - run.began
         self._claimer.freed()
         if not self._executor.runs:
             self._idle.set()
