@@ -67,6 +67,8 @@ def test_slots_double_while_work_waits_and_there_is_cpu_left(
         ({"lag": 0.09}, 40),
         ({"cpu": 0.95, "service_time": 0.4}, 20),
         ({"cpu": 0.95}, 20),
+        ({"cpu": 0.95, "peak": 3}, 5),
+        ({"cpu": 0.95, "peak": 2}, 40),
         ({"cpu": 0.95, "service_time": 0.04}, 40),
         ({"cpu": 0.85, "service_time": 0.4}, 40),
         ({"lag": 0.2, "since_change": 1.9}, 40),
@@ -97,6 +99,18 @@ def test_slots_halve_at_once_when_the_loop_or_the_cpu_can_take_no_more(
 )
 def test_slots_that_idle_for_a_while_go_gently(load: dict[str, Any], expected: int) -> None:
     assert target(40, **load) == expected
+
+
+@pytest.mark.parametrize(
+    ("present", "cpu", "expected"),
+    [(1, 0.1, 2), (1, 0.6, 2), (2, 0.5, 3), (2, 0.65, 2), (3, 0.65, 4), (3, 0.69, 3)],
+)
+def test_a_few_slots_become_one_more_if_there_is_cpu_for_it(
+    present: int, cpu: float, expected: int
+) -> None:
+    load = SlotsLoad(**FULL | {"cpu": cpu})
+    decision = scale_slots(Bounds(least=1, most=9), present, load)
+    assert (present if decision is None else decision.target) == expected
 
 
 def test_what_was_too_much_is_kept_clear_of_until_it_is_forgotten() -> None:

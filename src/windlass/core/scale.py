@@ -113,19 +113,20 @@ def _into(bounds: Bounds, present: int) -> Decision | None:
 
 
 def _relief(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision | None:
-    strain = _strain(load)
-    if strain is None or load.since_change < pace.relief:
-        return None
     # Half of what is in use: to take away what nobody uses would be no relief.
     used = min(present, load.peak)
+    strain = _strain(load, used)
+    if strain is None or load.since_change < pace.relief:
+        return None
     return Decision(target=bounds.clamp(used // 2), reason=strain, too_much=used)
 
 
-def _strain(load: SlotsLoad) -> str | None:
+def _strain(load: SlotsLoad, used: int) -> str | None:
     if load.lag is not None and load.lag >= LAG_HIGH:
         return f"the event loop is late by {load.lag:.2g}s"
     takes = load.service_time
-    if load.cpu < CPU_HIGH or (takes is not None and takes < SLOW):
+    # Of two jobs, one may compute while the other waits for something else: that is no crowd.
+    if used <= 2 or load.cpu < CPU_HIGH or (takes is not None and takes < SLOW):
         return None
     told = "long" if takes is None else f"{takes:.2g}s"
     return f"{load.cpu:.0%} of the CPU is used and jobs take {told}: fewer at once end sooner"
@@ -135,18 +136,24 @@ def _rise(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision
     full = load.waiting and load.peak >= present
     if not full or load.since_change < pace.rise or load.lag is None or load.lag >= LAG_LOW:
         return None
-    takes = load.service_time
-    if takes is not None and takes < QUICK:
-        target = present * _STEP
-    elif load.cpu < CPU_LOW:
-        target = max(present + 1, int(present * min(_STEP, CPU_GOAL / max(load.cpu, 0.01))))
-    else:
-        return None
+    target = _more(present, load)
     if load.strained_at is not None and load.since_strain < pace.forget:
         target = min(target, int(load.strained_at * _WARY))
     if target <= present:
         return None
     return Decision(target=bounds.clamp(target), reason=f"work waits, and {present} slots are full")
+
+
+def _more(present: int, load: SlotsLoad) -> int:
+    """Return the most slots for which there should be CPU."""
+    if load.service_time is not None and load.service_time < QUICK:
+        return present * _STEP
+    if load.cpu >= CPU_LOW:
+        return present
+    target = int(present * min(_STEP, CPU_GOAL / max(load.cpu, 0.01)))
+    if target == present and (present == 1 or load.cpu * (present + 1) / present < CPU_HIGH):
+        target += 1
+    return target
 
 
 def _fall(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision | None:
