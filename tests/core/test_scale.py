@@ -24,7 +24,7 @@ from windlass.core.scale import (
 
 BOUNDS = Bounds(least=5, most=100)
 EIGHT = Bounds(least=1, most=8)
-FULL = {"waiting": True, "peak": 1000, "lag": 0.0}
+FULL: dict[str, Any] = {"waiting": True, "peak": 1000, "lag": 0.0}
 
 
 def slots(present: int, **load: Any) -> Decision | None:

@@ -72,6 +72,34 @@ def test_slots_grow_with_a_burst_and_shrink_after_it(
 
 
 @pytest.mark.usefixtures("brisk")
+def test_slots_grow_although_no_job_ends_and_never_more_run_than_there_are(bed: Bed) -> None:
+    """Prevents: a worker that is full looks for work only when a job ends, and that takes hours."""
+    app = bed.app()
+    go = asyncio.Event()
+    now = beyond = 0
+    workers: list[Worker] = []
+
+    @app.job
+    async def hold() -> None:
+        nonlocal now, beyond
+        now += 1
+        beyond = max(beyond, now - workers[0]._slots)
+        await go.wait()
+        now -= 1
+
+    async def main() -> None:
+        async with serving(app, slots="2..8") as worker:
+            workers.append(worker)
+            await app.aenqueue_many(hold.draft() for _ in range(20))
+            await until(lambda: now == 8)
+            go.set()
+            await until(lambda: worker.processed == 20)
+
+    asyncio.run(main())
+    assert beyond == 0
+
+
+@pytest.mark.usefixtures("brisk")
 @on_embedded_stores
 def test_handlers_that_block_the_loop_get_fewer_slots(
     bed: Bed, caplog: pytest.LogCaptureFixture

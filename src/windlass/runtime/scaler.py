@@ -102,6 +102,7 @@ class SlotScaler(Service):
         bounds: Bounds,
         pace: Pace,
         *,
+        worker_id: Callable[[], str],
         demand: Demand,
         processed: Callable[[], int],
         slots: Callable[[], int],
@@ -110,6 +111,7 @@ class SlotScaler(Service):
         super().__init__()
         self._bounds = bounds
         self._pace = pace
+        self._worker_id = worker_id
         self._demand = demand
         self._processed = processed
         self._slots = slots
@@ -149,6 +151,7 @@ class SlotScaler(Service):
         takes = load.service_time
         log.info(
             "slots.scaled",
+            worker_id=self._worker_id(),
             **{"from": before, "to": decision.target},
             reason=decision.reason,
             bounds=str(self._bounds),

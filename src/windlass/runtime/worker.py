@@ -191,6 +191,7 @@ class Worker:
                 SlotScaler(
                     options.slots,
                     SLOTS_PACE,
+                    worker_id=lambda: self._id,
                     demand=self._demand,
                     processed=lambda: self._processed,
                     slots=lambda: self._slots,
