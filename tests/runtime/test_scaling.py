@@ -19,7 +19,7 @@ from windlass.runtime.demand import Demand
 from windlass.runtime.gauges import Average, CpuGauge, Peak, Typical
 from windlass.runtime.scaler import ProcessScaler
 
-BRISK = Pace(look=0.02, rise=0.05, relief=0.1, fall=0.3)
+BRISK = Pace(look=0.02, rise=0.05, relief=0.1, fall=0.3, forget=0.3)
 """As in a worker, but sooner."""
 
 
@@ -60,13 +60,14 @@ def test_slots_grow_with_a_burst_and_shrink_after_it(
         return record.pulse.slots == slots
 
     asyncio.run(main())
-    assert 10 <= most <= 40, "two slots would have run two at once"
+    assert 5 <= most <= 40, "two slots would have run two at once"
     steps = told(caplog, "slots.scaled")
     up = [step for step in steps if step["to"] > step["from"]]
     down = [step for step in steps if step["to"] < step["from"]]
     assert (up[0]["from"], up[0]["reason"]) == (2, "work waits, and 2 slots are full")
+    # Not the first one: on a machine that does much else, the event loop may have been late.
     assert down[-1]["to"] == 2
-    assert "slots were in use" in down[0]["reason"] or "no job ran" in down[0]["reason"]
+    assert "slots were in use" in down[-1]["reason"] or "no job ran" in down[-1]["reason"]
     measured = {"waiting", "most_running", "service_time", "throughput", "loop_lag", "cpu"}
     assert all(measured | {"bounds"} <= step.keys() for step in steps)
 
