@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from dotenv import dotenv_values
 
+from windlass.core.bounds import REMEDY, Bounds
 from windlass.core.durations import duration, human
 from windlass.core.errors import ConfigError
 
@@ -27,7 +28,7 @@ LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LogFormat = Literal["auto", "console", "json"]
 
 
-def _cpus() -> int:
+def usable_cpus() -> int:
     """Count the CPUs that this process may use, which may be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -54,10 +55,11 @@ class Settings:
     pool_size: int = 10
     pool_overflow: int = 20
     pool_recycle: timedelta = timedelta(hours=1)
-    threads: int = field(default_factory=_cpus)
-    children: int = field(default_factory=_cpus)
+    threads: int = field(default_factory=usable_cpus)
+    children: int = field(default_factory=usable_cpus)
     isolate: bool = False
-    slots: int = 100
+    slots: Bounds = field(default=Bounds.of(100))
+    processes: Bounds = field(default=Bounds.of(1))
     batch_size: int = 100
     poll_interval: timedelta = timedelta(seconds=1)
     queue_size: int = 1000
@@ -291,6 +293,10 @@ def _whole(raw: object, _unit: _Unit) -> int:
     raise ValueError("not a whole number")
 
 
+def _bounds(raw: object, _unit: _Unit) -> Bounds:
+    return Bounds.read(raw)
+
+
 def _span(raw: object, unit: _Unit) -> timedelta:
     if isinstance(raw, str) and re.fullmatch(r"\s*\d+(\.\d+)?\s*", raw, re.ASCII):
         raw = float(raw)
@@ -389,6 +395,7 @@ _NAME = _Reader("a name of letters, digits and underscores, at most 40", _name)
 _LISTEN = _Reader("a URL like 'postgresql://host/database', or 'off'", _listen)
 _URL = _Reader("a URL like 'sqlite:///windlass.db'", _url)
 _NUMBER = _Reader("a whole number", _whole)
+_BOUNDS = _Reader(REMEDY, _bounds)
 _TIME = _Reader("a time like '30s', a bare number being in {unit}", _span)
 _AGE = _Reader("a time like '7d', a bare number being in {unit}, or 'never'", _span_or_never)
 _LIST = _Reader("names with commas between them", _names)
@@ -418,7 +425,8 @@ class _Rule:
         """Read a value and check its bounds."""
         value: Any = self.reader.read(raw, unit)
         low, high = self.bounds
-        if (low is not None and value < low) or (high is not None and value > high):
+        least, most = (value.least, value.most) if isinstance(value, Bounds) else (value, value)
+        if (low is not None and least < low) or (high is not None and most > high):
             raise ValueError("out of bounds")
         return value
 
@@ -478,8 +486,12 @@ _RULES: dict[str, _Rule] = {
         _SWITCH, "Whether handlers that are not async run in child processes by default."
     ),
     "slots": _Rule(
-        _NUMBER, "Jobs that a worker process runs at once.", (1, 100_000), ("WORKER_CONCURRENCY",)
+        _BOUNDS,
+        "Jobs that a worker process runs at once; 5..100: as many as the load wants.",
+        (1, 100_000),
+        ("WORKER_CONCURRENCY",),
     ),
+    "processes": _Rule(_BOUNDS, "Worker processes; 1..8: as many as the load wants.", (1, 1_000)),
     "batch_size": _Rule(
         _NUMBER, "Jobs that a worker claims at once, at most.", (1, 10_000), ("JOB_BATCH_SIZE",)
     ),

@@ -28,6 +28,7 @@ from windlass.core.job import (
     Lane,
     NewJob,
     Progress,
+    Pulse,
     WorkerInfo,
 )
 from windlass.core.settle import Transition
@@ -46,6 +47,19 @@ app = Windlass()
 async def send_email(to: str, copies: int = 1) -> str:
     return f"{to} x{copies}"
 """
+
+
+def _worker(name: str, **told: Any) -> WorkerInfo:
+    usual: dict[str, Any] = {"slots": 4, "kinds": ("send_email",)}
+    return WorkerInfo(
+        id=name,
+        name=name,
+        host="host",
+        pid=12,
+        release="1",
+        lease=timedelta(seconds=60),
+        **usual | told,
+    )
 
 
 class Said:
@@ -146,18 +160,7 @@ class Shell:
         store = SqliteStore(self.file)
 
         async def work() -> list[Job]:
-            await store.register(
-                WorkerInfo(
-                    id=worker,
-                    name=worker,
-                    host="host",
-                    pid=12,
-                    release="1",
-                    lease=timedelta(seconds=60),
-                    slots=4,
-                    kinds=(kind,),
-                )
-            )
+            await store.register(_worker(worker, kinds=(kind,)))
             ask = Ask(lane=Lane(queue, kind), count=10_000)
             jobs = await store.claim(Claim(asks=(ask,)), worker=worker, token=TOKEN)
             for job in jobs[:10]:
@@ -165,6 +168,17 @@ class Shell:
             return jobs
 
         return self.store(work(), store)
+
+    def register(self, worker: str = "w1", **told: Any) -> None:
+        """Begin a worker that claims nothing."""
+        store = SqliteStore(self.file)
+        self.store(store.register(_worker(worker, **told)), store)
+
+    def beat(self, worker: str, pulse: Pulse) -> None:
+        """Renew the lease of a worker."""
+        store = SqliteStore(self.file)
+        beaten = asyncio.to_thread(store.heartbeat, worker, pulse, timedelta(seconds=10))
+        assert self.store(beaten, store)
 
     def retire(self, worker: str = "w1") -> None:
         """End a worker."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from windlass.core.job import Pulse
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell
 
@@ -61,6 +63,25 @@ def test_workers_are_alive_or_gone(shell: Shell) -> None:
     rows = [row.split()[:2] for row in shell.ok("workers").out.splitlines()[2:]]
     assert rows == [["w2", "running"], ["w1", "gone"]]
     assert len(shell.ok("workers", "--alive", "--json").json["workers"]) == 1
+
+
+def test_slots_that_follow_the_load_are_shown_with_their_bounds(shell: Shell) -> None:
+    shell.register("w1", slots=100, least_slots=5)
+    assert "0/5 of 5..100" in shell.ok("workers").out, "it has told nothing yet"
+    shell.beat("w1", Pulse(running=7, slots=12))
+    assert "7/12 of 5..100" in shell.ok("workers").out
+    (worker,) = shell.ok("workers", "--json").json["workers"]
+    told = (worker["running"], worker["slots"], worker["least_slots"], worker["most_slots"])
+    assert told == (7, 12, 5, 100)
+
+
+def test_a_fixed_number_of_slots_is_shown_as_it_is(shell: Shell) -> None:
+    shell.register("w1", slots=9)
+    row = shell.ok("workers").out.splitlines()[2]
+    assert "0/9" in row
+    assert ".." not in row
+    (worker,) = shell.ok("workers", "--json").json["workers"]
+    assert (worker["slots"], worker["least_slots"], worker["most_slots"]) == (9, 9, 9)
 
 
 def test_where_nobody_works_it_is_said_how_to_start(shop: Shell) -> None:

@@ -54,6 +54,7 @@ def test_without_an_app_it_is_wrong_usage(shell: Shell) -> None:
     [
         ("--slots", "0"),
         ("--slots", "many"),
+        ("--slots", "9..3"),
         ("--threads", "-1"),
         ("--children", "0"),
         ("--batch-size", "1.5"),
@@ -76,7 +77,7 @@ def test_a_worker_serves_in_a_process_of_its_own_and_drains_when_told(shop: Shel
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "windlass", "worker", "shop:app", "--name", "mine"),
-            *("--slots", "3", "--queues", "mail", "--url", "sqlite:///windlass.db"),
+            *("--slots", "3..9", "--queues", "mail", "--url", "sqlite:///windlass.db"),
         ],
         cwd=shop.directory,
         env={**os.environ, "WINDLASS_SLOT": "1"},
@@ -88,6 +89,7 @@ def test_a_worker_serves_in_a_process_of_its_own_and_drains_when_told(shop: Shel
         assert asyncio.run(result_of(shop.file, job_id)) == "a x1"
         (worker,) = shop.ok("workers", "--alive", "--json").json["workers"]
         assert (worker["name"], worker["slots"], worker["queues"]) == ("mine", 3, ["mail"])
+        assert (worker["least_slots"], worker["most_slots"]) == (3, 9)
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=30)
     finally:
@@ -95,6 +97,7 @@ def test_a_worker_serves_in_a_process_of_its_own_and_drains_when_told(shop: Shel
     assert process.returncode == 0
     events = {line["event"]: line for line in map(json.loads, told.splitlines())}
     assert events["worker.started"]["store"] == str(shop.file)
+    assert events["worker.started"]["slots"] == "3..9"
     assert "WINDLASS_SLOT is set" in events["setting.unknown"]["problem"]
     assert "worker.stopped" in events
     assert shop.ok("workers", "--alive", "--json").json["workers"] == []

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.core.bounds import Bounds
 from windlass.core.errors import ConfigError
 from windlass.settings import (
     Resolved,
@@ -23,6 +24,7 @@ from windlass.settings import (
 )
 
 TIME = "a time like '30s', a bare number being in "
+BOUNDS = "a whole number like 8, or two with dots between them, the smaller first, like 5..100"
 POLL_BOUNDS = "at least 10ms, at most 5m"
 
 
@@ -62,7 +64,8 @@ def test_with_nothing_given_every_setting_has_its_default(load: Load) -> None:
 def test_the_defaults_are_those_that_the_requirements_name() -> None:
     settings = Settings()
     assert 1 <= settings.threads <= (os.cpu_count() or 1)
-    assert (settings.slots, settings.batch_size, settings.queue_size) == (100, 100, 1000)
+    assert (settings.batch_size, settings.queue_size) == (100, 1000)
+    assert (settings.slots, settings.processes) == (Bounds.of(100), Bounds.of(1))
     assert (settings.max_retries, settings.max_payload) == (3, 262_144)
     assert settings.timeout == timedelta(seconds=300)
     assert settings.lease == settings.shutdown_timeout == timedelta(seconds=30)
@@ -78,7 +81,7 @@ def test_flags_win_over_environment_over_dotenv_over_toml_over_default(load: Loa
         toml="slots = 4\nlease = '40s'\ntimeout = '4m'\nmax_retries = 4\n",
     )
     settings = resolved.settings
-    assert (settings.slots, settings.lease) == (1, timedelta(seconds=20))
+    assert (settings.slots, settings.lease) == (Bounds.of(1), timedelta(seconds=20))
     assert (settings.timeout, settings.max_retries) == (timedelta(minutes=3), 4)
     assert [
         resolved.sources[name].source
@@ -94,7 +97,7 @@ def test_flags_win_over_environment_over_dotenv_over_toml_over_default(load: Loa
 
 def test_a_windlass_name_wins_over_the_other_names(load: Load) -> None:
     resolved = load(env={"WORKER_CONCURRENCY": "5", "WINDLASS_SLOTS": "6"})
-    assert resolved.settings.slots == 6
+    assert resolved.settings.slots == Bounds.of(6)
     assert resolved.sources["slots"].source == "WINDLASS_SLOTS"
 
 
@@ -108,7 +111,9 @@ def test_another_name_in_the_environment_wins_over_a_windlass_name_in_a_file(loa
     ("variable", "raw", "field", "value"),
     [
         ("WORKER_COUNT", "8", "threads", 8),
-        ("WORKER_CONCURRENCY", "5", "slots", 5),
+        ("WORKER_CONCURRENCY", "5", "slots", Bounds.of(5)),
+        ("WINDLASS_SLOTS", "5..100", "slots", Bounds(least=5, most=100)),
+        ("WINDLASS_PROCESSES", "1..8", "processes", Bounds(least=1, most=8)),
         ("JOB_BATCH_SIZE", "10", "batch_size", 10),
         ("JOB_POLL_INTERVAL", "1500", "poll_interval", timedelta(seconds=1.5)),
         ("JOB_POLL_INTERVAL", "2s", "poll_interval", timedelta(seconds=2)),
@@ -164,7 +169,15 @@ def test_a_windlass_name_settles_a_contradiction_of_the_others(load: Load) -> No
     [
         (
             {"WORKER_CONCURRENCY": "0"},
-            "WORKER_CONCURRENCY = '0' is wrong: write a whole number, at least 1, at most 100000",
+            f"WORKER_CONCURRENCY = '0' is wrong: write {BOUNDS}, at least 1, at most 100000",
+        ),
+        (
+            {"WINDLASS_PROCESSES": "8..2"},
+            f"WINDLASS_PROCESSES = '8..2' is wrong: write {BOUNDS}, at least 1, at most 1000",
+        ),
+        (
+            {"WINDLASS_BATCH_SIZE": "0"},
+            "WINDLASS_BATCH_SIZE = '0' is wrong: write a whole number, at least 1, at most 10000",
         ),
         (
             {"WINDLASS_LEASE": "500ms"},
@@ -194,6 +207,9 @@ def test_a_wrong_value_is_refused_with_its_name_and_what_would_be_right(
         {"WINDLASS_SLOTS": ""},
         {"WINDLASS_URL": ""},
         {"WINDLASS_SLOTS": "1.5"},
+        {"WINDLASS_SLOTS": "0..5"},
+        {"WINDLASS_SLOTS": "5..100001"},
+        {"WINDLASS_SLOTS": "5.."},
         {"WINDLASS_SLOTS": "٣"},
         {"WINDLASS_SLOTS": "9" * 5000},
         {"WINDLASS_MAX_RETRIES": "-1"},
@@ -320,7 +336,7 @@ def test_an_empty_text_as_flag_asks_for_all_queues(load: Load) -> None:
 
 
 def test_a_flag_overrides_even_a_broken_variable(load: Load) -> None:
-    assert load({"slots": "7"}, env={"WINDLASS_SLOTS": "many"}).settings.slots == 7
+    assert load({"slots": "7"}, env={"WINDLASS_SLOTS": "many"}).settings.slots == Bounds.of(7)
 
 
 def test_variables_this_release_does_not_use_are_listed(load: Load) -> None:
@@ -331,7 +347,7 @@ def test_variables_this_release_does_not_use_are_listed(load: Load) -> None:
 def test_another_configuration_file_can_be_chosen(load: Load, tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text("slots = 9")
     resolved = load(env={"WINDLASS_CONFIG": "other.toml"}, toml="slots = 8")
-    assert resolved.settings.slots == 9
+    assert resolved.settings.slots == Bounds.of(9)
     assert resolved.sources["slots"].source == "other.toml: slots"
     assert resolved.warnings == ()
 

@@ -51,7 +51,9 @@ def worker(
     imports: Annotated[
         str | None, _flag("--imports", "A,B", "Modules with handlers to load first.")
     ] = None,
-    slots: Annotated[str | None, _flag("--slots", "N", "Jobs that run at once.")] = None,
+    slots: Annotated[
+        str | None, _flag("--slots", "N|A..B", "Jobs that run at once; A..B follows the load.")
+    ] = None,
     threads: Annotated[
         str | None, _flag("--threads", "N", "Threads for handlers that are not async.")
     ] = None,

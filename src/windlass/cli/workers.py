@@ -11,6 +11,7 @@ from rich.text import Text
 from windlass.app import Windlass
 from windlass.cli import facts, options, show, target
 from windlass.cli.listing import Column, Listing
+from windlass.core.bounds import Bounds
 from windlass.core.job import WorkerInfo, WorkerRecord
 
 _STYLES = {"running": "green", "draining": "yellow", "gone": "dim"}
@@ -65,7 +66,7 @@ def _row(worker: WorkerRecord, now: datetime) -> list[Text]:
         show.cell(show.ago(worker.last_seen, now)),
         show.cell(show.short((now if worker.alive else worker.last_seen) - worker.started_at)),
         show.count(told["processed"]),
-        Text(f"{told['running']}/{told['slots']}"),
+        Text(_running(worker)),
         show.cell(told["host"]),
         show.cell(told["pid"]),
         show.cell("woken" if told["listening"] else "polls" if worker.alive else ""),
@@ -79,6 +80,13 @@ def _queues(info: WorkerInfo) -> str:
     slots = {queue: f"={count}" for queue, count in info.queue_slots.items()}
     served = ", ".join(f"{queue}{slots.get(queue, '')}" for queue in info.queues) or "all"
     return f"{served} but {', '.join(info.excluded)}" if info.excluded else served
+
+
+def _running(worker: WorkerRecord) -> str:
+    """Tell how many jobs run in how many slots, and within which bounds those follow the load."""
+    told = facts.worker_facts(worker)
+    bounds = Bounds(least=told["least_slots"], most=told["most_slots"])
+    return f"{told['running']}/{told['slots']}" + ("" if bounds.fixed else f" of {bounds}")
 
 
 def register(cli: typer.Typer) -> None:

@@ -184,6 +184,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     release: str
     lease: timedelta
     slots: int
+    least_slots: int | None = None
+    """The fewest slots to which it may shrink; None: it always has as many."""
     queues: tuple[str, ...] = ()
     """Those that it serves; none named: all."""
     excluded: tuple[str, ...] = ()
@@ -204,6 +206,14 @@ class Pulse(Struct, frozen=True, kw_only=True):
     state: Literal["running", "draining"] = "running"
     processed: int = 0
     running: int = 0
+    slots: int | None = None
+    """How many jobs it runs at once at present; None: it has not told yet."""
+    busy: float = 0.0
+    """The share in use of the slots that it can have, or of its threads, whichever is scarcer."""
+    waiting: bool = False
+    """Whether there is, as far as it knows, work that it could run and has no room for."""
+    cpu: float = 0.0
+    """CPUs in use by its process, on the average since its last heartbeat."""
     fenced: int = 0
     """Writes that came too late, since the lease was gone by then."""
     loop_lag: timedelta = timedelta(0)

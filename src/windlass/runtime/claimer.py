@@ -10,6 +10,7 @@ from typing import Any
 
 from windlass.core.job import Claim, Job, Sweep
 from windlass.core.plan import SLOTS, Policies, Pool, Room, plan, queue_budget
+from windlass.runtime.demand import Demand
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -35,6 +36,7 @@ class Claimer(Service):
         room: Callable[[], Room],
         bite: Callable[[], int],
         start: Callable[[Job], None],
+        demand: Demand,
         batch_size: int,
         poll_interval: timedelta,
     ) -> None:
@@ -45,6 +47,7 @@ class Claimer(Service):
         self._room = room
         self._bite = bite
         self._start_job = start
+        self._demand = demand
         self._batch_size = batch_size
         self._poll_interval = poll_interval
         self._freed = asyncio.Event()
@@ -90,6 +93,8 @@ class Claimer(Service):
             return 0 if self._flowing else await self._claimed()
         if self._under_way:
             return await self._claimed()
+        serves = self._policies().serves
+        self._demand.rested(waiting=any(serves(head.lane) for head in sweep.heads))
         await self._rest(sweep)
         return 0
 
@@ -130,6 +135,7 @@ class Claimer(Service):
         for job in jobs:
             self._start_job(job)
         self._flowing = len(jobs) >= wanted.slots
+        self._demand.claimed(more=self._flowing)
         self._empty_handed = 0 if jobs else self._empty_handed + 1
         if not self._empty_handed:
             return 0

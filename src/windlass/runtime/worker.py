@@ -15,11 +15,13 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from windlass.core.bounds import Bounds
 from windlass.core.error_classes import ErrorClass
 from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Pulse, Retention, WorkerInfo
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Pool, Room
+from windlass.core.scale import SLOTS_PACE
 from windlass.core.settle import Transition, completed
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
@@ -31,12 +33,15 @@ from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Reporter, Re
 from windlass.runtime.claimer import Claimer
 from windlass.runtime.cleaner import Cleaner
 from windlass.runtime.completer import Completer, Settlement
+from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
+from windlass.runtime.gauges import CpuGauge
 from windlass.runtime.heart import Heart
 from windlass.runtime.judge import Judge
 from windlass.runtime.leash import Leash, Leaving, Ready, Registered, Word
 from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.needs import check_needs
+from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.shares import Shares
 from windlass.runtime.threads import Threads
@@ -61,7 +66,7 @@ class WorkerOptions:
     excluded: frozenset[str] = frozenset()
     queue_slots: Mapping[str, int] = field(default_factory=dict)
     burst: bool = False
-    slots: int = 100
+    slots: Bounds = field(default=Bounds.of(100))
     threads: int = 1
     children: int = 1
     isolate: bool = False
@@ -124,6 +129,7 @@ class Worker:
         self._judge = Judge(
             registry, max_retries=options.max_retries, max_crashes=options.max_crashes
         )
+        self._slots = options.slots.least
         self._processed = 0
         self._fenced = 0
         self._draining = False
@@ -226,6 +232,9 @@ class Worker:
             transact=store.transaction,
             resources=self._resources,
         )
+        self._now = asyncio.get_running_loop().time
+        self._cpu = CpuGauge()
+        self._demand = Demand(lambda: len(self._executor.runs))
         self._claimer = Claimer(
             store,
             worker_id=lambda: self._id,
@@ -233,11 +242,13 @@ class Worker:
             room=self._room,
             bite=lambda: self._executor.bite,
             start=self._start_job,
+            demand=self._demand,
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
         )
         self._heart = self._assemble_heart()
         self._assemble_chores()
+        self._scalers = self._assemble_scalers()
 
     def _assemble_heart(self) -> Heart:
         lease, renew, leash = self._options.lease, self._store.heartbeat, self._leash
@@ -250,6 +261,22 @@ class Worker:
             pulse=self._pulse,
             lost=self._lose_lease,
         )
+
+    def _assemble_scalers(self) -> list[Service]:
+        options = self._options
+        if options.slots.fixed:
+            return []
+        return [
+            SlotScaler(
+                options.slots,
+                SLOTS_PACE,
+                worker_id=lambda: self._id,
+                demand=self._demand,
+                processed=lambda: self._processed,
+                slots=lambda: self._slots,
+                scale=self._scale,
+            )
+        ]
 
     def _assemble_chores(self) -> None:
         options, store = self._options, self._store
@@ -319,7 +346,8 @@ class Worker:
                 pid=os.getpid(),
                 release=options.release,
                 lease=options.lease,
-                slots=options.slots,
+                slots=options.slots.most,
+                least_slots=None if options.slots.fixed else options.slots.least,
                 queues=tuple(sorted(options.queues or ())),
                 excluded=tuple(sorted(options.excluded)),
                 queue_slots=dict(options.queue_slots),
@@ -337,7 +365,13 @@ class Worker:
     def _start(self) -> None:
         self._threads.start()
         self._heart.start()
-        for service in (self._completer, self._reporter, *self._chores, self._claimer):
+        for service in (
+            self._completer,
+            self._reporter,
+            *self._chores,
+            *self._scalers,
+            self._claimer,
+        ):
             service.start()
         log.info(
             "worker.started",
@@ -347,7 +381,7 @@ class Worker:
             excluded=sorted(self._options.excluded),
             queue_slots=dict(self._options.queue_slots),
             kinds=sorted(self._policies.kinds),
-            slots=self._options.slots,
+            slots=str(self._options.slots),
             threads=self._options.threads,
             children=self._options.children,
         )
@@ -358,7 +392,7 @@ class Worker:
     def _room(self) -> Room:
         options, executor = self._options, self._executor
         return Room(
-            slots=options.slots - len(executor.runs),
+            slots=self._slots - len(executor.runs),
             threads=options.threads - executor.in_threads,
             children=options.children - executor.in_children,
             queues=self._shares.free,
@@ -383,6 +417,8 @@ class Worker:
             self._processed += 1
         if self._shares:
             self._shares.give(run.job.queue)
+        if self._scalers:
+            self._demand.served += self._now() - run.began
         self._claimer.freed()
         if not self._executor.runs:
             self._idle.set()
@@ -412,9 +448,21 @@ class Worker:
             state="draining" if self._draining else "running",
             processed=self._processed,
             running=len(self._executor.runs),
+            slots=self._slots,
+            busy=self._busy(),
+            waiting=self._demand.waiting,
+            cpu=round(self._cpu.read(), 3),
             fenced=self._fenced,
             listening=self._store.listening,
         )
+
+    def _busy(self) -> float:
+        slots = len(self._executor.runs) / self._options.slots.most
+        return round(max(slots, self._executor.in_threads / self._options.threads), 3)
+
+    def _scale(self, slots: int) -> None:
+        self._slots = slots
+        self._claimer.freed()
 
     def _pause(self, queues: frozenset[str]) -> None:
         if queues != self._policies.paused_queues:
@@ -483,6 +531,8 @@ class Worker:
     async def _shut_down(self) -> None:
         self._draining = True
         log.info("worker.draining", worker_id=self._id, running=len(self._executor.runs))
+        for scaler in self._scalers:
+            await scaler.stop()
         await self._first(_FLUSH, self._claimer.stop(), self._stop_now.wait())
         await self._drain()
         self._cleaner.stop()

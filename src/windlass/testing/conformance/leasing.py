@@ -20,6 +20,7 @@ async def a_registered_worker_is_shown_as_it_told(bench: Bench) -> None:
         release="1.2.3",
         lease=LEASE,
         slots=16,
+        least_slots=2,
         queues=("mail", "default"),
         kinds=("send", "report"),
     )
@@ -37,7 +38,16 @@ async def a_heartbeat_renews_the_lease(bench: Bench) -> None:
     """A heartbeat sets the lease to a whole one from now, and records the pulse."""
     worker = await bench.worker()
     started = bench.now()
-    pulse = Pulse(state="draining", processed=12, running=3, loop_lag=timedelta(microseconds=1_500))
+    pulse = Pulse(
+        state="draining",
+        processed=12,
+        running=3,
+        slots=8,
+        busy=0.375,
+        waiting=True,
+        cpu=0.25,
+        loop_lag=timedelta(microseconds=1_500),
+    )
     await bench.advance(LEASE - SECOND)
     assert await bench.heartbeat(worker, pulse)
     await bench.advance(LEASE - SECOND)

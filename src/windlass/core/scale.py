@@ -1,0 +1,239 @@
+"""Owns the decisions how many slots a worker has, and how many processes a supervisor runs.
+
+Up in multiples while work waits, down gently once slots idle, and down at once when the event loop
+or the CPU can take no more. What would undo the last step needs clearly more, or clearly less, than
+what led to it, so that a steady load leads to a steady number. Measuring is done elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from windlass.core.bounds import Bounds
+from windlass.core.job import Pulse
+
+LAG_HIGH, LAG_LOW = 0.1, 0.04
+"""Seconds by which an event loop is late: too many, and few enough to add to."""
+CPU_HIGH, CPU_GOAL, CPU_LOW = 0.9, 0.8, 0.7
+"""Shares of the CPU: used up, as much as a rise may lead to, and little enough to add to."""
+SLOW, QUICK = 0.1, 0.025
+"""Seconds that a job takes, its wait for the CPU among them: noticed by people, or by nobody.
+
+Quick jobs use up the CPU too, but there more slots mean larger claims, and more jobs a second.
+"""
+_STEP = 2
+_IDLE, _ROOMY = 0.6, 0.75
+"""Shares in use: below which there is too much, and to which a fall leads."""
+_NOTHING = 0.05
+"""The share of a process that its heartbeat and its looks for work may take."""
+_WARY = 0.75
+"""To which share of what was too much a rise may go, until that is forgotten."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Seconds: between looks, before another rise, another relief, a fall; until strain is past."""
+
+    look: float = 0.25
+    rise: float = 1.0
+    relief: float = 2.0
+    fall: float = 10.0
+    forget: float = 120.0
+
+
+SLOTS_PACE = Pace()
+PROCESSES_PACE = Pace(look=1.0, rise=10.0, relief=10.0, fall=60.0)
+"""A process takes a second to start, and tells how it fares with its heartbeats only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotsLoad:
+    """What a worker has measured since its slots last changed."""
+
+    waiting: bool
+    """Whether every claim brought as much as there was room for."""
+    peak: int
+    """The most jobs that ran at once, as far back as a fall looks."""
+    service_time: float | None = None
+    """Seconds that a job takes; None as long as none has ended."""
+    throughput: float = 0.0
+    """Jobs a second."""
+    lag: float | None = None
+    """Seconds by which the event loop is late, as a rule; None as long as there is no rule."""
+    cpu: float = 0.0
+    """The share in use of the one CPU that an event loop can have, or of all that there are."""
+    since_change: float = math.inf
+    strained_at: int | None = None
+    """The number of slots that was last found to be too much."""
+    since_strain: float = math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessesLoad:
+    """What a supervisor knows of its processes, by their pulses."""
+
+    pulses: tuple[Pulse, ...]
+    slots: Bounds
+    """The slots of each process."""
+    cpus: int
+    """How many CPUs the processes may use."""
+    peak: float
+    """The most that was in use, as a number of processes, as far back as a fall looks."""
+    since_change: float = math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """How many there shall be, and why."""
+
+    target: int
+    reason: str
+    too_much: int | None = None
+    """The number that turned out to be too much, if that is why."""
+
+
+def scale_slots(
+    bounds: Bounds, present: int, load: SlotsLoad, pace: Pace = SLOTS_PACE
+) -> Decision | None:
+    """Decide how many slots a worker shall have; None leaves it at that."""
+    decision = (
+        _into(bounds, present)
+        or _relief(bounds, present, load, pace)
+        or _rise(bounds, present, load, pace)
+        or _fall(bounds, present, load, pace)
+    )
+    return decision if decision is not None and decision.target != present else None
+
+
+def _into(bounds: Bounds, present: int) -> Decision | None:
+    if bounds.clamp(present) == present:
+        return None
+    return Decision(target=bounds.clamp(present), reason=f"{present} is not within {bounds}")
+
+
+def _relief(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision | None:
+    # Half of what is in use: to take away what nobody uses would be no relief.
+    used = min(present, load.peak)
+    strain = _strain(load, used)
+    if strain is None or load.since_change < pace.relief:
+        return None
+    return Decision(target=bounds.clamp(used // 2), reason=strain, too_much=used)
+
+
+def _strain(load: SlotsLoad, used: int) -> str | None:
+    if load.lag is not None and load.lag >= LAG_HIGH:
+        return f"the event loop is late by {load.lag:.2g}s"
+    takes = load.service_time
+    # Of two jobs, one may compute while the other waits for something else: that is no crowd.
+    if used <= 2 or load.cpu < CPU_HIGH or (takes is not None and takes < SLOW):
+        return None
+    told = "long" if takes is None else f"{takes:.2g}s"
+    return f"{load.cpu:.0%} of the CPU is used and jobs take {told}: fewer at once end sooner"
+
+
+def _rise(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision | None:
+    full = load.waiting and load.peak >= present
+    if not full or load.since_change < pace.rise or load.lag is None or load.lag >= LAG_LOW:
+        return None
+    target = _more(present, load)
+    if load.strained_at is not None and load.since_strain < pace.forget:
+        target = min(target, int(load.strained_at * _WARY))
+    if target <= present:
+        return None
+    return Decision(target=bounds.clamp(target), reason=f"work waits, and {present} slots are full")
+
+
+def _more(present: int, load: SlotsLoad) -> int:
+    """Return the most slots for which there should be CPU."""
+    if load.service_time is not None and load.service_time < QUICK:
+        return present * _STEP
+    if load.cpu >= CPU_LOW:
+        return present
+    target = int(present * min(_STEP, CPU_GOAL / max(load.cpu, 0.01)))
+    if target == present and (present == 1 or load.cpu * (present + 1) / present < CPU_HIGH):
+        target += 1
+    return target
+
+
+def _fall(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision | None:
+    if load.waiting or load.since_change < pace.fall or load.peak > present * _IDLE:
+        return None
+    if load.peak == 0:
+        return Decision(target=bounds.clamp(present // 2), reason=f"no job ran for {pace.fall:g}s")
+    target = min(max(present * 3 // 4, math.ceil(load.peak / _ROOMY)), present)
+    reason = f"no more than {load.peak} of {present} slots were in use for {pace.fall:g}s"
+    return Decision(target=bounds.clamp(target), reason=reason)
+
+
+def scale_processes(
+    bounds: Bounds, present: int, load: ProcessesLoad, pace: Pace = PROCESSES_PACE
+) -> Decision | None:
+    """Decide how many processes a supervisor shall run; None leaves it at that.
+
+    As long as one has not told anything yet, nothing is decided: it may be all that was lacking.
+    """
+    if len(load.pulses) < present and bounds.clamp(present) == present:
+        return None
+    decision = (
+        _into(bounds, present)
+        or _fewer_than_crowd(bounds, present, load, pace)
+        or _more_processes(bounds, present, load, pace)
+        or _fewer_processes(bounds, present, load, pace)
+    )
+    return decision if decision is not None and decision.target != present else None
+
+
+def in_use(pulse: Pulse) -> float:
+    """Return how much of a process is in use, by its slots and threads, or by its CPU."""
+    return max(pulse.busy, min(pulse.cpu, 1.0))
+
+
+def _fewer_than_crowd(
+    bounds: Bounds, present: int, load: ProcessesLoad, pace: Pace
+) -> Decision | None:
+    used = sum(pulse.cpu for pulse in load.pulses)
+    if present <= load.cpus or used < load.cpus * 0.95 or load.since_change < pace.relief:
+        return None
+    reason = f"{present} processes use up {load.cpus} CPUs: more than one each only take turns"
+    return Decision(target=bounds.clamp(load.cpus), reason=reason, too_much=present)
+
+
+def _more_processes(
+    bounds: Bounds, present: int, load: ProcessesLoad, pace: Pace
+) -> Decision | None:
+    used = sum(pulse.cpu for pulse in load.pulses)
+    if load.since_change < pace.rise or used >= load.cpus * CPU_GOAL:
+        return None
+    if not all(_at_its_end(each, load) for each in load.pulses):
+        return None
+    fit = max(load.cpus, int(present * load.cpus * CPU_HIGH / max(used, 0.01)))
+    target = min(present + max(1, present // 2), fit)
+    if target <= present:
+        return None
+    told = "the process" if present == 1 else f"each of {present} processes"
+    return Decision(target=bounds.clamp(target), reason=f"work waits, and {told} has all it takes")
+
+
+def _at_its_end(pulse: Pulse, load: ProcessesLoad) -> bool:
+    """Say whether work waits that this process will not take, also by more slots of its own."""
+    return pulse.waiting and (
+        (pulse.slots or 0) >= load.slots.most
+        or pulse.busy >= 1
+        or pulse.cpu >= CPU_LOW
+        or pulse.loop_lag.total_seconds() >= LAG_LOW
+    )
+
+
+def _fewer_processes(
+    bounds: Bounds, present: int, load: ProcessesLoad, pace: Pace
+) -> Decision | None:
+    if load.since_change < pace.fall or any(pulse.waiting for pulse in load.pulses):
+        return None
+    if load.peak > (present - 1) * _IDLE:
+        return None
+    if load.peak <= present * _NOTHING:
+        reason = f"{present} processes had next to nothing to do for {pace.fall:g}s"
+        return Decision(target=bounds.clamp(present // 2), reason=reason)
+    reason = f"no more than {load.peak:.2g} of {present} processes were in use for {pace.fall:g}s"
+    return Decision(target=bounds.clamp(present - 1), reason=reason)
