@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,10 +21,12 @@ import pytest
 from tests.app.bed import Bed, charged, in_state, on_embedded_stores, serving, until
 from tests.runtime.test_leases import register
 from windlass import ConfigError, State, Windlass
-from windlass.core.job import Ask, Claim, Job, Lane
+from windlass.core.job import Ask, Claim, Head, Job, Lane
 from windlass.core.outcomes import Crashed
+from windlass.core.plan import Policies, Pool, Room, plan
 from windlass.core.retry import Retry
 from windlass.core.settle import Policy, settle
+from windlass.runtime.claimer import _reservation
 
 on_sqlite = pytest.mark.parametrize("bed", ["sqlite"], indirect=True)
 on_memory = pytest.mark.parametrize("bed", ["memory"], indirect=True)
@@ -202,6 +205,14 @@ def test_no_more_isolated_jobs_are_claimed_than_children_are_free(bed: Bed, ward
                 await handle.aresult("30s")
 
     asyncio.run(main())
+
+
+def test_what_a_claim_under_way_may_bring_is_not_asked_for_twice() -> None:
+    kinds = {"isolated": Pool.CHILDREN}
+    head = Head(lane=Lane("default", "isolated"), position=datetime(2030, 1, 1, tzinfo=UTC))
+    room = Room(slots=10, threads=4, children=2)
+    claim = plan([head], Policies(kinds=kinds), room, at_most=100)
+    assert _reservation(claim) == Room(slots=10, threads=0, children=2)
 
 
 # -- stopped from outside ----------------------------------------------------------------------

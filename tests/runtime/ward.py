@@ -201,7 +201,7 @@ def _linger(seconds: float, kept: bytes) -> int:
 kept: list[bytes] = []
 
 
-@app.job(memory="200MB")
+@app.job(memory="200MB", max_retries=0)
 def keep() -> int:
     kept.append(os.urandom(90_000_000))
     return os.getpid()

@@ -462,3 +462,16 @@ def test_every_default_can_be_written_as_it_is_shown(load: Load, field: str) -> 
         shown = ""
     resolved = load(env={f"WINDLASS_{field.upper()}": shown})
     assert resolved.settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("true", True), ("On", True), ("1", True), ("no", False), ("off", False), (" 0 ", False)],
+)
+def test_a_switch_is_read_as_people_write_it(load: Load, written: str, meant: bool) -> None:
+    assert load(env={"WINDLASS_ISOLATE": written}).settings.isolate is meant
+
+
+def test_what_is_neither_on_nor_off_is_refused(load: Load) -> None:
+    with pytest.raises(ConfigError, match="WINDLASS_ISOLATE = 'maybe' is wrong: write true or"):
+        load(env={"WINDLASS_ISOLATE": "maybe"})
