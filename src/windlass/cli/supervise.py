@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from windlass.core.bounds import Bounds
 from windlass.observe.logs import configure_logging
 from windlass.runtime.reload import Watch
 from windlass.runtime.supervisor import Supervisor
@@ -16,7 +17,7 @@ from windlass.settings import Settings, load_settings
 
 
 def supervise(
-    reference: str, flags: Mapping[str, object], *, name: str, processes: int, reload: bool
+    reference: str, flags: Mapping[str, object], *, name: str, burst: bool, reload: bool
 ) -> None:
     """Keep workers for an app alive until told to stop; the app itself is never imported here.
 
@@ -32,16 +33,18 @@ def supervise(
         command += [f"--{key.replace('_', '-')}", str(value)]
     if name:
         command += ["--name", name]
+    if burst:
+        command += ["--burst"]
     watch = Watch(Path.cwd()) if reload else None
     if reload:
         # Compiled code is told from its source by whole seconds, so what is saved fast is missed.
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    code = asyncio.run(_run(command, processes, watch))
+    code = asyncio.run(_run(command, settings.processes, watch))
     if code:
         raise typer.Exit(code)
 
 
-async def _run(command: list[str], processes: int, watch: Watch | None) -> int:
+async def _run(command: list[str], processes: Bounds, watch: Watch | None) -> int:
     # Made where the loop runs, like everything that waits on it.
     supervisor = Supervisor(command, processes=processes, configure=_configure, watch=watch)
     return await supervisor.run()

@@ -81,8 +81,9 @@ def worker(
     ] = None,
     name: Annotated[str, typer.Option(help="What to call this worker; else host and pid.")] = "",
     processes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Worker processes to keep alive.")
-    ] = 1,
+        str | None,
+        _flag("--processes", "N|A..B", "Worker processes to keep alive; A..B follows the load."),
+    ] = None,
     reload: Annotated[
         bool, typer.Option("--reload", help="For development: restart when a source file changes.")
     ] = False,
@@ -117,6 +118,7 @@ def worker(
         "exclude": exclude,
         "imports": imports,
         "slots": slots,
+        "processes": processes,
         "threads": threads,
         "children": children,
         "batch_size": batch_size,
@@ -138,11 +140,12 @@ def worker(
         )
     leash = Leash.from_environment()
     if leash is None:
-        supervise(reference, flags, name=name, processes=processes, reload=reload)
+        supervise(reference, flags, name=name, burst=burst, reload=reload)
         return
     chosen = target.load(reference)
     chosen.configure(**flags)
     configure_logging(chosen.settings.log_level, chosen.settings.log_format)
+    leash.record()
     places.refuse_private(chosen.store)
     served = chosen.worker(name=name, burst=burst, leash=leash)
     patience = served.patience()

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.core.job import Pulse
+from windlass.runtime.blackbox import BlackBox
 from windlass.settings import Settings
 
 VARIABLE = "WINDLASS_LEASH"
@@ -125,8 +126,9 @@ class Leash:
     If the supervisor is gone, or stands still, the worker renews by itself.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, box: int | None = None) -> None:
         self._line = line
+        self._box = box
         self._lost: set[str] = set()
         self._renewed_at = time.monotonic()
         self.is_held = True
@@ -138,12 +140,17 @@ class Leash:
         told = os.environ.pop(VARIABLE, None)
         if told is None:
             return None
-        line, stacks = map(int, told.split(","))
-        for shared in (line, stacks):
+        line, stacks, box = map(int, told.split(","))
+        for shared in (line, stacks, box):
             os.set_inheritable(shared, False)
         if ASK_FOR_STACK is not None:
             faulthandler.register(ASK_FOR_STACK, file=stacks, all_threads=False)
-        return cls(Line(socket.socket(fileno=line)))
+        return cls(Line(socket.socket(fileno=line)), box)
+
+    def record(self) -> None:
+        """Let the last lines that this process logs survive it, once logging is configured."""
+        if self._box is not None:
+            BlackBox.attach(self._box)
 
     def start(self, orphaned: Callable[[], None]) -> None:
         """Begin to listen; `orphaned` is called in a thread when the supervisor is gone."""

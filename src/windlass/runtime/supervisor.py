@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from windlass.core.bounds import Bounds
 from windlass.core.errors import WindlassError
 from windlass.core.job import Job
 from windlass.core.outcomes import Crashed, Released
@@ -23,6 +24,7 @@ from windlass.observe.logs import get_logger
 from windlass.runtime import leash
 from windlass.runtime.postmortem import OutOfMemory, how_it_ended, last_moves
 from windlass.runtime.reload import Watch
+from windlass.runtime.scaler import ProcessScaler
 from windlass.runtime.ward import Ward
 from windlass.settings import Settings
 from windlass.store import Store, store_at
@@ -48,13 +50,15 @@ class Supervisor:
         self,
         command: Sequence[str],
         *,
-        processes: int,
+        processes: Bounds,
         configure: Callable[[Settings], None],
         watch: Watch | None = None,
     ) -> None:
         self._files = watch
         self._command = command
-        self._processes = processes
+        self._bounds = processes
+        self._processes = processes.least
+        self._scaler: ProcessScaler | None = None
         self._configure = configure
         self._wards: dict[int, Ward] = {}
         self._serial = 0
@@ -236,8 +240,7 @@ class Supervisor:
                 case leash.Hello():
                     ward.settings, ward.patience = word.settings, word.patience
                     if self._store is None:
-                        self._configure(word.settings)
-                        self._store = store_at(word.settings)
+                        self._meet(word.settings)
                 case leash.Registered():
                     ward.worker = word.worker
                     if ward.keeping is None:
@@ -247,6 +250,15 @@ class Supervisor:
                     ward.ready.set()
                 case leash.Leaving():
                     self._let_go(ward, word)
+
+    def _meet(self, settings: Settings) -> None:
+        """Take over what only the app's own code says: where its jobs are, and how it logs."""
+        self._configure(settings)
+        self._store = store_at(settings)
+        self._bounds = settings.processes
+        if not self._bounds.fixed:
+            self._scaler = ProcessScaler(self._bounds, settings.slots, now=time.monotonic())
+        self._scale(self._bounds.clamp(self._processes))
 
     def _let_go(self, ward: Ward, word: leash.Leaving) -> None:
         if ward.leaving:
@@ -297,6 +309,7 @@ class Supervisor:
             await asyncio.sleep(_LOOK)
             for ward in list(self._wards.values()):
                 await self._look_at(ward)
+            self._follow_load()
 
     async def _look_at(self, ward: Ward) -> None:
         if ward.is_stopped or ward.code is not None or not ward.ready.is_set():
@@ -314,6 +327,27 @@ class Supervisor:
         if ward.patience is not None and ward.lag > ward.patience:
             log.critical("process.stuck", pid=ward.pid, worker_id=ward.worker, lag=ward.lag)
             ward.send(signal.SIGKILL)
+
+    # -- their number --------------------------------------------------------------------------
+
+    def _follow_load(self) -> None:
+        rolling = self._rolling is not None and not self._rolling.done()
+        if self._scaler is None or self._stopping or self._finished or rolling:
+            return
+        serving = [ward for ward in self._wards.values() if not ward.leaving]
+        pulses = [ward.pulse for ward in serving if ward.ready.is_set()]
+        decision = self._scaler.consider(self._processes, pulses, now=time.monotonic())
+        if decision is not None:
+            self._scale(decision.target)
+
+    def _scale(self, processes: int) -> None:
+        """Have so many workers: start what is missing, or let the youngest go."""
+        self._processes = processes
+        for _ in range(processes - self._serving()):
+            self._start_one()
+        serving = [ward for ward in self._wards.values() if not ward.leaving]
+        for ward in serving[processes:]:
+            ward.drain("scaled down")
 
     # -- their jobs ----------------------------------------------------------------------------
 
@@ -346,7 +380,7 @@ class Supervisor:
     def _verdict(self, ward: Ward, reason: str) -> Crashed | Released:
         if ward.leaving:
             return Released(reason=ward.leaving)
-        return Crashed(cause="process", reason=f"its process {reason}")
+        return Crashed(cause="process", reason=f"its process {reason}", log=ward.last_words())
 
     def _tell(self, job: Job, ward: Ward, reason: str) -> None:
         event = "job.released" if ward.leaving else "job.suspected"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from windlass.core.job import Pulse
 from windlass.runtime import leash
+from windlass.runtime.blackbox import BlackBox
 from windlass.settings import Settings
 
 
@@ -27,7 +28,8 @@ class Ward:
         self.number = number
         self.line = leash.Line(ours)
         self.began = time.monotonic()
-        shared = [theirs.fileno(), self._stacks.fileno()]
+        self._box = BlackBox.create()
+        shared = [theirs.fileno(), self._stacks.fileno(), self._box.fd]
         # In a group of its own: a terminal's Ctrl-C reaches us alone, and we pass it on once.
         self._process = subprocess.Popen(  # noqa: S603 - it is ourselves.
             [sys.executable, "-m", "windlass", *command],
@@ -102,6 +104,11 @@ class Ward:
         await asyncio.sleep(0.2)
         return os.pread(self._stacks.fileno(), 16_384, here).decode(errors="replace")
 
+    def last_words(self) -> str:
+        """Return the last lines that it logged, and what it wrote when it died of a signal."""
+        return self._box.read()
+
     def close(self) -> None:
         """Let go of the rest."""
         self._stacks.close()
+        self._box.close()

@@ -319,8 +319,12 @@ class Worker:
             ),
             ended=lambda: self._processed,
             rouse=self._claimer.freed,
-            done=self._stop.set,
+            done=self._end_burst,
         )
+
+    def _end_burst(self) -> None:
+        self._tell(Leaving("nothing is left to do", replace=False))
+        self._stop.set()
 
     def patience(self) -> timedelta | None:
         """Return how long a loop may stand still: no handler may take longer than this."""
