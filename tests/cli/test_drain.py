@@ -193,9 +193,19 @@ def test_slots_of_a_queue_that_cannot_be_are_refused(shop: Shell, wrong: str) ->
 
 
 def test_no_queue_left_to_serve_is_refused(shop: Shell) -> None:
-    shop("worker", "shop:app", "--queues", "mail", "--exclude", "mail").refused(
-        "no queue is left to serve"
+    refused = subprocess.run(
+        [
+            *(sys.executable, "-m", "windlass", "worker", "shop:app"),
+            *("--queues", "mail", "--exclude", "mail"),
+        ],
+        cwd=shop.directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: no queue is left to serve")
 
 
 @pytest.mark.parametrize(

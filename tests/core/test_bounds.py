@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.core.bounds import Bounds
@@ -50,6 +50,7 @@ def test_what_is_written_is_read_again(one: int, other: int) -> None:
     assert bounds.fixed is (one == other)
 
 
+@settings(deadline=None)
 @given(numbers, numbers, numbers)
 def test_a_clamped_number_is_the_nearest_within(one: int, other: int, number: int) -> None:
     bounds = Bounds(least=min(one, other), most=max(one, other))

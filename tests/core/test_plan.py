@@ -125,6 +125,7 @@ def test_every_lane_that_may_run_is_asked_once_where_there_is_room(
 ) -> None:
     lanes = asked(*heads, policies=policies, room=room, at_most=at_most)
     slots = min(room.slots, at_most)
+    pools = {Pool.LOOP: slots, Pool.THREADS: room.threads, Pool.CHILDREN: room.children}
     may_run = {
         head.lane
         for head in heads
@@ -133,15 +134,16 @@ def test_every_lane_that_may_run_is_asked_once_where_there_is_room(
         and (policies.queues is None or head.lane.queue in policies.queues)
         and head.lane.queue not in policies.excluded
         and room.queues.get(head.lane.queue, 1) > 0
-        and (slots if KINDS[head.lane.kind] is Pool.LOOP else min(slots, room.threads)) > 0
+        and min(slots, pools[KINDS[head.lane.kind]]) > 0
     }
     assert set(lanes) <= may_run
     assert len(lanes) == len(set(lanes))
     # Whoever is left out is left out because the others alone can fill the room.
-    sync = sum(KINDS[lane.kind] is Pool.THREADS for lane in lanes)
+    of_pool = Counter(KINDS[lane.kind] for lane in lanes)
     of_queue = Counter(lane.queue for lane in lanes)
     for lane in may_run - set(lanes):
-        is_full = len(lanes) == slots or (KINDS[lane.kind] is Pool.THREADS and sync == room.threads)
+        pool = KINDS[lane.kind]
+        is_full = len(lanes) == slots or of_pool[pool] == pools[pool]
         assert is_full or of_queue[lane.queue] == room.queues.get(lane.queue), lane
 
 
@@ -260,10 +262,11 @@ def test_room_is_left_empty_only_when_nothing_waits_that_could_use_it(
 ) -> None:
     held = Counter({head.lane: 100 for head in heads})
     taken = meet(plan(heads, Policies(kinds=KINDS), room, at_most=at_most), held)
-    if any(head.lane.kind == "async" for head in heads):
-        assert taken.total() == max(0, min(room.slots, at_most))
-    elif any(head.lane.kind == "sync" for head in heads):
-        assert taken.total() == max(0, min(room.slots, at_most, room.threads))
+    kinds = {head.lane.kind for head in heads}
+    slots = max(0, min(room.slots, at_most))
+    threads = max(0, room.threads) if "sync" in kinds else 0
+    children = max(0, room.children) if "isolated" in kinds else 0
+    assert taken.total() == (slots if "async" in kinds else min(slots, threads + children))
 
 
 def test_no_more_lanes_are_asked_than_could_fill_the_room_with_one_job_each() -> None:

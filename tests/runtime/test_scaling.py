@@ -114,7 +114,7 @@ def test_handlers_that_block_the_loop_get_fewer_slots(
     @app.job
     async def work() -> None:
         if blocking:
-            block.wait(0.1)
+            block.wait(0.3)
         else:
             await asyncio.sleep(0.02)
 

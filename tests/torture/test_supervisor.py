@@ -37,9 +37,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_jobs_run_again_at_once(yard
 
     assert fleet.event("process.ended", pid=pid)["how"].startswith("died of SIGKILL")
     assert len(fleet.crew(3)) == 3
-    assert [(job.attempt, job.history[0].outcome) for job in again] == [(2, "suspected")] * len(
-        lost
-    )
+    assert {job.history[0].outcome for job in again} == {"suspected"}
     assert [(job.state, job.failures, job.crashes) for job in done] == [(State.COMPLETED, 0, 0)] * 4
 
 
