@@ -33,11 +33,12 @@ class Ids:
         with self._lock:
             if now > self._millisecond:
                 self._millisecond = now
-                self._tail = self._bits(_START_BITS)
+                tail = self._tail = self._bits(_START_BITS)
             else:
                 # The same millisecond, or a clock that went back: stay behind the last one.
-                self._tail += 1 + self._bits(_STEP_BITS)
-            return job_id(self._millisecond, self._tail)
+                tail = self._tail = self._tail + 1 + self._bits(_STEP_BITS)
+                now = self._millisecond
+        return job_id(now, tail)
 
     def _begin(self) -> None:
         """Begin a sequence; in a forked child a new one, since its parent goes on with the old."""

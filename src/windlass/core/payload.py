@@ -24,6 +24,7 @@ _DEEPEST = 200
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])')
 _PATH = re.compile(r"^(?P<reason>.*?)(?: - at (?:`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
+_EMPTY = b"{}"
 
 
 class PayloadCodec:
@@ -38,6 +39,7 @@ class PayloadCodec:
             field.default is UNSET for field in msgspec.structs.fields(shape)
         )
         self._decoder: msgspec.json.Decoder[Any] = _decoder(kind, shape)
+        self._empty: bytes | None = None
 
     @classmethod
     def for_parameters(cls, kind: str, parameters: Mapping[str, inspect.Parameter]) -> PayloadCodec:
@@ -66,8 +68,12 @@ class PayloadCodec:
             PayloadInvalid: a field does not fit; the error names it.
             PayloadTooLarge: there are more bytes than the limit allows.
         """
+        if not value and value == {} and self._empty is not None:
+            return self._empty
         payload = encode_json(self._kind, value, limit=limit)
         self._decode(payload)
+        if payload == _EMPTY:
+            self._empty = payload  # What fits once always does.
         return payload
 
     def decode(self, payload: bytes) -> Any:
