@@ -59,13 +59,19 @@ def lived(*outcomes: Outcome) -> tuple[Job, Transition]:
         ([PROCESS, FAILED], False, 0),
         ([PROCESS, TIMED_OUT], False, 0),
         ([PROCESS, PROCESS], True, 0),
+        ([PROCESS] * 4, True, 0),
+        ([PROCESS] * 5, True, 1),
+        ([PROCESS, PROCESS, PROCESS, FAILED, PROCESS, PROCESS], True, 0),
         ([PROCESS, ALONE], True, 1),
         ([PROCESS, ALONE, FAILED], False, 1),
         ([ALONE], True, 1),
         ([LEASE], False, 0),
         ([LEASE, LEASE], True, 0),
         ([LEASE, FAILED, LEASE], True, 0),
-        ([LEASE, LEASE, LEASE], True, 1),
+        ([LEASE, LEASE, LEASE], True, 0),
+        ([LEASE, LEASE, LEASE, LEASE], True, 1),
+        ([PROCESS, LEASE], True, 0),
+        ([PROCESS, LEASE, LEASE], True, 1),
         ([LEASE, LEASE, FAILED, LEASE], False, 0),
         ([HOST], False, 0),
         ([HOST, HOST], False, 0),
@@ -111,7 +117,7 @@ def test_only_who_ran_alone_is_ever_charged(life: list[Outcome]) -> None:
         job = replace(job, crashes=job.crashes + move.crashes, history=(*job.history, move.attempt))
 
 
-@pytest.mark.parametrize("cause", ["lease", "host", "alone"])
+@pytest.mark.parametrize("cause", ["lease", "host", "process", "alone"])
 def test_a_job_that_takes_everything_down_with_it_every_time_dies_in_the_end(cause: str) -> None:
     """A7: a job that always kills its process, or its host, is never run for ever."""
     job = JOB

@@ -29,11 +29,9 @@ def test_what_a_busy_loop_cannot_begin_soon_is_given_back_uncharged_and_rarely(b
         jobs = await all_jobs(handles)
         assert {job.state for job in jobs} == {State.COMPLETED}
         assert not any(job.failures or job.crashes for job in jobs)
-        released = [attempt for job in jobs for attempt in job.history]
-        assert {attempt.outcome for attempt in released} == {"released"}
-        assert [job.attempt for job in jobs] == [len(job.history) + 1 for job in jobs]
+        assert not any(job.history for job in jobs), "what never began is no attempt"
         # Of the first hundred most; then it is known how many can begin.
-        assert 50 <= len(released) <= 150
+        assert 50 <= sum(job.attempt - 1 for job in jobs) <= 150
 
     asyncio.run(main())
     assert len(began) == 300

@@ -49,7 +49,7 @@ class Store:
 def test_words_arrive_whole_and_in_order(ends: tuple[Line, Line]) -> None:
     sent, line = ends
     words: list[Word] = [
-        Hello(Settings(), 3.5),
+        Hello(Settings(), "here", 3.5),
         Registered("w:1"),
         Ready(),
         Beat(PULSE, 2.0),

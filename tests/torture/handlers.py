@@ -157,6 +157,26 @@ async def die(ctx: Context) -> None:
 
 
 @app.job
+async def fork_and_go_on(ctx: Context) -> int:
+    """Forget that a fork returns twice, and wait for something after it."""
+    note(ctx, "start")
+    pid = os.fork()
+    note(ctx, "forked")
+    await asyncio.sleep(0.3)
+    note(ctx, "end")
+    return pid
+
+
+@app.job
+def fork_in_thread(ctx: Context) -> int:
+    """Do the same in a thread, and return from it twice."""
+    note(ctx, "start")
+    pid = os.fork()
+    note(ctx, "forked")
+    return pid
+
+
+@app.job
 def leave_orphan(ctx: Context) -> int:
     """Leave a process behind that ends after its parent, and whom nobody here waits for."""
     note(ctx, "start")

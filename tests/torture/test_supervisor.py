@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, descendants, until
 from tests.torture.yards import PostgresYard, on_sqlite
 from windlass import State
@@ -255,3 +257,54 @@ def test_an_operators_cancel_reaches_a_running_job_wherever_it_runs(yard: Yard) 
     assert heard.at - told < 2 + NOISE
     assert [yard.job(job).state for job in jobs[1:]] == [State.RUNNING] * 3
     assert fleet.is_running()
+
+
+def test_a_job_that_kills_its_process_is_found_and_its_neighbours_lose_nothing(yard: Yard) -> None:
+    """Cases 5 and 6. Prevents one poisonous job from taking others, or a fleet, with it."""
+    fleet = yard.fleet(lease="30s")
+    neighbours = yard.enqueue_many("wait", 5, gate="done")
+    for job in neighbours:
+        yard.begun(job)
+    deadly = yard.enqueue("die")
+    dead = yard.settled(deadly)
+    yard.open_gate("done")
+    saved = [yard.settled(job) for job in neighbours]
+
+    assert (dead.state, dead.crashes, dead.failures) == (State.DEAD, 3, 0)
+    assert [attempt.outcome for attempt in dead.history] == ["suspected", *["crashed"] * 3]
+    assert "killed its process 3 times" in (dead.reason or "")
+    told = [attempt.error.message for attempt in dead.history if attempt.error is not None]
+    assert ["SIGSEGV" in each for each in told] == [False, True, False, True]
+    (last_lines, *_) = [attempt.error.traceback for attempt in dead.history if attempt.error]
+    assert "job.started" in last_lines
+    assert {(job.state, job.failures, job.crashes) for job in saved} == {(State.COMPLETED, 0, 0)}
+    assert fleet.is_running()
+
+
+@pytest.mark.parametrize("kind", ["fork_and_go_on", "fork_in_thread"])
+def test_a_fork_of_a_worker_is_no_second_worker(yard: Yard, kind: str) -> None:
+    """Case 11. Prevents a fork that goes on with the worker's sockets, leases and jobs."""
+    fleet = yard.fleet()
+    (pid,) = fleet.crew(1)
+    jobs = [yard.settled(yard.enqueue(kind)), *(yard.settled(yard.enqueue("quick")) for _ in "ab")]
+    forks = {entry.pid for entry in yard.ledger.entries("forked")} - {pid}
+    until(lambda: not any(map(alive, forks)), "the end of the fork")
+
+    assert len(forks) == 1
+    assert {(job.state, job.attempt) for job in jobs} == {(State.COMPLETED, 1)}
+    assert not fleet.events("job.fenced")
+    fleet.send(signal.SIGTERM)
+    assert fleet.ended() == 0
+
+
+@on_sqlite
+def test_a_burst_ends_only_when_suspects_and_what_was_put_off_are_done(yard: Yard) -> None:
+    """Prevents a burst that leaves the jobs of a process that died, or had no child for them."""
+    jobs = yard.enqueue_many("wait", 6, gate="never", attempts=1)
+    fleet = yard.fleet("--processes=2", "--burst", children="1")
+    pid, _ = holder(fleet, yard, jobs[0], 2)
+    os.kill(pid, signal.SIGKILL)
+    other = next(process for process in fleet.crew(2) if process != pid)
+    os.kill(other, signal.SIGKILL)
+    assert fleet.ended(60) == 0
+    assert yard.states() == {State.COMPLETED: 6}

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 
 from windlass.observe.logs import get_logger
@@ -38,28 +39,47 @@ async def _serve(worker: Worker, leash: Leash | None) -> None:
     loop = asyncio.get_running_loop()
     patience = worker.shutdown_timeout.total_seconds() + _GRACE
 
+    warned = False
+
     def stop() -> None:
         threading.Thread(target=_watch, args=(ended, patience), daemon=True).start()
         loop.call_soon_threadsafe(worker.stop)
 
-    def told(_number: int, _frame: FrameType | None) -> None:
+    def told(number: int, _frame: FrameType | None) -> None:
         # Not by the loop, which a handler may block: this runs between any two steps of Python.
-        if leash is not None:
+        nonlocal warned
+        if leash is not None and leash.is_held:
+            if warned and number != signal.SIGQUIT:
+                return  # Who signals us all reaches us twice; the supervisor says when to hurry.
             # By a thread: what this interrupts may be a word on its way to the supervisor.
             word = Leaving("told to stop", replace=True)
             threading.Thread(target=leash.say, args=(word,), daemon=True).start()
+        if number == signal.SIGQUIT:
+            stop()
+        warned = True
         stop()
 
     ended = threading.Event()
     if leash is not None:
         leash.start(orphaned=stop)
     before = {number: signal.signal(number, told) for number in _SIGNALS}
+    if leash is not None:
+        # A hangup that goes to all of us is meant for the supervisor, who rolls.
+        before |= {signal.SIGQUIT: signal.signal(signal.SIGQUIT, told)}
+        before |= {signal.SIGHUP: signal.signal(signal.SIGHUP, lambda *_: None)}
     try:
         await worker.run()
     finally:
         ended.set()
+        threading.Thread(target=_see_off, daemon=True).start()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _see_off() -> None:
+    """End the process, drained as it is, if a thread of some handler's keeps the interpreter."""
+    time.sleep(_GRACE)
+    _exit(0)
 
 
 def _watch(ended: threading.Event, patience: float) -> None:

@@ -150,7 +150,7 @@ def worker(
     served = chosen.worker(name=name, burst=burst, leash=leash)
     patience = served.patience()
     seconds = None if patience is None else patience.total_seconds()
-    leash.say(Hello(chosen.settings, seconds))
+    leash.say(Hello(chosen.settings, chosen.store.location, seconds))
     _warn(chosen, reference)
     serve(served, leash)
 

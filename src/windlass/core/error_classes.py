@@ -10,6 +10,7 @@ from typing import Any
 
 from windlass.core.errors import (
     ConfigError,
+    MemoryExceeded,
     PayloadError,
     Permanent,
     RetryAfter,
@@ -72,6 +73,7 @@ _SAID: Classes = MappingProxyType(
 _KNOWN: Classes = MappingProxyType(
     {
         MemoryError: ErrorClass.RESOURCE,
+        MemoryExceeded: ErrorClass.RESOURCE,
         OSError: _by_errno,
         StoreUnavailable: ErrorClass.SYSTEM,
         # Charged: a handler that waits for a lock which it holds itself would wait for ever.

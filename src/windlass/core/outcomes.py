@@ -31,9 +31,13 @@ class TimedOut(Struct, frozen=True, kw_only=True):
 
 
 class Snoozed(Struct, frozen=True, kw_only=True):
-    """The handler asked to run again later; nothing is charged."""
+    """The handler asked to run again later; nothing is charged.
+
+    One that never began was put off by the worker, and leaves no attempt behind.
+    """
 
     due: When
+    begun: bool = True
 
 
 class Cancelled(Struct, frozen=True, kw_only=True):
@@ -43,9 +47,13 @@ class Cancelled(Struct, frozen=True, kw_only=True):
 
 
 class Released(Struct, frozen=True, kw_only=True):
-    """The worker gave the job back before it could finish; nothing is charged."""
+    """The worker gave the job back before it could finish; nothing is charged.
+
+    One that never began leaves no attempt behind.
+    """
 
     reason: str
+    begun: bool = True
 
 
 class Crashed(Struct, frozen=True, kw_only=True):

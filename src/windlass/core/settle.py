@@ -35,6 +35,7 @@ from windlass.core.suspicion import (
     SUSPECTED,
     is_lost_too_often,
     is_suspect,
+    is_suspected_too_often,
 )
 from windlass.core.text import storable
 
@@ -95,14 +96,14 @@ def settle(
     match outcome:
         case Succeeded(result=result):
             return completed(job, result)
-        case Snoozed(due=due):
-            attempt = _attempt(job, "snoozed", now)
+        case Snoozed(due=due, begun=begun):
+            attempt = _attempt(job, "snoozed", now) if begun else None
             return _leave(job, State.SCHEDULED, due=due, attempt=attempt, reason="snoozed")
         case Cancelled(reason=reason):
             attempt = _attempt(job, "cancelled", now)
             return _leave(job, State.CANCELLED, attempt=attempt, reason=reason)
-        case Released(reason=reason):
-            attempt = _attempt(job, "released", now)
+        case Released(reason=reason, begun=begun):
+            attempt = _attempt(job, "released", now) if begun else None
             return _leave(job, State.PENDING, attempt=attempt, reason=reason)
         case Crashed():
             return _crash(job, outcome, policy, now)
@@ -203,13 +204,12 @@ def _verdict(job: Job, crash: Crashed) -> str:
     if crash.cause == "alone":
         return CRASHED
     if crash.cause == "process":
-        return SUSPECTED
+        return CRASHED if is_suspected_too_often(job) else SUSPECTED
     with_host = crash.cause == "host"
     too_often = is_lost_too_often(job, with_host=with_host)
-    if is_suspect(job) and (too_often or not with_host):
-        return CRASHED  # It ran alone, so nobody else can have done it.
     if too_often:
-        return SUSPECTED
+        # A suspect ran alone, so nobody else can have done it, whatever it was.
+        return CRASHED if is_suspect(job) else SUSPECTED
     return LOST_WITH_HOST if with_host else LOST
 
 

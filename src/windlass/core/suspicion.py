@@ -19,6 +19,7 @@ CRASHED = "crashed"
 """Its process died while it ran alone: it did it."""
 _NO_VERDICT = ("released", "snoozed", LOST, LOST_WITH_HOST)
 _HOSTS = 2
+_SUSPICIONS = 4
 
 
 def is_suspect(job: Job) -> bool:
@@ -39,6 +40,20 @@ def is_lost_too_often(job: Job, *, with_host: bool) -> bool:
     losses = _losses(job)
     hosts = sum(each.outcome == LOST_WITH_HOST for each in losses)
     return hosts >= _HOSTS if with_host else len(losses) > hosts
+
+
+def is_suspected_too_often(job: Job) -> bool:
+    """Say whether one more death of its worker's process cannot be chance, though it ran alone.
+
+    A job can kill its worker from its child, too.
+    """
+    suspicions = 0
+    for attempt in reversed(job.history):
+        if attempt.outcome == SUSPECTED:
+            suspicions += 1
+        elif attempt.outcome not in _NO_VERDICT:
+            break
+    return suspicions >= _SUSPICIONS
 
 
 def _losses(job: Job) -> list[Attempt]:

@@ -27,6 +27,14 @@ _COUNT = struct.Struct("<Q")
 _DUMP = _COUNT.size + _RING
 
 
+def shared_file() -> int:
+    """Return the descriptor of a file without a name, in memory where the system can do that."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("windlass", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
 class BlackBox:
     """What a process leaves behind. `create` in its parent, `attach` in itself, `read` after it."""
 
@@ -39,11 +47,7 @@ class BlackBox:
     @classmethod
     def create(cls) -> BlackBox:
         """Make a black box, whose `fd` is to be passed on to the process."""
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("windlass-blackbox", os.MFD_CLOEXEC)
-        else:
-            with tempfile.TemporaryFile() as file:
-                fd = os.dup(file.fileno())
+        fd = shared_file()
         os.ftruncate(fd, _DUMP)
         return cls(fd)
 

@@ -33,7 +33,7 @@ from windlass.runtime.attempt import Handlers, outcome_of
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
 from windlass.runtime.line import Line, high_descriptors
-from windlass.runtime.wire import BROKEN, Heeded, Over, Reported, Settled, Start, Stop, Word
+from windlass.runtime.wire import BROKEN, Begun, Heeded, Over, Reported, Settled, Start, Stop, Word
 from windlass.store import Transaction
 
 log = get_logger("windlass.child")
@@ -140,6 +140,7 @@ class Child:
 
     def _begin(self, run: _Run, memory: int | None) -> None:
         self._box.clear()
+        self._line.send(Begun())
         _limit_memory(memory)
         run.task = self._loop.create_task(self._perform(run), name="windlass-run")
         run.task.add_done_callback(_must_not_fail)

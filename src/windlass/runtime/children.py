@@ -18,7 +18,7 @@ from windlass.core.settle import Transition
 from windlass.observe.logs import get_logger
 from windlass.runtime.process import ChildFailed, ChildProcess
 from windlass.runtime.usage import IS_VISIBLE, memory_of
-from windlass.runtime.wire import Heeded, Over, Recipe, Reported, Settled, Start, Stop
+from windlass.runtime.wire import Begun, Heeded, Over, Recipe, Reported, Settled, Start, Stop
 
 log = get_logger("windlass.children")
 Answer = Outcome | Transition | Heeded | Over
@@ -148,16 +148,22 @@ class Children:
                 watch.cancel()
 
     async def _listen(self, child: ChildProcess, errand: Errand) -> Answer:
+        begun = False
         while True:
             match await child.receive():
+                case Begun():
+                    begun = True
                 case Reported(progress=progress):
                     errand.report(errand.job, progress)
                 case Settled() as settled:
                     return settled.transition(errand.job)
                 case Heeded() | Over() as word:
                     return word
-                case _:
+                case _ if begun:
                     return _obituary(child, errand)
+                case _:
+                    # Something that the last job left, or somebody else, has ended it.
+                    raise ChildFailed(f"before it began, {child.ending}")
 
     async def _watch(self, child: ChildProcess, errand: Errand) -> None:
         """Kill a child whose job takes more memory than it may."""

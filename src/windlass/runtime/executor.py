@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -27,6 +28,7 @@ from windlass.resources import Resources
 from windlass.runtime.alone import Alone
 from windlass.runtime.attempt import Handlers, as_error, outcome_of, outcome_of_error, refusal_of
 from windlass.runtime.children import Answer, Children, Errand
+from windlass.runtime.forks import end_if_forked
 from windlass.runtime.lines import fields_of
 from windlass.runtime.pace import PROMPT, Pace
 from windlass.runtime.process import ChildFailed
@@ -41,7 +43,9 @@ _LOOP, _CHILDREN = Pool.LOOP, Pool.CHILDREN
 _NO_ROOM = timedelta(seconds=1)
 _NO_CHILD = timedelta(seconds=5)
 _TURN = 0.005
-_LATE = Released(reason=f"it could not start within {human(timedelta(seconds=PROMPT))}")
+_LATE = Released(
+    reason=f"it could not start within {human(timedelta(seconds=PROMPT))}", begun=False
+)
 HEED = timedelta(seconds=2)
 """How long a cancelled handler may take to clean up before its run ends without it."""
 
@@ -103,9 +107,12 @@ class Executor:
         self._pace = Pace()
         self._runner: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
         self._pools = pools
         self.in_threads = 0
         """How many runs need a thread, whether they have come to their handler yet or not."""
+        self.put_off_at = -math.inf
+        """When a suspect was last put off, since no child was free to run it."""
         self.in_children = 0
         """How many runs need a child process."""
         self._next_check = math.inf
@@ -130,12 +137,13 @@ class Executor:
         run = Run(job, self._loop.time())
         if job.id in self._runs:
             # We lost it, got it back, and its last run has not ended yet: later, then.
-            self._finish(run, Snoozed(due=HEED))
+            self._finish(run, Snoozed(due=HEED, begun=False))
             return
         self._runs[job.id] = run
         pool = self._pools.get(job.kind)
         if (pool is not _LOOP or job.history) and not self._route(run, pool):
-            self._end(run, Snoozed(due=_NO_ROOM))
+            self.put_off_at = self._loop.time()
+            self._end(run, Snoozed(due=_NO_ROOM, begun=False))
             return
         self._starting.append(run)
         if self._runner is None:
@@ -234,6 +242,7 @@ class Executor:
             )
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
             outcome = run.stopped or outcome_of_error(error)
+        end_if_forked(self._pid)
         self._end(run, outcome)
 
     async def _attempt(self, run: Run) -> Outcome:
@@ -273,7 +282,7 @@ class Executor:
             answer = await self._children.run(run.errand)
         except ChildFailed as failure:
             log.exception("child.failed", **fields_of(job, self._worker_id()), why=str(failure))
-            return Snoozed(due=_NO_CHILD)
+            return Snoozed(due=_NO_CHILD, begun=False)
         except (ConfigError, LookupError) as error:
             return await self._run_unisolated(run, error)
         return self._meaning(run, answer)

@@ -10,7 +10,6 @@ import faulthandler
 import os
 import signal
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +33,7 @@ class Hello(Struct, tag=True):
     """A worker: this is what I work with. `patience` is how long my loop may stand still."""
 
     settings: Settings
+    location: str
     patience: float | None
 
 
@@ -84,22 +84,39 @@ class Line:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._broken = False
-        # Whoever does not listen holds nobody up.
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 1, 0))
+        self._unsaid: list[Word] = []
 
     def fileno(self) -> int:
         """Return the descriptor."""
         return self._end.fileno()
 
     def say(self, word: Word) -> bool:
-        """Send a word, unless the other end is gone; a fork of ours has nothing to say."""
-        if self._broken or os.getpid() != self._pid:
+        """Send a word, unless the other end is gone; a fork of ours has nothing to say.
+
+        Whoever does not listen holds nobody up: what it has no room for is said with the next word,
+        and a beat, after which others come, not at all.
+        """
+        if os.getpid() != self._pid:
             return False
         with self._lock:
-            try:
-                self._end.sendall(msgspec.json.encode(word) + b"\n")
-            except OSError:
-                self._broken = True  # Half a word may be on its way, so no other can follow.
+            self._unsaid.append(word)
+            while self._unsaid and self._send(self._unsaid[0]):
+                self._unsaid.pop(0)
+            self._unsaid = [each for each in self._unsaid if not isinstance(each, Beat)]
+        return not self._broken
+
+    def _send(self, word: Word) -> bool:
+        if self._broken:
+            return False
+        data = msgspec.json.encode(word) + b"\n"
+        try:
+            sent = self._end.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            sent = 0
+        # Half a word may be on its way, so no other can follow.
+        self._broken = sent < len(data)
         return not self._broken
 
     def hear(self) -> list[Word] | None:
@@ -174,7 +191,7 @@ class Leash:
                 return False
             if time.monotonic() - self._renewed_at < lease.total_seconds() / 2 and self.is_held:
                 return True
-            alive = renew(worker, pulse, timeout)
+            alive = renew(worker, pulse, max(timeout, lease / 3))
             self._renewed_at = time.monotonic()
             return alive
 

@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG = 1
 
 def take_place(parent: int, line: int, box: int) -> tuple[Line, BlackBox]:
     """Make this process a child that ends with its worker and by nobody else's signals."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         # Not SIG_IGN, which programs that a handler starts would inherit.
         signal.signal(number, _ignored)
     _end_with_parent(parent)

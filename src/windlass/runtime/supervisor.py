@@ -7,6 +7,7 @@ why it ended. Nothing that a handler does can reach it.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import time
@@ -38,6 +39,8 @@ _CRASH_LOOP = 5
 _SETTLED = 60.0
 _LONGEST_BACKOFF = 30.0
 _LAST_WORDS = 5.0
+_NO_ROOM = 1.0
+_SURELY = 1.0
 
 
 class Supervisor:
@@ -62,14 +65,16 @@ class Supervisor:
         self._configure = configure
         self._wards: dict[int, Ward] = {}
         self._serial = 0
-        self._store: Store | None = None
+        self._stores: dict[str, Store] = {}
         self._memory = OutOfMemory()
         self._quick_deaths = 0
         self._was_ready = False
         self._starting = 0
+        self._burying = 0
         self._finished = False
         self._stopping = False
         self._rolling: asyncio.Task[None] | None = None
+        self._roll_again = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._code = 0
         self._over = asyncio.Event()
@@ -89,9 +94,9 @@ class Supervisor:
         await self._over.wait()
         for task in self._tasks:
             task.cancel()
-        if self._store is not None:
+        for store in self._stores.values():
             with suppress(WindlassError):
-                await self._store.close()
+                await store.close()
         return self._code
 
     def stop(self) -> None:
@@ -101,23 +106,40 @@ class Supervisor:
             self._go(self._end_in_time())
             if self._wards:
                 log.info("supervisor.draining", processes=len(self._wards))
-        for ward in self._wards.values():
-            ward.drain("shutdown")
+            for ward in self._wards.values():
+                ward.drain("shutdown")
+        else:
+            for ward in self._wards.values():
+                ward.hurry()
         self._end_if_alone()
 
     def roll(self) -> None:
         """Replace every worker, each only when its successor serves."""
-        if self._stopping or (self._rolling is not None and not self._rolling.done()):
+        if self._stopping:
             return
-        self._rolling = self._go(self._replace(list(self._wards.values())))
+        if self._is_rolling:
+            log.info("supervisor.rolling_again", why="told to while rolling; after this round")
+            self._roll_again = True
+            return
+        self._rolling = self._go(self._roll())
+
+    @property
+    def _is_rolling(self) -> bool:
+        return self._rolling is not None and not self._rolling.done()
+
+    async def _roll(self) -> None:
+        while True:
+            self._roll_again = False
+            await self._replace(list(self._wards.values()))
+            if self._stopping or not self._roll_again:
+                break
+        self._scale(self._processes)
 
     async def _roll_on_change(self, files: Watch) -> None:
         while True:
             await asyncio.sleep(_LOOK)
             if changed := await asyncio.to_thread(files.changed):
                 log.info("files.changed", files=changed[:5], more=max(len(changed) - 5, 0))
-                if self._rolling is not None:
-                    await asyncio.wait({self._rolling})
                 self.roll()
 
     # -- processes -----------------------------------------------------------------------------
@@ -130,11 +152,20 @@ class Supervisor:
         return ward
 
     async def _start_later(self, delay: float) -> None:
-        self._starting += 1
         await asyncio.sleep(delay)
         self._starting -= 1
         if not self._stopping and self._serving() < self._processes:
+            self._try_to_start()
+        self._end_if_alone()
+
+    def _try_to_start(self) -> None:
+        """Start a worker; if the system has no room for it, try again a little later."""
+        try:
             self._start_one()
+        except OSError as error:
+            log.error("process.not_started", error=str(error), next_in=_NO_ROOM)  # noqa: TRY400
+            self._starting += 1
+            self._go(self._start_later(_NO_ROOM))
 
     def _serving(self) -> int:
         return self._starting + sum(not ward.leaving for ward in self._wards.values())
@@ -144,15 +175,19 @@ class Supervisor:
         for old in wards:
             if old.leaving or old.code is not None:
                 continue
-            new = self._start_one()
+            try:
+                new = self._start_one()
+            except OSError as error:
+                log.error("supervisor.roll_failed", why=str(error))  # noqa: TRY400
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(_STARTS_WITHIN):
                     await _first(new.ready.wait(), new.ended.wait())
             if self._stopping:
                 return
             if not new.ready.is_set():
-                new.leaving = "it did not start"
-                new.send(signal.SIGKILL)
+                new.leave("it did not start")
+                new.kill()
                 log.error(
                     "supervisor.roll_failed",
                     pid=new.pid,
@@ -185,19 +220,25 @@ class Supervisor:
         """Say why a process ended, see to the jobs that it held, and replace it."""
         code = ward.code or 0
         reason = how_it_ended(code, out_of_memory=self._memory.struck())
-        expected = bool(ward.leaving) and code == 0
+        expected = ward.was_let_go and code == 0
         tell = log.info if expected else log.error if ward.ready.is_set() else log.debug
         tell("process.ended", pid=ward.pid, worker_id=ward.worker, why=ward.leaving, how=reason)
-        await self._see_to_jobs(ward, reason)
-        self._wards.pop(ward.pid, None)
-        ward.close()
+        del self._wards[ward.pid]
         self._finished = self._finished or ward.finished
+        self._burying += 1
         if not self._stopping and not ward.finished:
             self._succeed(ward, code, expected=expected)
+        # Only now: the store may be away, and its successor shall not wait for that.
+        try:
+            await self._see_to_jobs(ward, reason)
+        except Exception:
+            log.exception("jobs.not_given_back", worker_id=ward.worker)
+        ward.close()
+        self._burying -= 1
         self._end_if_alone()
 
     def _succeed(self, ward: Ward, code: int, *, expected: bool) -> None:
-        if not self._was_ready and not ward.ready.is_set():
+        if not (self._was_ready or ward.ready.is_set() or ward.leaving):
             # It has never worked, so it will not by trying again.
             self._code = code or 1
             self.stop()
@@ -213,10 +254,12 @@ class Supervisor:
         if self._serving() < self._processes:
             exponent = min(self._quick_deaths - 1, 20)
             delay = 0.0 if exponent < 0 else min(0.1 * 2**exponent, _LONGEST_BACKOFF)
+            self._starting += 1
             self._go(self._start_later(delay))
 
     def _end_if_alone(self) -> None:
-        if not self._wards and (self._stopping or self._finished):
+        alone = not self._wards and not self._burying
+        if alone and (self._stopping or (self._finished and not self._starting)):
             self._over.set()
 
     async def _end_in_time(self) -> None:
@@ -226,7 +269,7 @@ class Supervisor:
         await asyncio.sleep(longest.total_seconds() + _GRACE)
         for ward in self._wards.values():
             log.critical("process.stuck", pid=ward.pid, why="it does not end; killing it")
-            ward.send(signal.SIGKILL)
+            ward.kill()
 
     # -- what they say -------------------------------------------------------------------------
 
@@ -238,9 +281,7 @@ class Supervisor:
         for word in words:
             match word:
                 case leash.Hello():
-                    ward.settings, ward.patience = word.settings, word.patience
-                    if self._store is None:
-                        self._meet(word.settings)
+                    self._meet(ward, word)
                 case leash.Registered():
                     ward.worker = word.worker
                     if ward.keeping is None:
@@ -251,28 +292,42 @@ class Supervisor:
                 case leash.Leaving():
                     self._let_go(ward, word)
 
-    def _meet(self, settings: Settings) -> None:
-        """Take over what only the app's own code says: where its jobs are, and how it logs."""
+    def _meet(self, ward: Ward, hello: leash.Hello) -> None:
+        """Take over what only the app's own code says: where its jobs are, how it logs, how many.
+
+        New code may say something else, so that every worker has a store of its own here. One that
+        is not where its settings say, like a store that the app made itself, renews by itself.
+        """
+        settings = ward.settings = hello.settings
+        ward.patience = hello.patience
+        if hello.location not in self._stores:
+            self._stores[hello.location] = store_at(settings)
+        store = self._stores[hello.location]
+        ward.store = store if store.location == hello.location else None
         self._configure(settings)
-        self._store = store_at(settings)
-        self._bounds = settings.processes
-        if not self._bounds.fixed:
-            self._scaler = ProcessScaler(self._bounds, settings.slots, now=time.monotonic())
-        self._scale(self._bounds.clamp(self._processes))
+        if settings.processes != self._bounds or (self._scaler is None and not self._bounds.fixed):
+            self._bounds = settings.processes
+            self._scaler = None
+            if not self._bounds.fixed:
+                self._scaler = ProcessScaler(self._bounds, settings.slots, now=time.monotonic())
+            self._processes = self._bounds.clamp(self._processes)
+            if not self._is_rolling:
+                self._scale(self._processes)
 
     def _let_go(self, ward: Ward, word: leash.Leaving) -> None:
         if ward.leaving:
             return
         log.info("process.leaving", pid=ward.pid, worker_id=ward.worker, why=word.why)
-        ward.leaving, ward.finished = word.why, not word.replace
+        ward.leave(word.why)
+        ward.finished = not word.replace
         if word.replace and not self._stopping:
-            self._start_one()
+            self._try_to_start()
 
     # -- their leases --------------------------------------------------------------------------
 
     async def _keep(self, ward: Ward) -> None:
         """Renew a worker's lease for as long as it deserves it."""
-        settings, store = ward.settings, self._store
+        settings, store = ward.settings, ward.store
         if settings is None or store is None:
             return
         interval = settings.lease / 3
@@ -307,13 +362,21 @@ class Supervisor:
         """Notice whose loop stands still, and end who does for longer than any handler may."""
         while True:
             await asyncio.sleep(_LOOK)
-            for ward in list(self._wards.values()):
-                await self._look_at(ward)
-            self._follow_load()
+            try:
+                for ward in list(self._wards.values()):
+                    await self._look_at(ward)
+                self._follow_load()
+            except Exception:
+                log.exception("supervisor.failed")
 
     async def _look_at(self, ward: Ward) -> None:
-        if ward.is_stopped or ward.code is not None or not ward.ready.is_set():
+        if ward.code is not None:
             return
+        self._mind_who_leaves(ward)
+        if ward.is_stopped or not ward.ready.is_set():
+            return
+        if not ward.worker or ward.leaving:
+            return  # It is on its way out, and its heart has stopped.
         if ward.is_mute and not ward.stalled:
             # What merely blocks its loop it notices itself; this holds the interpreter's lock.
             log.warning(
@@ -325,14 +388,32 @@ class Supervisor:
             )
         ward.stalled = ward.is_mute
         if ward.patience is not None and ward.lag > ward.patience:
+            self._lose_patience(ward)
+        else:
+            ward.stuck_since = math.inf
+
+    def _lose_patience(self, ward: Ward) -> None:
+        """Kill a worker whose loop stands still, unless it has only done so until just now."""
+        now = time.monotonic()
+        ward.stuck_since = min(ward.stuck_since, now)
+        if now - ward.stuck_since > _SURELY:
             log.critical("process.stuck", pid=ward.pid, worker_id=ward.worker, lag=ward.lag)
-            ward.send(signal.SIGKILL)
+            ward.kill()
+
+    def _mind_who_leaves(self, ward: Ward) -> None:
+        """Kill a worker that was to end long ago, whatever keeps it."""
+        settings = ward.settings
+        if ward.leaving and settings is not None and not ward.finished:
+            late = time.monotonic() - ward.leaving_since - settings.shutdown_timeout.total_seconds()
+            if late > _GRACE:
+                log.critical("process.stuck", pid=ward.pid, why="it does not end; killing it")
+                ward.leaving_since = math.inf
+                ward.kill()
 
     # -- their number --------------------------------------------------------------------------
 
     def _follow_load(self) -> None:
-        rolling = self._rolling is not None and not self._rolling.done()
-        if self._scaler is None or self._stopping or self._finished or rolling:
+        if self._scaler is None or self._stopping or self._finished or self._is_rolling:
             return
         serving = [ward for ward in self._wards.values() if not ward.leaving]
         pulses = [ward.pulse for ward in serving if ward.ready.is_set()]
@@ -342,9 +423,11 @@ class Supervisor:
 
     def _scale(self, processes: int) -> None:
         """Have so many workers: start what is missing, or let the youngest go."""
+        if self._stopping:
+            return
         self._processes = processes
         for _ in range(processes - self._serving()):
-            self._start_one()
+            self._try_to_start()
         serving = [ward for ward in self._wards.values() if not ward.leaving]
         for ward in serving[processes:]:
             ward.drain("scaled down")
@@ -356,9 +439,9 @@ class Supervisor:
 
         What cannot be given back, since the store is away, is rescued when the lease has run out.
         """
-        if not ward.worker or self._store is None:
+        if not ward.worker or ward.store is None:
             return
-        store, deadline = self._store, time.monotonic() + _LAST_WORDS
+        store, deadline = ward.store, time.monotonic() + _LAST_WORDS
         while True:
             try:
                 await self._give_back(store, ward, reason)
@@ -378,12 +461,12 @@ class Supervisor:
             self._tell(job, ward, reason)
 
     def _verdict(self, ward: Ward, reason: str) -> Crashed | Released:
-        if ward.leaving:
+        if ward.was_let_go:
             return Released(reason=ward.leaving)
         return Crashed(cause="process", reason=f"its process {reason}", log=ward.last_words())
 
     def _tell(self, job: Job, ward: Ward, reason: str) -> None:
-        event = "job.released" if ward.leaving else "job.suspected"
+        event = "job.released" if ward.was_let_go else "job.suspected"
         log.warning(
             event,
             job_id=job.id,
@@ -391,7 +474,7 @@ class Supervisor:
             kind=job.kind,
             queue=job.queue,
             attempt=job.attempt,
-            reason=ward.leaving or f"its process {reason}",
+            reason=ward.leaving if ward.was_let_go else f"its process {reason}",
         )
 
     def _go(self, work: Awaitable[None]) -> asyncio.Task[None]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 
 from windlass.core.job import Pulse
 from windlass.runtime import leash
-from windlass.runtime.blackbox import BlackBox
+from windlass.runtime.blackbox import BlackBox, shared_file
 from windlass.settings import Settings
+from windlass.store import Store
 
 
 class Ward:
@@ -24,25 +25,33 @@ class Ward:
     def __init__(self, command: Sequence[str], number: int) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        self._stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the ward.
+        self._stacks = shared_file()
         self.number = number
         self.line = leash.Line(ours)
         self.began = time.monotonic()
         self._box = BlackBox.create()
-        shared = [theirs.fileno(), self._stacks.fileno(), self._box.fd]
-        # In a group of its own: a terminal's Ctrl-C reaches us alone, and we pass it on once.
-        self._process = subprocess.Popen(  # noqa: S603 - it is ourselves.
-            [sys.executable, "-m", "windlass", *command],
-            env=os.environ | {leash.VARIABLE: ",".join(map(str, shared))},
-            stdin=subprocess.DEVNULL,
-            pass_fds=shared,
-            process_group=0,
-        )
-        theirs.close()
+        shared = [theirs.fileno(), self._stacks, self._box.fd]
+        try:
+            # In a group of its own: a terminal's Ctrl-C reaches us alone, and we pass it on once.
+            self._process = subprocess.Popen(  # noqa: S603 - it is ourselves.
+                [sys.executable, "-m", "windlass", *command],
+                env=os.environ | {leash.VARIABLE: ",".join(map(str, shared))},
+                stdin=subprocess.DEVNULL,
+                pass_fds=shared,
+                process_group=0,
+            )
+        except OSError:
+            self.line.close()
+            self.close()
+            raise
+        finally:
+            theirs.close()
         self.pid = self._process.pid
         self.ready = asyncio.Event()
         self.ended = asyncio.Event()
         self.settings: Settings | None = None
+        self.store: Store | None = None
+        """Where it has its lease; None if that cannot be told from its settings."""
         self.patience: float | None = None
         self.worker = ""
         """The id of its lease, once it has one."""
@@ -55,6 +64,9 @@ class Ward:
         self.is_stopped = False
         """Whether somebody has stopped it with a signal; then nobody may renew its lease."""
         self.code: int | None = None
+        self.leaving_since = math.inf
+        self.stuck_since = math.inf
+        self._killed = False
         self._heard_at = time.monotonic()
         self._lag = 0.0
         self.stalled = False
@@ -84,10 +96,32 @@ class Ward:
         if self.code is None:
             os.kill(self.pid, number)
 
+    def leave(self, why: str) -> None:
+        """Note that it is to end, and why."""
+        if not self.leaving and self.code is None:
+            self.leaving, self.leaving_since = why, time.monotonic()
+
     def drain(self, why: str) -> None:
-        """Ask it to finish what runs, and to end."""
-        self.leaving = self.leaving or why
-        self.send(signal.SIGTERM)
+        """Ask it to finish what runs, and to end; whoever drains already is left to it."""
+        if not self.leaving:
+            self.leave(why)
+            self.send(signal.SIGTERM)
+
+    def hurry(self) -> None:
+        """Ask it to give back at once what runs, and to end."""
+        self.leave("shutdown")
+        self.send(signal.SIGQUIT)
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self._killed = True
+        self.send(signal.SIGKILL)
+
+    @property
+    def was_let_go(self) -> bool:
+        """Whether it ended because somebody wanted that, and not of something that it ran."""
+        ours = self._killed or (self.code or 0) >= 0 or self.code == -signal.SIGTERM
+        return bool(self.leaving) and ours
 
     def gone(self, code: int) -> None:
         """Note how it ended, and let go of what was shared with it."""
@@ -99,10 +133,12 @@ class Ward:
         """Return where it stands, as far as it can still be made to say so."""
         if leash.ASK_FOR_STACK is None:
             return ""
-        here = os.fstat(self._stacks.fileno()).st_size
+        here = os.fstat(self._stacks).st_size
         self.send(leash.ASK_FOR_STACK)
         await asyncio.sleep(0.2)
-        return os.pread(self._stacks.fileno(), 16_384, here).decode(errors="replace")
+        if self._stacks < 0:
+            return ""
+        return os.pread(self._stacks, 16_384, here).decode(errors="replace")
 
     def last_words(self) -> str:
         """Return the last lines that it logged, and what it wrote when it died of a signal."""
@@ -110,5 +146,6 @@ class Ward:
 
     def close(self) -> None:
         """Let go of the rest."""
-        self._stacks.close()
+        os.close(self._stacks)
+        self._stacks = -1
         self._box.close()

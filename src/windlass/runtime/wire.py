@@ -74,6 +74,10 @@ class Heeded(Struct, frozen=True, kw_only=True, tag="heeded"):
     """The run has ended because it was told to."""
 
 
+class Begun(Struct, frozen=True, kw_only=True, tag="begun"):
+    """The job has arrived: if the child dies now, it is of that."""
+
+
 class Over(Struct, frozen=True, kw_only=True, tag="over"):
     """The job was completed by a transaction of its handler."""
 
@@ -122,7 +126,7 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
 
 
 Order = Recipe | Start | Stop
-Word = Ready | Unfit | Reported | Heeded | Over | Settled
+Word = Ready | Unfit | Begun | Reported | Heeded | Over | Settled
 _encoder = msgspec.msgpack.Encoder()
 _orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 _words: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)

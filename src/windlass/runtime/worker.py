@@ -35,6 +35,7 @@ from windlass.runtime.cleaner import Cleaner
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
+from windlass.runtime.forks import guard, unguard
 from windlass.runtime.gauges import CpuGauge
 from windlass.runtime.heart import Heart
 from windlass.runtime.judge import Judge
@@ -50,6 +51,8 @@ from windlass.store import Store
 
 log = get_logger("windlass.worker")
 _FLUSH = 2.0
+_PUT_OFF = 3.0
+"""Seconds within which a suspect that was put off is claimed again."""
 _BEAT = timedelta(seconds=0.25)
 """How often a worker tells its supervisor that it lives."""
 _HOOK = 10.0
@@ -170,10 +173,12 @@ class Worker:
         # What there is now stays for as long as the worker; the collector need not look at it
         # every few hundred jobs.
         gc.freeze()
+        guard(asyncio.get_running_loop())
         try:
             await self._stop.wait()
         finally:
             gc.unfreeze()
+            unguard(asyncio.get_running_loop())
             # Shielded: the cancellation that got us here would abort the drain that answers it.
             await asyncio.shield(asyncio.ensure_future(self._end()))
 
@@ -314,13 +319,17 @@ class Worker:
         return Burst(
             self._store,
             policies=lambda: self._policies,
-            busy=lambda: bool(
-                self._executor.runs or self._claimer.is_claiming or not self._completer.is_idle
-            ),
+            busy=self._is_busy,
             ended=lambda: self._processed,
             rouse=self._claimer.freed,
             done=self._end_burst,
         )
+
+    def _is_busy(self) -> bool:
+        """Say whether anything of ours runs, is on its way, or was put off for a moment."""
+        put_off = self._now() - self._executor.put_off_at < _PUT_OFF
+        on_its_way = self._claimer.is_claiming or not self._completer.is_idle
+        return bool(self._executor.runs) or on_its_way or put_off
 
     def _end_burst(self) -> None:
         self._tell(Leaving("nothing is left to do", replace=False))

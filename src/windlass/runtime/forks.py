@@ -1,0 +1,35 @@
+"""Owns what becomes of a fork that a handler makes: it must never go on as a second worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from weakref import WeakSet
+
+_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+
+def guard(loop: asyncio.AbstractEventLoop) -> None:
+    """Let a fork of this process end as soon as it comes back to this loop."""
+    _loops.add(loop)
+
+
+def unguard(loop: asyncio.AbstractEventLoop) -> None:
+    """Let forks do what they like again."""
+    _loops.discard(loop)
+
+
+def end_if_forked(pid: int) -> None:
+    """End this process if it is a fork of the one with this id: the job is not its to settle."""
+    if os.getpid() != pid:
+        os._exit(0)
+
+
+def _in_fork() -> None:
+    for loop in list(_loops):
+        with suppress(RuntimeError):
+            loop.call_soon(os._exit, 0)
+
+
+os.register_at_fork(after_in_child=_in_fork)
