@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -46,7 +47,9 @@ class Producer(threading.Thread):
 
 def strike(fleet: WorkerProcess, dice: random.Random) -> str:
     """Do something terrible to one of the workers."""
-    workers = [pid for pid in descendants(fleet.pid) if is_worker(pid, fleet)]
+    workers = until(
+        lambda: [pid for pid in descendants(fleet.pid) if is_worker(pid, fleet)], "a worker"
+    )
     number = dice.choice([signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
     victim = dice.choice(workers)
     os.kill(victim, number)
@@ -57,8 +60,12 @@ def strike(fleet: WorkerProcess, dice: random.Random) -> str:
 
 
 def is_worker(pid: int, fleet: WorkerProcess) -> bool:
-    with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
-        return int(stat.read().rpartition(")")[2].split()[1]) == fleet.pid
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    state, parent, *_ = stat.rpartition(")")[2].split()
+    return state != "Z" and int(parent) == fleet.pid
 
 
 @pytest.mark.long
@@ -87,6 +94,7 @@ def test_twenty_faults_lose_nothing_repeat_no_effect_and_charge_nobody(
     assert effects(yard) == {str(job): 1 for job in accepted}, f"seed {SEED}: {struck}"
     runs = Counter(entry.job for entry in yard.ledger.entries("start"))
     assert set(runs) == {str(job) for job in accepted}
+    assert runs.total() > len(accepted), "no fault hit anything"
     assert yard.charged() == 0
     fleet.send(signal.SIGTERM)
     assert fleet.ended() == 0

@@ -89,11 +89,12 @@ def test_without_its_supervisor_a_worker_drains_and_ends(yard: Yard) -> None:
 
 
 def alive(pid: int) -> bool:
+    """Say whether a process runs; one that has ended, and whom nobody has buried, does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
         return False
-    return True
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_a_hangup_replaces_every_worker_and_disturbs_no_job(yard: Yard) -> None:
@@ -262,19 +263,18 @@ def test_an_operators_cancel_reaches_a_running_job_wherever_it_runs(yard: Yard) 
 def test_a_job_that_kills_its_process_is_found_and_its_neighbours_lose_nothing(yard: Yard) -> None:
     """Cases 5 and 6. Prevents one poisonous job from taking others, or a fleet, with it."""
     fleet = yard.fleet(lease="30s")
-    neighbours = yard.enqueue_many("wait", 5, gate="done")
+    neighbours = yard.enqueue_many("wait", 5, gate="never", attempts=1)
     for job in neighbours:
         yard.begun(job)
     deadly = yard.enqueue("die")
     dead = yard.settled(deadly)
-    yard.open_gate("done")
     saved = [yard.settled(job) for job in neighbours]
 
     assert (dead.state, dead.crashes, dead.failures) == (State.DEAD, 3, 0)
     assert [attempt.outcome for attempt in dead.history] == ["suspected", *["crashed"] * 3]
     assert "killed its process 3 times" in (dead.reason or "")
     told = [attempt.error.message for attempt in dead.history if attempt.error is not None]
-    assert ["SIGSEGV" in each for each in told] == [False, True, False, True]
+    assert all("SIGSEGV" in each or "code 3" in each for each in told)
     (last_lines, *_) = [attempt.error.traceback for attempt in dead.history if attempt.error]
     assert "job.started" in last_lines
     assert {(job.state, job.failures, job.crashes) for job in saved} == {(State.COMPLETED, 0, 0)}
