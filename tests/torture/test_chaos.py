@@ -30,18 +30,18 @@ class Producer(threading.Thread):
     def __init__(self, yard: PostgresYard) -> None:
         super().__init__(daemon=True)
         self._yard = yard
-        self._stop = threading.Event()
+        self._told = threading.Event()
         self.accepted: list[UUID] = []
 
     def run(self) -> None:
         producer = self._yard.producer("transact")
-        while not self._stop.wait(0.1):
+        while not self._told.wait(0.1):
             drafts = [producer.draft({}) for _ in range(BATCH)]
             handles = self._yard.app.enqueue_many(drafts)
             self.accepted += [handle.id for handle in handles]
 
     def stop(self) -> None:
-        self._stop.set()
+        self._told.set()
         self.join()
 
 
