@@ -112,6 +112,7 @@ def test_a_worker_can_do_everything_that_workers_do(url: str) -> None:
             await work.using(delay="1h").aenqueue()
             await app.control.redrive([dead.id])
             await until(lambda: worker.processed == 55)
+            await in_state(app.job_by_id(dead.id), State.DEAD)
             await app.control.purge([dead.id])
             assert await app.store.rescue(worker=worker.id, token=1, limit=1) == []
             assert len((await app.store.find(JobFilter(), limit=100)).jobs) == 54

@@ -113,7 +113,10 @@ def test_a_hangup_replaces_every_worker_and_disturbs_no_job(yard: Yard) -> None:
 
     assert (done.state, done.attempt) == (State.COMPLETED, 1)
     assert set(descendants(fleet.pid)) >= new
-    assert [event["why"] for event in fleet.events("process.ended")] == ["replaced"] * 2
+    ended = until(
+        lambda: len(found := fleet.events("process.ended")) == 2 and found, "the word of their end"
+    )
+    assert [event["why"] for event in ended or ()] == ["replaced"] * 2
 
 
 def test_new_code_that_cannot_start_leaves_the_old_workers_alone(yard: Yard) -> None:

@@ -27,7 +27,7 @@ PAUSED_QUEUE = "pause:queue:"
 
 
 class Rescuer(Service):
-    """Takes over the jobs of workers that lost their lease, and settles them as crashed."""
+    """Takes over the jobs of workers that lost their lease, and settles them as lost."""
 
     name = "rescuer"
 

@@ -351,7 +351,7 @@ class Supervisor:
         except Exception:
             log.exception("heartbeat.failed", worker_id=worker)
             return min(timedelta(seconds=1), interval)
-        if worker != ward.worker:
+        if worker != ward.worker or (ward.leaving and not alive):
             return interval  # It has given its lease back meanwhile.
         if not alive:
             log.error("lease.lost", worker_id=worker, pid=ward.pid)

@@ -572,10 +572,11 @@ class Worker:
         for job in await self._store.held(self._id):
             self._keeper.give_back(job)
         await self._completer.flush()
-        self._tell(Registered(""))
         pulse, patience = self._pulse(), timedelta(seconds=_FLUSH)
         await asyncio.to_thread(self._store.heartbeat, self._id, pulse, patience)
         await self._store.retire(self._id)
+        # Only now: what could not be given back, the supervisor gives back when we have ended.
+        self._tell(Registered(""))
 
     async def _drain(self) -> None:
         """Let runs end by themselves, then make them, then do without them."""
