@@ -83,6 +83,9 @@ class Claimer(Service):
         if at_most <= 0:
             # What is here has not begun yet; it does while the loop turns.
             return await self._claimed() if self._under_way else 0
+        if self._under_way and room.slots < at_most:
+            # What is under way will bring the slots' fill; a second claim would be a small one.
+            return await self._claimed()
         sweep = await self._sweep()
         claim = plan(sweep.heads, self._policies(), room, at_most=at_most)
         if claim.asks and not self._flowing and not self._under_way:
