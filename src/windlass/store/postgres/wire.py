@@ -52,6 +52,7 @@ _TRIES = 6
 _COURTESY = 5.0
 """Seconds for which we try to tell a server that nobody waits for its answer any more."""
 _PREPARED_AFTER = 3
+_WRITES = 8
 _WHO = "SELECT pg_backend_pid()"
 FORGOTTEN = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 """What a session says that does not know our prepared statements: it is of no more use to us."""
@@ -160,7 +161,7 @@ class AsyncWire(AsyncConnection[Row]):
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does; a cancelled wait neither lingers nor leaves its query running."""
         try:
-            return await waiting.wait_async(gen, self.pgconn.socket, interval, timeout)
+            return await waiting.wait_async(_writing(gen), self.pgconn.socket, interval, timeout)
         except asyncio.CancelledError:
             self.abort()
             raise
@@ -201,6 +202,26 @@ def _check(results: list[PGresult]) -> None:
     for result in results:
         if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
             raise errors.error_from_result(result)
+
+
+def _writing(gen: PQGen[T]) -> PQGen[T]:
+    """Answer for the socket that it takes what we write, which it nearly always does.
+
+    libpq keeps what it does not take. A turn of the loop for every statement costs more than the
+    statement; after a few tries the loop is asked all the same.
+    """
+    tries = _WRITES
+    try:
+        state = next(gen)
+        while True:
+            if state & waiting.WAIT_W and tries:
+                tries -= 1
+                state = gen.send(waiting.READY_W)
+            else:
+                state = gen.send((yield state))
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
 
 
 def _not_for_us(_notice: object) -> None:
