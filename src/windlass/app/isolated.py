@@ -19,7 +19,7 @@ from windlass.runtime import loading
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.child import Child
 from windlass.runtime.line import Line, take_place
-from windlass.runtime.wire import Ready, Recipe, Unfit
+from windlass.runtime.wire import Fit, Recipe, Unfit
 from windlass.settings import LogFormat, LogLevel
 
 
@@ -37,7 +37,7 @@ def main() -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - also what a module does to end its program.
         told = describe(error)
         _give_up(line, f"{told}\n{told.traceback}")
-    line.send(Ready(kinds=tuple(app.registry)))
+    line.send(Fit(kinds=tuple(app.registry)))
     child.serve()
 
 

@@ -21,7 +21,7 @@ from multiprocessing.spawn import get_executable
 import msgspec
 
 from windlass.runtime.blackbox import BlackBox
-from windlass.runtime.wire import BROKEN, Frames, Order, Ready, Recipe, Unfit, Word, frame, word_of
+from windlass.runtime.wire import BROKEN, Fit, Frames, Order, Recipe, Unfit, Word, frame, word_of
 
 _PIECE = 65_536
 _LAST_WORDS = 2.0
@@ -98,7 +98,7 @@ class ChildProcess:
         except TimeoutError:
             raise ChildFailed(f"it was not ready within {patience:g} seconds") from None
         match word:
-            case Ready(kinds=kinds):
+            case Fit(kinds=kinds):
                 self.kinds = frozenset(kinds)
             case Unfit(why=why):
                 raise ChildFailed(why)
