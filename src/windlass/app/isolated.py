@@ -19,7 +19,7 @@ from windlass.runtime import loading
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.child import Child
 from windlass.runtime.line import Line, take_place
-from windlass.runtime.wire import Fit, Recipe, Unfit
+from windlass.runtime.words import Fit, Recipe, Unfit
 from windlass.settings import LogFormat, LogLevel
 
 

@@ -33,7 +33,7 @@ from windlass.runtime.attempt import Handlers, outcome_of
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
 from windlass.runtime.line import Line, high_descriptors
-from windlass.runtime.wire import BROKEN, Begun, Heeded, Over, Reported, Settled, Start, Stop, Word
+from windlass.runtime.words import BROKEN, Begun, Heeded, Over, Reported, Settled, Start, Stop, Word
 from windlass.store import Transaction
 
 log = get_logger("windlass.child")

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from windlass.runtime.blackbox import BlackBox
-from windlass.runtime.wire import BROKEN, Frames, Order, Word, frame, order_of
+from windlass.runtime.words import BROKEN, Frames, Order, Word, frame, order_of
 
 _HIGH = 64
 _PIECE = 65_536

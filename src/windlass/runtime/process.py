@@ -21,7 +21,7 @@ from multiprocessing.spawn import get_executable
 import msgspec
 
 from windlass.runtime.blackbox import BlackBox
-from windlass.runtime.wire import BROKEN, Fit, Frames, Order, Recipe, Unfit, Word, frame, word_of
+from windlass.runtime.words import BROKEN, Fit, Frames, Order, Recipe, Unfit, Word, frame, word_of
 
 _PIECE = 65_536
 _LAST_WORDS = 2.0

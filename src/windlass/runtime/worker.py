@@ -46,7 +46,7 @@ from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.shares import Shares
 from windlass.runtime.threads import Threads
-from windlass.runtime.wire import Recipe
+from windlass.runtime.words import Recipe
 from windlass.store import Store
 
 log = get_logger("windlass.worker")
