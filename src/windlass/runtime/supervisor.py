@@ -148,7 +148,7 @@ class Supervisor:
         self._serial += 1
         ward = Ward(self._command, self._serial)
         self._wards[ward.pid] = ward
-        asyncio.get_running_loop().add_reader(ward.line.fileno(), self._hear, ward)
+        asyncio.get_running_loop().add_reader(ward.leash.fileno(), self._hear, ward)
         return ward
 
     async def _start_later(self, delay: float) -> None:
@@ -212,7 +212,7 @@ class Supervisor:
                 ward.is_stopped = os.WIFSTOPPED(status)
                 log.warning("process.stopped" if ward.is_stopped else "process.continued", pid=pid)
             else:
-                asyncio.get_running_loop().remove_reader(ward.line.fileno())
+                asyncio.get_running_loop().remove_reader(ward.leash.fileno())
                 ward.gone(os.waitstatus_to_exitcode(status))
                 self._go(self._bury(ward))
 
@@ -276,7 +276,7 @@ class Supervisor:
     def _hear(self, ward: Ward) -> None:
         words = ward.hear()
         if words is None:
-            asyncio.get_running_loop().remove_reader(ward.line.fileno())
+            asyncio.get_running_loop().remove_reader(ward.leash.fileno())
             return
         for word in words:
             match word:
@@ -355,7 +355,7 @@ class Supervisor:
             return interval  # It has given its lease back meanwhile.
         if not alive:
             log.error("lease.lost", worker_id=worker, pid=ward.pid)
-        ward.line.say(leash.Renewed() if alive else leash.Lost(worker))
+        ward.leash.say(leash.Renewed() if alive else leash.Lost(worker))
         return interval
 
     async def _watch(self) -> None:
