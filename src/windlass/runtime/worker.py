@@ -21,7 +21,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Pulse, Retention, WorkerInfo
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Pool, Room
-from windlass.core.scale import SLOTS_PACE
+from windlass.core.scale import SLOTS_PAUSES
 from windlass.core.settle import Transition, completed
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
@@ -274,7 +274,7 @@ class Worker:
         return [
             SlotScaler(
                 options.slots,
-                SLOTS_PACE,
+                SLOTS_PAUSES,
                 worker_id=lambda: self._id,
                 demand=self._demand,
                 processed=lambda: self._processed,
