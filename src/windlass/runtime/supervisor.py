@@ -455,12 +455,12 @@ class Supervisor:
 
     async def _give_back(self, store: Store, ward: Ward, reason: str) -> None:
         held = await store.held(ward.worker)
-        await store.settle(last_moves(held, self._verdict(ward, reason)))
+        await store.settle(last_moves(held, self._outcome(ward, reason)))
         await store.retire(ward.worker)
         for job in held:
             self._tell(job, ward, reason)
 
-    def _verdict(self, ward: Ward, reason: str) -> Crashed | Released:
+    def _outcome(self, ward: Ward, reason: str) -> Crashed | Released:
         if ward.was_let_go:
             return Released(reason=ward.leaving)
         return Crashed(cause="process", reason=f"its process {reason}", log=ward.last_words())
