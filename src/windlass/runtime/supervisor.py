@@ -23,6 +23,7 @@ from windlass.core.job import Job
 from windlass.core.outcomes import Crashed, Released
 from windlass.observe.logs import get_logger
 from windlass.runtime import leash
+from windlass.runtime.graces import SUPERVISOR_GRACE
 from windlass.runtime.postmortem import OutOfMemory, how_it_ended, last_moves
 from windlass.runtime.reload import Watch
 from windlass.runtime.scaler import ProcessScaler
@@ -33,8 +34,6 @@ from windlass.store import Store, store_at
 log = get_logger("windlass.supervisor")
 _LOOK = 0.25
 _STARTS_WITHIN = 60.0
-_GRACE = 7.0
-"""Seconds beyond the shutdown timeout after which a worker that has not ended is killed."""
 _CRASH_LOOP = 5
 _SETTLED = 60.0
 _LONGEST_BACKOFF = 30.0
@@ -266,7 +265,7 @@ class Supervisor:
         """Kill what has not ended when it had to: the shutdown ends in any case."""
         settings = [ward.settings for ward in self._wards.values() if ward.settings is not None]
         longest = max((each.shutdown_timeout for each in settings), default=timedelta(0))
-        await asyncio.sleep(longest.total_seconds() + _GRACE)
+        await asyncio.sleep((longest + SUPERVISOR_GRACE).total_seconds())
         for ward in self._wards.values():
             log.critical("process.stuck", pid=ward.pid, why="it does not end; killing it")
             ward.kill()
@@ -404,8 +403,8 @@ class Supervisor:
         """Kill a worker that was to end long ago, whatever keeps it."""
         settings = ward.settings
         if ward.leaving and settings is not None and not ward.finished:
-            late = time.monotonic() - ward.leaving_since - settings.shutdown_timeout.total_seconds()
-            if late > _GRACE:
+            patience = settings.shutdown_timeout + SUPERVISOR_GRACE
+            if time.monotonic() - ward.leaving_since > patience.total_seconds():
                 log.critical("process.stuck", pid=ward.pid, why="it does not end; killing it")
                 ward.leaving_since = math.inf
                 ward.kill()
