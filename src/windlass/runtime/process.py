@@ -21,6 +21,7 @@ from multiprocessing.spawn import get_executable
 import msgspec
 
 from windlass.runtime.blackbox import BlackBox
+from windlass.runtime.postmortem import how_it_ended
 from windlass.runtime.words import BROKEN, Fit, Frames, Order, Recipe, Unfit, Word, frame, word_of
 
 _PIECE = 65_536
@@ -76,14 +77,7 @@ class ChildProcess:
         code = self._process.returncode or 0
         if self._is_mute or code == BROKEN:
             return "its process broke the line to its worker"
-        if code >= 0:
-            return f"its process exited with code {code}"
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        hint = ", as when memory runs out" if name == "SIGKILL" else ""
-        return f"its process died of {name}{hint}"
+        return f"its process {how_it_ended(code)}"
 
     async def prepare(self, patience: float) -> None:
         """Let it get the app.
