@@ -10,7 +10,7 @@ from windlass.cli import target
 
 
 def _flag(name: str, metavar: str, doc: str) -> typer.models.OptionInfo:
-    """Describe a flag that is a setting: settings.py reads and checks what is given."""
+    """Describe a flag that is a setting: the settings read and check what is given."""
     option: typer.models.OptionInfo = typer.Option(name, metavar=metavar, help=doc)
     return option
 
