@@ -9,7 +9,7 @@ from datetime import timedelta
 import psycopg
 
 from windlass.core.job import Pulse
-from windlass.store.postgres.rows import as_json
+from windlass.store.columns import as_json
 from windlass.store.postgres.wire import Wire, translated
 
 

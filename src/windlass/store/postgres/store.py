@@ -38,6 +38,7 @@ from windlass.core.job import (
     WorkerRecord,
 )
 from windlass.core.settle import Transition
+from windlass.store.columns import as_json
 from windlass.store.postgres import hot, looking, schema, work
 from windlass.store.postgres.enqueueing import Enqueueing
 from windlass.store.postgres.heartbeat import Heartbeat
@@ -46,7 +47,6 @@ from windlass.store.postgres.homes import Homes
 from windlass.store.postgres.line import Speak
 from windlass.store.postgres.pool import Limits, Pool
 from windlass.store.postgres.rows import (
-    as_json,
     job_of,
     worker_of,
 )
