@@ -174,7 +174,7 @@ def test_a_transaction_in_a_child_completes_the_job(bed: Bed, nursery: Any, kind
             )
             assert (job.state, job.result, job.error) == (State.COMPLETED, None, None)
             await until(lambda: worker.processed == 1)
-            assert worker._fenced == 0
+            assert worker._tally.fenced == 0
 
     asyncio.run(main())
     with psycopg.connect(bed.url) as db:
@@ -197,7 +197,7 @@ def test_no_more_isolated_jobs_are_claimed_than_children_are_free(bed: Bed, nurs
         async with serving(nursery.app, children=2) as worker:
             handles = [await nursery.wait.aenqueue() for _ in range(5)]
             await until(lambda: len(notes(nursery)) == 2, within=SLOW)
-            assert worker._executor.in_children == 2
+            assert worker._flow.executor.in_children == 2
             states = [(await handle.ajob()).state for handle in handles]
             assert (states.count(State.RUNNING), states.count(State.PENDING)) == (2, 3)
             (nursery.HERE / "gate").touch()
