@@ -23,8 +23,7 @@ _DEBUG = object()
 class _Tidy(TyperGroup):
     """The group of all commands: an error of ours becomes one line and exit code 1.
 
-    A command is loaded when it is called: what draws tables would take a quarter of the time in
-    which a worker starts.
+    A command is loaded when it is called: a worker would wait for rich, and draws no tables.
     """
 
     def invoke(self, ctx: Any) -> Any:

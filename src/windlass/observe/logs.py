@@ -4,8 +4,8 @@ Windlass logs through the standard library's loggers named `windlass...`, and ne
 `structlog.configure`: where it is embedded, that program's logging decides what becomes of a line.
 Only the command line calls `configure_logging`, which puts one handler on the root logger.
 
-structlog draws the lines for people, and is loaded for nothing else: it brings half as much code as
-all of Windlass, and every worker and every program that enqueues would wait for it.
+structlog draws the lines for people, and is loaded for nothing else: it loads rich and pygments,
+for which every worker and every program that enqueues would wait.
 """
 
 from __future__ import annotations
