@@ -52,7 +52,12 @@ def worker(
         str | None, _flag("--imports", "A,B", "Modules with handlers to load first.")
     ] = None,
     slots: Annotated[
-        str | None, _flag("--slots", "N|A..B", "Jobs that run at once; A..B follows the load.")
+        str | None,
+        _flag("--slots", "N|A..B", "Jobs that each process runs at once; A..B follows the load."),
+    ] = None,
+    processes: Annotated[
+        str | None,
+        _flag("--processes", "N|A..B", "Worker processes to keep alive; A..B follows the load."),
     ] = None,
     threads: Annotated[
         str | None, _flag("--threads", "N", "Threads for handlers that are not async.")
@@ -80,10 +85,6 @@ def worker(
         str | None, _flag("--log-format", "FORMAT", "auto, console or json.")
     ] = None,
     name: Annotated[str, typer.Option(help="What to call this worker; else host and pid.")] = "",
-    processes: Annotated[
-        str | None,
-        _flag("--processes", "N|A..B", "Worker processes to keep alive; A..B follows the load."),
-    ] = None,
     reload: Annotated[
         bool, typer.Option("--reload", help="For development: restart when a source file changes.")
     ] = False,
@@ -170,5 +171,8 @@ def _warn(app: Windlass, reference: str) -> None:
 def register(cli: typer.Typer) -> None:
     """Add the command."""
     cli.command(
-        epilog=options.example("windlass worker shop.jobs:app --queues mail=10,reports --slots 50")
+        epilog=options.example(
+            "windlass worker shop.jobs:app --processes 4",
+            "windlass worker shop.jobs:app --queues mail=10,reports --slots 50",
+        )
     )(worker)

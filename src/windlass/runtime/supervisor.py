@@ -19,10 +19,12 @@ from msgspec.structs import replace
 
 from windlass.core.bounds import Bounds
 from windlass.core.errors import WindlassError
-from windlass.core.job import Job
+from windlass.core.job import Job, Pulse
 from windlass.core.outcomes import Crashed, Released
 from windlass.observe.logs import get_logger
 from windlass.runtime import leash
+from windlass.runtime.heart import NEWS, has_news
+from windlass.runtime.lines import event_of, fields_of
 from windlass.runtime.postmortem import OutOfMemory, how_it_ended, last_moves
 from windlass.runtime.reload import Watch
 from windlass.runtime.scaler import ProcessScaler
@@ -46,7 +48,8 @@ _SURELY = 1.0
 class Supervisor:
     """Keeps a number of workers alive, each in a process of its own, until it is told to stop.
 
-    `run()` returns the exit code: 0, or that of a worker that could not even start.
+    `run()` returns the exit code: 0, or that of a worker that could not even start. `interrupted`
+    is told how many jobs run when the first SIGINT comes.
     """
 
     def __init__(
@@ -56,7 +59,9 @@ class Supervisor:
         processes: Bounds,
         configure: Callable[[Settings], None],
         watch: Watch | None = None,
+        interrupted: Callable[[int], None] = lambda _: None,
     ) -> None:
+        self._tell_interrupted = interrupted
         self._files = watch
         self._command = command
         self._bounds = processes
@@ -84,8 +89,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGHUP, self.roll)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGTERM, self.stop)
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for _ in range(self._processes):
             self._start_one()
         self._go(self._watch())
@@ -113,6 +118,12 @@ class Supervisor:
                 ward.hurry()
         self._end_if_alone()
 
+    def _interrupt(self) -> None:
+        is_first = not self._stopping
+        self.stop()
+        if is_first:
+            self._tell_interrupted(sum(ward.pulse.running for ward in self._wards.values()))
+
     def roll(self) -> None:
         """Replace every worker, each only when its successor serves."""
         if self._stopping:
@@ -138,9 +149,13 @@ class Supervisor:
     async def _roll_on_change(self, files: Watch) -> None:
         while True:
             await asyncio.sleep(_LOOK)
-            if changed := await asyncio.to_thread(files.changed):
-                log.info("files.changed", files=changed[:5], more=max(len(changed) - 5, 0))
-                self.roll()
+            try:
+                if changed := await asyncio.to_thread(files.changed):
+                    log.info("files.changed", files=changed[:5], more=max(len(changed) - 5, 0))
+                    self.roll()
+            except Exception:
+                log.exception("files.not_watched", next_in=_NO_ROOM)
+                await asyncio.sleep(_NO_ROOM)
 
     # -- processes -----------------------------------------------------------------------------
 
@@ -180,9 +195,7 @@ class Supervisor:
             except OSError as error:
                 log.error("supervisor.roll_failed", why=str(error))  # noqa: TRY400
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_STARTS_WITHIN):
-                    await _first(new.ready.wait(), new.ended.wait())
+            await _first(_STARTS_WITHIN, new.ready.wait(), new.ended.wait())
             if self._stopping:
                 return
             if not new.ready.is_set():
@@ -219,10 +232,13 @@ class Supervisor:
     async def _bury(self, ward: Ward) -> None:
         """Say why a process ended, see to the jobs that it held, and replace it."""
         code = ward.code or 0
-        reason = how_it_ended(code, out_of_memory=self._memory.struck())
+        out_of_memory = self._memory.struck(code, time.monotonic())
+        reason = how_it_ended(code, out_of_memory=out_of_memory)
         expected = ward.was_let_go and code == 0
-        tell = log.info if expected else log.error if ward.ready.is_set() else log.debug
-        tell("process.ended", pid=ward.pid, worker_id=ward.worker, why=ward.leaving, how=reason)
+        # What could never start has said so itself, in the one line that people see then.
+        tell = log.info if expected else log.error if self._was_ready else log.debug
+        named = {"worker_id": ward.known_as} if ward.known_as else {}
+        tell("process.ended", pid=ward.pid, **named, why=ward.why, how=reason)
         del self._wards[ward.pid]
         self._finished = self._finished or ward.finished
         self._burying += 1
@@ -240,8 +256,13 @@ class Supervisor:
     def _succeed(self, ward: Ward, code: int, *, expected: bool) -> None:
         if not (self._was_ready or ward.ready.is_set() or ward.leaving):
             # It has never worked, so it will not by trying again.
-            self._code = code or 1
-            self.stop()
+            if self._files is None:
+                self._code = code or 1
+                self.stop()
+            elif not self._wards:
+                log.error(
+                    "supervisor.waiting", why="no worker could start", until="a file is saved"
+                )
             return
         lived = time.monotonic() - ward.began
         self._quick_deaths = 0 if expected or lived > _SETTLED else self._quick_deaths + 1
@@ -284,6 +305,7 @@ class Supervisor:
                     self._meet(ward, word)
                 case leash.Registered():
                     ward.worker = word.worker
+                    ward.known_as = word.worker or ward.known_as
                     if ward.keeping is None:
                         ward.keeping = self._go(self._keep(ward))
                 case leash.Ready():
@@ -331,14 +353,17 @@ class Supervisor:
         if settings is None or store is None:
             return
         interval = settings.lease / 3
-        wait = interval
+        await _first(interval.total_seconds(), ward.beating.wait(), ward.ended.wait())
+        due, told, known = -math.inf, Pulse(), ""
         while not ward.ended.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait.total_seconds()):
-                    await ward.ended.wait()
-                    return
-            if ward.worker and not ward.is_stopped:
-                wait = await self._renew(store, ward, interval)
+            has_more = known != ward.worker or has_news(told, ward.pulse)
+            if ward.worker and not ward.is_stopped and (has_more or time.monotonic() >= due):
+                told, known = ward.pulse, ward.worker
+                good_for = await self._renew(store, ward, interval)
+                due = time.monotonic() + good_for.total_seconds()
+            left = due - time.monotonic()
+            wait = left if left > 0 else interval.total_seconds()
+            await _first(min(wait, NEWS), ward.ended.wait())
 
     async def _renew(self, store: Store, ward: Ward, interval: timedelta) -> timedelta:
         worker = ward.worker
@@ -363,6 +388,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(_LOOK)
             try:
+                self._memory.look(time.monotonic())
                 for ward in list(self._wards.values()):
                     await self._look_at(ward)
                 self._follow_load()
@@ -455,27 +481,19 @@ class Supervisor:
 
     async def _give_back(self, store: Store, ward: Ward, reason: str) -> None:
         held = await store.held(ward.worker)
-        await store.settle(last_moves(held, self._verdict(ward, reason)))
+        moves = last_moves(held, lambda job: self._verdict(ward, job, reason))
+        moved = await store.settle(moves)
         await store.retire(ward.worker)
-        for job in held:
-            self._tell(job, ward, reason)
+        for job, move, is_moved in zip(held, moves, moved, strict=True):
+            if is_moved:
+                told = fields_of(job, ward.worker)
+                log.warning(event_of(move), **told, state=move.state.value, reason=move.reason)
 
-    def _verdict(self, ward: Ward, reason: str) -> Crashed | Released:
+    def _verdict(self, ward: Ward, job: Job, reason: str) -> Crashed | Released:
         if ward.was_let_go:
             return Released(reason=ward.leaving)
-        return Crashed(cause="process", reason=f"its process {reason}", log=ward.last_words())
-
-    def _tell(self, job: Job, ward: Ward, reason: str) -> None:
-        event = "job.released" if ward.was_let_go else "job.suspected"
-        log.warning(
-            event,
-            job_id=job.id,
-            worker_id=ward.worker,
-            kind=job.kind,
-            queue=job.queue,
-            attempt=job.attempt,
-            reason=ward.leaving if ward.was_let_go else f"its process {reason}",
-        )
+        told = ward.last_words(job)
+        return Crashed(cause="process", reason=f"its process {reason}", log=told)
 
     def _go(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -489,10 +507,10 @@ class Supervisor:
             log.error("supervisor.failed", error=f"{type(error).__qualname__}: {error}")
 
 
-async def _first(*events: Awaitable[object]) -> None:
+async def _first(patience: float, *events: Awaitable[object]) -> None:
     tasks = [asyncio.ensure_future(event) for event in events]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()

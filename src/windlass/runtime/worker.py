@@ -40,7 +40,7 @@ from windlass.runtime.gauges import CpuGauge
 from windlass.runtime.heart import Heart
 from windlass.runtime.judge import Judge
 from windlass.runtime.leash import Leash, Leaving, Ready, Registered, Word
-from windlass.runtime.lines import fields_of, log_settled
+from windlass.runtime.lines import RESCUED, event_of, fields_of, log_settled
 from windlass.runtime.needs import check_needs
 from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
@@ -89,6 +89,8 @@ class Hooks:
 
     on_start: Sequence[Hook] = ()
     on_shutdown: Sequence[Hook] = ()
+    on_child_start: Sequence[Hook] = ()
+    """These the worker only looks at: it is its children that call them."""
 
 
 def _no_recipe() -> Recipe:
@@ -189,7 +191,7 @@ class Worker:
             self._providers,
             registry=self._registry,
             middleware=self._middleware,
-            hooks=(*hooks.on_start, *hooks.on_shutdown),
+            hooks=(*hooks.on_start, *hooks.on_shutdown, *hooks.on_child_start),
         )
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._resources.close)
@@ -451,8 +453,8 @@ class Worker:
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
         move = settled.transition
-        if move.state is not State.COMPLETED and not (move.crashes and move.state is State.PENDING):
-            log_settled(settled.job, settled.transition, worker_id=self._id)
+        if move.state is not State.COMPLETED and event_of(move) != RESCUED:
+            log_settled(settled.job, move, worker_id=self._id)
 
     # -- what others make happen ---------------------------------------------------------------
 
