@@ -508,10 +508,10 @@ def test_a_suspect_that_waits_for_a_child_is_tried_again_every_second(bed: Bed, 
     """Prevents one that runs for hours from costing others anything but the wait."""
 
     async def main() -> None:
+        busy = await ward.wait.using(priority=10).aenqueue()
         suspected = await ward.ordinary.aenqueue()
         await suspect(ward.app, "ordinary")
         async with serving(ward.app, children=1):
-            busy = await ward.wait.aenqueue()
             await until(lambda: pid_in(ward), within=SLOW)
             before = (await suspected.ajob()).attempt
             await until(lambda: has_been_tried(suspected, before + 2))
