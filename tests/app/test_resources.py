@@ -346,7 +346,7 @@ def test_a_worker_does_not_start_if_somebody_asks_for_what_is_not_there(
 
     async def main() -> None:
         with pytest.raises(ConfigError, match=rf"{expected}, and no .* are: number \(int\);"):
-            await app.run_worker()
+            await asyncio.wait_for(app.run_worker(), 10)
         assert await app.store.workers() == []
 
     asyncio.run(main())

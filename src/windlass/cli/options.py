@@ -33,7 +33,7 @@ After = Annotated[UUID | None, typer.Option("--after", metavar="ID", help="Go on
 
 def example(*lines: str) -> str:
     """Return the end of a command's help: lines that can be typed, and are not wrapped."""
-    return "\n  ".join(["\b\nExample:" if len(lines) == 1 else "\b\nExamples:", *lines])
+    return "\n  ".join(["\b\nExample:", *lines])
 
 
 @contextmanager
