@@ -37,13 +37,13 @@ _DONE = Succeeded()
 class Handlers:
     """The handlers with all middleware around them, put together once for each kind.
 
-    `elsewhere` runs a call where a `def` handler does not block the event loop.
+    `elsewhere` runs a call of a kind where a `def` handler does not block the event loop.
     """
 
     def __init__(
         self,
         middleware: Sequence[Middleware],
-        elsewhere: Callable[[Callable[[], Any]], Awaitable[Any]],
+        elsewhere: Callable[[Callable[[], Any], Registration], Awaitable[Any]],
     ) -> None:
         self._middleware = tuple(middleware)
         self._elsewhere = elsewhere
@@ -62,7 +62,7 @@ class Handlers:
         call, elsewhere = registration.target.call, self._elsewhere
         if registration.target.pool is Pool.LOOP:
             return lambda context: call(context, context.arguments)
-        return lambda context: elsewhere(lambda: call(context, context.arguments))
+        return lambda context: elsewhere(lambda: call(context, context.arguments), registration)
 
 
 def refusal_of(job: Job) -> Outcome | None:

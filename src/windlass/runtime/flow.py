@@ -25,7 +25,7 @@ from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.judge import Judge
-from windlass.runtime.lines import fields_of, log_settled
+from windlass.runtime.lines import RESCUED, event_of, fields_of, log_settled
 from windlass.runtime.options import WorkerOptions
 from windlass.runtime.shares import Shares
 from windlass.runtime.threads import Threads
@@ -186,8 +186,8 @@ class Flow:
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
         move = settled.transition
-        if move.state is not State.COMPLETED and not (move.crashes and move.state is State.PENDING):
-            log_settled(settled.job, settled.transition, worker_id=self._worker_id())
+        if move.state is not State.COMPLETED and event_of(move) != RESCUED:
+            log_settled(settled.job, move, worker_id=self._worker_id())
 
     # -- words that come too late --------------------------------------------------------------
 
