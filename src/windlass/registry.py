@@ -18,6 +18,7 @@ from windlass.context import Context
 from windlass.core.error_classes import Classes, Verdict, checked_classes
 from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
 from windlass.core.hints import hints_of
+from windlass.core.keys import Key
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.payload import PayloadCodec
 from windlass.core.plan import Pool
@@ -39,6 +40,8 @@ class Target:
     result: Any
     needs: tuple[Need, ...] = ()
     """The parameters that are resources."""
+    parameters: frozenset[str] | None = None
+    """The names of the arguments; None if the payload is one value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,8 @@ class Registration:
     """Bytes that a run may use, in a child process."""
     grace: timedelta | None = None
     """How long a run that is stopped may clean up."""
+    key: Key | None = None
+    """What its limits and its fairness go by."""
 
     def timeout_or(self, default: timedelta) -> timedelta | None:
         """Return how long a run may take: as registered, or by default."""
@@ -156,6 +161,7 @@ def function_target(kind: str, function: Callable[..., Any]) -> Target:
         payload=_payload(kind, function, parameters, needs),
         result=_result(hints.get("return", Any)),
         needs=needs,
+        parameters=frozenset(parameters),
     )
 
 
@@ -209,6 +215,7 @@ def class_target(kind: str, cls: type[Any]) -> Target:
         payload=partial(_named, kind, tuple(parameters)),
         result=_result(hints_of(execute).get("return", Any)),
         needs=needs,
+        parameters=frozenset(parameters),
     )
 
 

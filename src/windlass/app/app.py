@@ -121,6 +121,7 @@ class Windlass:
             kind.name,
             codec=PayloadCodec(kind.name, kind.payload, whole=True),
             payload=partial(whole_payload, kind.name),
+            key=kind.key,
         )
 
     def enqueue_many(self, drafts: Iterable[Draft[R]], *, tx: object = None) -> list[Handle[R]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import (
@@ -26,6 +26,7 @@ from windlass.core.durations import Duration, duration
 from windlass.core.error_classes import Classes, checked_classes
 from windlass.core.errors import ConfigError
 from windlass.core.job import DEFAULT_QUEUE
+from windlass.core.keys import Key, checked_key
 from windlass.core.names import check_name
 from windlass.core.retry import Retry
 from windlass.core.sizes import Size, size
@@ -81,6 +82,7 @@ class JobOptions:
     cpu: bool = False
     memory: Size | None = None
     grace: Duration | None = None
+    key: Key | None = None
 
     @property
     def isolated(self) -> bool | None:
@@ -131,6 +133,7 @@ class JobDecorator:
         cpu: bool = False,
         memory: Size | None = None,
         grace: Duration | None = None,
+        key: Key | None = None,
     ) -> KindDecorator[T]: ...
     @overload
     def __call__(
@@ -149,6 +152,7 @@ class JobDecorator:
         cpu: bool = False,
         memory: Size | None = None,
         grace: Duration | None = None,
+        key: Key | None = None,
     ) -> JobDecorator: ...
 
     def __call__(self, *targets: Any, **options: Any) -> Any:
@@ -162,6 +166,9 @@ class JobDecorator:
         `isolate=True` runs the handler in a child process, which can be killed; so does `cpu=True`,
         since it then has a processor of its own, and `memory="512MB"`, above which it is killed.
         When its `timeout` is over a run is asked to end, and after the `grace` ("2s") made to.
+
+        `key` is what the limits and the fairness of the kind go by: the name of an argument, or a
+        function of the arguments.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -215,7 +222,10 @@ class KindDecorator(Generic[T]):
         """Register the handler of the kind."""
         kind = self._kind.name
         target = payload_target(kind, function, self._kind.payload)
-        return _register(self._app, kind, function, target, self._options)
+        options = self._options
+        if options.key is None and self._kind.key is not None:
+            options = replace(options, key=self._kind.key)
+        return _register(self._app, kind, function, target, options)
 
 
 def _options(given: dict[str, Any]) -> JobOptions:
@@ -252,6 +262,9 @@ def _register(
             f"kind {kind!r}: {names} cannot be both in errors= and in retry=Retry(on=...): "
             "what has a policy of its own is transient"
         )
+    key = None
+    if options.key is not None:
+        key = checked_key(kind, options.key, target.parameters)
     defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(
         Registration(
@@ -268,6 +281,7 @@ def _register(
             isolate=options.isolated,
             memory=None if options.memory is None else size(options.memory),
             grace=None if options.grace is None else duration(options.grace),
+            key=key,
         )
     )
     producer: Producer[Any, Any] = Producer(
@@ -277,6 +291,7 @@ def _register(
         payload=target.payload,
         hint=target.result,
         options=defaults,
+        key=key,
     )
     return Handler(function, producer)
 

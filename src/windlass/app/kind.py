@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from windlass.core.keys import Key, checked_key
 from windlass.core.names import check_name
 
 PayloadT = TypeVar("PayloadT")
@@ -12,16 +13,19 @@ PayloadT = TypeVar("PayloadT")
 class Kind(Generic[PayloadT]):
     """A stable name and the type of the payload that goes with it.
 
+    `key` is what limits and fairness go by: a field of the payload, or a function of it.
+
     Example:
         `SEND_EMAIL = Kind("send_email", Email)`, then `app.of(SEND_EMAIL).enqueue(Email(...))` in
         the producer, and `@app.job(SEND_EMAIL)` on the handler.
     """
 
-    __slots__ = ("name", "payload")
+    __slots__ = ("key", "name", "payload")
 
-    def __init__(self, name: str, payload: type[PayloadT]) -> None:
+    def __init__(self, name: str, payload: type[PayloadT], *, key: Key | None = None) -> None:
         self.name = check_name("kind", name)
         self.payload = payload
+        self.key = None if key is None else checked_key(name, key, None)
 
     def __repr__(self) -> str:
         """Show the kind as it was declared."""

@@ -13,6 +13,7 @@ from windlass.app.handle import Handle
 from windlass.app.portal import refuse_in_event_loop
 from windlass.core.durations import Duration, When, duration, when
 from windlass.core.job import DEFAULT_QUEUE, NewJob, Unique
+from windlass.core.keys import Key, key_of
 from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec, encode_json
 
@@ -32,6 +33,7 @@ class Options:
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0
+    key: str | None = None
     due: When | None = None
     expires: When | None = None
     unique: str | None = None
@@ -49,6 +51,8 @@ class Options:
             raise ValueError("a timeout of nothing lets no job run")
         if self.unique is not None:
             check_name("unique key", self.unique)
+        if self.key:
+            check_name("key", self.key)
         if not all(isinstance(text, str) for pair in self.headers.items() for text in pair):
             raise ValueError(f"headers are text, and {self.headers!r} has something else")
         encode_json("headers", self.headers)
@@ -76,10 +80,12 @@ class Producer(Generic[P, R]):
         payload: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
         hint: Any = Any,
         options: Options | None = None,
+        key: Key | None = None,
         tx: object = None,
     ) -> None:
         self._app = app
         self._tx = tx
+        self._key = key
         self._codec = codec
         self._payload = payload
         self._hint = hint
@@ -91,6 +97,7 @@ class Producer(Generic[P, R]):
         *,
         queue: str | None = None,
         priority: int | None = None,
+        key: str | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
         expires: Duration | datetime | None = None,
@@ -104,7 +111,8 @@ class Producer(Generic[P, R]):
 
         `delay` and `at` say when the job is due, `expires` after when it is not run any more. While
         a job with the same `unique` key waits or runs, `enqueue` adds nothing and returns that
-        job's handle. `timeout` and `max_retries` replace the handler's own for this job.
+        job's handle. `timeout` and `max_retries` replace the handler's own for this job. `key` is
+        what the kind's limits and fairness go by, instead of what the arguments say.
 
         `tx` is a connection of your own in a transaction (psycopg, asyncpg, SQLAlchemy, Django) to
         the database that holds the jobs: the job is there when you commit, and never was when you
@@ -116,6 +124,7 @@ class Producer(Generic[P, R]):
         chosen = {
             "queue": queue,
             "priority": priority,
+            "key": key,
             "due": None if due is None else when(due),
             "expires": None if expires is None else when(expires),
             "unique": unique,
@@ -131,6 +140,7 @@ class Producer(Generic[P, R]):
             payload=self._payload,
             hint=self._hint,
             options=replace(self._options, **given),
+            key=self._key,
             tx=self._tx if tx is None else tx,
         )
 
@@ -152,6 +162,7 @@ class Producer(Generic[P, R]):
             payload=self._codec.encode(value, limit=self._app.settings.max_payload),
             queue=options.queue,
             priority=options.priority,
+            key=self._key_of(value),
             due=options.due,
             expires=options.expires,
             max_retries=options.max_retries,
@@ -160,6 +171,11 @@ class Producer(Generic[P, R]):
             headers=options.headers,
         )
         return Draft(job=job, hint=self._hint)
+
+    def _key_of(self, value: Any) -> str:
+        if self._options.key is not None:
+            return self._options.key
+        return "" if self._key is None else key_of(self.kind, self._key, value)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue a job from blocking code. In a coroutine, `await aenqueue(...)` instead.
@@ -195,6 +211,7 @@ class Handler(Producer[P, R], Generic[P, R, Q, C]):
             payload=producer._payload,
             hint=producer._hint,
             options=producer._options,
+            key=producer._key,
         )
         self._function = function
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):

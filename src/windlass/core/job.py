@@ -172,6 +172,8 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     asks: tuple[Ask, ...]
     budgets: dict[str, int] = {}
+    reserves: dict[str, int] = {}
+    """How much of each allowance it may use up; the store knows nothing of them."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from windlass.core.job import Ask, Claim, Head, Lane
 
@@ -20,6 +21,24 @@ class Pool(StrEnum):
     LOOP = "loop"
     THREADS = "threads"
     CHILDREN = "children"
+
+
+class Allowance(NamedTuple):
+    """How much a limit, or a breaker, lets start at present.
+
+    It holds for all lanes that name it together. One that is `shared` by lanes of several keys is
+    drawn down by the claim itself; another is divided up among the asks beforehand.
+    """
+
+    name: str
+    left: int
+    amount: int = 1
+    """What one job uses up of it."""
+    shared: bool = True
+
+
+def _unlimited(_lane: Lane) -> Iterable[Allowance]:
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +56,7 @@ class Policies:
     excluded: frozenset[str] = frozenset()
     paused_queues: frozenset[str] = frozenset()
     aging: timedelta = timedelta(minutes=1)
+    allowances: Callable[[Lane], Iterable[Allowance]] = _unlimited
 
     def serves(self, lane: Lane) -> bool:
         """Say whether this lane may be asked at all."""
@@ -71,34 +91,80 @@ def plan(heads: Iterable[Head], policies: Policies, room: Room, *, at_most: int)
     A lane may hold less than is asked of it, so each is asked for all that its budgets allow; the
     claim draws the budgets down in this order, and never takes more than they hold. A lane that
     was seen holds a job, so that no more are asked than would use up a budget with one job each.
-    Where more queues have slots of their own than a claim has budgets, the most urgent are asked
-    now, and the others by the next claim.
+    Where there are more budgets than a claim can name, the most urgent lanes are asked now, and the
+    others by the next claim.
     """
     served = [head for head in heads if policies.serves(head.lane)]
     served.sort(key=policies.urgency)
-    budgets = {
-        SLOTS: min(room.slots, at_most),
-        Pool.THREADS.value: room.threads,
-        Pool.CHILDREN.value: room.children,
-    }
-    left = dict(budgets)
+    purse = _Purse(room, at_most)
     asks = []
     for head in served:
-        draws = _DRAWS[policies.kinds[head.lane.kind]]
-        if head.lane.queue in room.queues and all(left[name] > 0 for name in draws):
-            own = queue_budget(head.lane.queue)
-            draws = (*draws, own)
-            free = room.queues[head.lane.queue]
-            if free > 0 and own not in budgets and len(budgets) < MOST_BUDGETS:
-                budgets[own] = left[own] = free
-        if all(left.get(name, 0) > 0 for name in draws):
-            count = min(budgets[name] for name in draws)
-            asks.append(Ask(lane=head.lane, count=count, draws=draws, floor=head.floor))
-            for name in draws:
-                left[name] -= 1
-        if left[SLOTS] <= 0:
+        if purse.left[SLOTS] <= 0:
             break
-    return Claim(asks=tuple(asks), budgets=budgets)
+        draws = _DRAWS[policies.kinds[head.lane.kind]]
+        if all(purse.left[name] > 0 for name in draws):
+            count, draws = purse.draw(draws, _allowances(head.lane, policies, room))
+            if count > 0:
+                asks.append(Ask(lane=head.lane, count=count, draws=draws, floor=head.floor))
+    return Claim(asks=tuple(asks), budgets=purse.budgets, reserves=purse.reserves())
+
+
+class _Purse:
+    """What a claim may still ask for while its asks are made up."""
+
+    def __init__(self, room: Room, at_most: int) -> None:
+        self.budgets = {
+            SLOTS: min(room.slots, at_most),
+            Pool.THREADS.value: room.threads,
+            Pool.CHILDREN.value: room.children,
+        }
+        self.left = dict(self.budgets)
+        self._divided: dict[str, int] = {}
+        self._given: dict[str, int] = {}
+
+    def draw(
+        self, draws: tuple[str, ...], allowances: Iterable[Allowance]
+    ) -> tuple[int, tuple[str, ...]]:
+        """Return how many jobs of a lane may be asked for, and the budgets that they draw on."""
+        divided = []
+        for each in allowances:
+            if not each.shared or each.amount > 1:
+                divided.append(each)
+                continue
+            if each.left > 0 and each.name not in self.budgets and self._has_room:
+                self.budgets[each.name] = self.left[each.name] = each.left
+            draws = (*draws, each.name)
+        count = min(self.budgets[n] if self.left.get(n, 0) > 0 else 0 for n in draws)
+        for each in divided:
+            count = min(count, self._divided.setdefault(each.name, each.left) // each.amount)
+        if count <= 0:
+            return 0, draws
+        for each in divided:
+            self._divided[each.name] -= count * each.amount
+            self._given[each.name] = self._given.get(each.name, 0) + count * each.amount
+        for name in draws:
+            self.left[name] -= 1
+        return count, draws
+
+    def reserves(self) -> dict[str, int]:
+        """Return how much of each allowance may be used up."""
+        slots = self.budgets[SLOTS]
+        shared = {
+            name: min(budget, slots)
+            for name, budget in self.budgets.items()
+            if name not in _OF_THE_WORKER and self.left[name] < budget
+        }
+        return self._given | shared
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self.budgets) < MOST_BUDGETS
+
+
+def _allowances(lane: Lane, policies: Policies, room: Room) -> Iterator[Allowance]:
+    if lane.queue in room.queues:
+        yield Allowance(queue_budget(lane.queue), room.queues[lane.queue])
+    yield from policies.allowances(lane)
 
 
 def queue_budget(queue: str) -> str:
@@ -111,3 +177,4 @@ _DRAWS: dict[Pool, tuple[str, ...]] = {
     Pool.THREADS: (SLOTS, Pool.THREADS.value),
     Pool.CHILDREN: (SLOTS, Pool.CHILDREN.value),
 }
+_OF_THE_WORKER = frozenset({SLOTS, Pool.THREADS.value, Pool.CHILDREN.value})

@@ -11,6 +11,7 @@ from typing import Any
 from windlass.core.job import Claim, Job, Sweep
 from windlass.core.plan import SLOTS, Policies, Pool, Room, plan, queue_budget
 from windlass.runtime.demand import Demand
+from windlass.runtime.gates import Gates
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -36,6 +37,7 @@ class Claimer(Service):
         room: Callable[[], Room],
         bite: Callable[[], int],
         start: Callable[[Job], None],
+        gates: Gates,
         demand: Demand,
         batch_size: int,
         poll_interval: timedelta,
@@ -47,6 +49,7 @@ class Claimer(Service):
         self._room = room
         self._bite = bite
         self._start_job = start
+        self._gates = gates
         self._demand = demand
         self._batch_size = batch_size
         self._poll_interval = poll_interval
@@ -127,6 +130,7 @@ class Claimer(Service):
     async def _claim(self, claim: Claim) -> float:
         wanted = _reservation(claim)
         self._reserve(wanted, 1)
+        self._gates.reserve(claim.reserves)
         try:
             token = secrets.randbits(63)
             jobs = await self._store.claim(claim, worker=self._worker_id(), token=token)
@@ -135,6 +139,7 @@ class Claimer(Service):
             raise
         finally:
             self._reserve(wanted, -1)
+            self._gates.unreserve(claim.reserves)
         for job in jobs:
             self._start_job(job)
         self._flowing = len(jobs) >= wanted.slots

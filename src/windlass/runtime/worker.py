@@ -36,6 +36,7 @@ from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.forks import guard, unguard
+from windlass.runtime.gates import Gates, gates_for
 from windlass.runtime.gauges import CpuGauge
 from windlass.runtime.heart import Heart
 from windlass.runtime.judge import Judge
@@ -122,6 +123,7 @@ class Worker:
         self._hooks = hooks or Hooks()
         self._providers = providers or Providers()
         self._recipe = recipe
+        self._gates = Gates(())
         self._policies = Policies(
             kinds=registry.pools(isolate=options.isolate),
             queues=options.queues,
@@ -240,6 +242,12 @@ class Worker:
         self._now = asyncio.get_running_loop().time
         self._cpu = CpuGauge()
         self._demand = Demand(lambda: len(self._executor.runs))
+        self._each_gate = gates_for(
+            self._registry, store, worker_id=lambda: self._id, rouse=lambda: self._claimer.freed()
+        )
+        self._gates = Gates(self._each_gate)
+        if self._gates:
+            self._policies = replace(self._policies, allowances=self._gates.allowances)
         self._claimer = Claimer(
             store,
             worker_id=lambda: self._id,
@@ -247,6 +255,7 @@ class Worker:
             room=self._room,
             bite=lambda: self._executor.bite,
             start=self._start_job,
+            gates=self._gates,
             demand=self._demand,
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
@@ -383,6 +392,7 @@ class Worker:
             self._reporter,
             *self._chores,
             *self._scalers,
+            *self._each_gate,
             self._claimer,
         ):
             service.start()
@@ -419,6 +429,8 @@ class Worker:
             self._idle.clear()
             if self._shares:
                 self._shares.take(job.queue)
+            if self._gates:
+                self._gates.began(job)
             self._executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
@@ -430,6 +442,8 @@ class Worker:
             self._processed += 1
         if self._shares:
             self._shares.give(run.job.queue)
+        if self._gates:
+            self._gates.ended(run.job, outcome)
         if self._scalers:
             self._demand.served += self._now() - run.began
         self._claimer.freed()
@@ -550,7 +564,7 @@ class Worker:
         await self._drain()
         self._cleaner.stop()
         await self._within(_FLUSH, self._completer.stop())
-        for service in (self._reporter, *self._chores):
+        for service in (self._reporter, *self._chores, *self._each_gate):
             await self._within(_FLUSH, service.stop())
         await self._within(_FLUSH, self._heart.stop())
         await self._within(_FLUSH, self._say_goodbye())
