@@ -20,7 +20,7 @@ def checked_key(kind: str, key: Key, parameters: Collection[str] | None) -> Key:
     """
     if callable(key):
         return key
-    if not isinstance(key, str) or not key:
+    if not key:
         raise ConfigError(
             f"kind {kind!r}: a key is the name of an argument, or a function of the arguments, and "
             f"{key!r} is neither"
