@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from windlass.app.ids import Ids
 from windlass.cli import cli
 from windlass.core.durations import When
 from windlass.core.error_classes import ErrorClass
+from windlass.core.fingerprint import fingerprint
 from windlass.core.job import (
     Ask,
     Attempt,
@@ -201,6 +203,7 @@ class Shell:
             traceback=f"File x\nline {message}",
             error_class=ErrorClass.PERMANENT,
         )
+        error = replace(error, fingerprint=fingerprint(kind, error))
         moves = [
             Transition(
                 id=job.id,

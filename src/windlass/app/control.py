@@ -7,7 +7,7 @@ from uuid import UUID
 
 from windlass.core.changes import FROM, Changes, Move, Verb
 from windlass.core.errors import IllegalMove, UnknownJob
-from windlass.core.job import Job
+from windlass.core.job import ErrorGroup, Job
 from windlass.core.names import check_name
 from windlass.core.text import storable
 from windlass.runtime.chores import PAUSED_QUEUE
@@ -52,6 +52,21 @@ class Control:
         """Give dead jobs a new life; return those that were dead."""
         return await self._move(Verb.REDRIVE, list(job_ids), reason)
 
+    async def redrive_with(
+        self, job_id: UUID, payload: bytes, *, reason: str = "mended by an operator"
+    ) -> Job:
+        """Give a dead job a new life with another payload, as JSON.
+
+        Raises:
+            UnknownJob: there is no such job.
+            IllegalMove: it is not dead.
+        """
+        return await self._move_one(Verb.REDRIVE, job_id, reason, payload)
+
+    async def error_groups(self, *, kind: str | None = None, limit: int = 100) -> list[ErrorGroup]:
+        """Return the errors of which jobs are dead, those that most died of first."""
+        return await self._store().error_groups(kind=kind, limit=limit)
+
     async def purge(self, job_ids: Iterable[UUID]) -> list[Job]:
         """Delete dead jobs for ever; return those that were dead."""
         return await self._move(Verb.PURGE, list(job_ids), "")
@@ -80,8 +95,10 @@ class Control:
         records = await self._store().records(PAUSED_QUEUE)
         return sorted(name.removeprefix(PAUSED_QUEUE) for name in records)
 
-    async def _move_one(self, verb: Verb, job_id: UUID, reason: str) -> Job:
-        moved = await self._move(verb, [job_id], reason)
+    async def _move_one(
+        self, verb: Verb, job_id: UUID, reason: str, payload: bytes | None = None
+    ) -> Job:
+        moved = await self._move(verb, [job_id], reason, payload)
         if moved:
             return moved[0]
         job = await self._store().get(job_id)
@@ -91,8 +108,10 @@ class Control:
             raise IllegalMove(job_id, job.state, verb, f"it waits for {job.waiting_for!r}")
         raise IllegalMove(job_id, job.state, verb, _REMEDIES[verb])
 
-    async def _move(self, verb: Verb, job_ids: Sequence[UUID], reason: str) -> list[Job]:
+    async def _move(
+        self, verb: Verb, job_ids: Sequence[UUID], reason: str, payload: bytes | None = None
+    ) -> list[Job]:
         said = storable(reason, _REASON_LIMIT)
-        moves = [Move(verb=verb, id=job_id, reason=said) for job_id in job_ids]
+        moves = [Move(verb=verb, id=job_id, reason=said, payload=payload) for job_id in job_ids]
         applied = await self._store().apply([], lambda _, __: Changes(answer=None, moves=moves))
         return [job for job in applied.moved if job is not None]

@@ -97,7 +97,7 @@ def _read(text: str) -> Any:
 def _producer(kind: str, app: str | None, url: str | None) -> tuple[Windlass, Producer[[Any], Any]]:
     reference = app or target.reference_in_force()
     if reference is None:
-        chosen = Windlass(url)
+        chosen, key = Windlass(url), None
         codec, defaults = PayloadCodec(kind, Any, whole=True), Options()
         check_name("kind", kind)
     else:
@@ -105,10 +105,10 @@ def _producer(kind: str, app: str | None, url: str | None) -> tuple[Windlass, Pr
         chosen.configure(url=url)
         chosen.load_imports(chosen.settings.imports)
         known = chosen.registry[kind]
-        kind, codec = known.kind, known.target.codec
+        kind, codec, key = known.kind, known.target.codec, known.key
         defaults = Options(queue=known.queue, priority=known.priority)
     return chosen, Producer(
-        chosen, kind, codec=codec, payload=lambda args, _: args[0], options=defaults
+        chosen, kind, codec=codec, payload=lambda args, _: args[0], options=defaults, key=key
     )
 
 

@@ -9,7 +9,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from windlass.core.job import Attempt, ErrorInfo, Job, WorkerRecord
+from windlass.core.fingerprint import place
+from windlass.core.job import Attempt, ErrorGroup, ErrorInfo, Job, WorkerRecord
 
 Facts = dict[str, Any]
 
@@ -84,6 +85,21 @@ def worker_facts(worker: WorkerRecord) -> Facts:
     }
 
 
+def group_facts(group: ErrorGroup) -> Facts:
+    """Tell about an error of which jobs are dead."""
+    return {
+        "group": group.fingerprint,
+        "kind": group.kind,
+        "count": group.count,
+        "first_seen": iso(group.first_seen),
+        "last_seen": iso(group.last_seen),
+        "newest": str(group.newest),
+        "error": None if group.error is None else str(group.error),
+        "place": None if group.error is None else place(group.error),
+        "reason": group.reason,
+    }
+
+
 def value_of(encoded: bytes) -> Any:
     """Decode a stored value; one that somebody else wrote, and that is no JSON, is told as text."""
     try:
@@ -116,4 +132,5 @@ def _error(error: ErrorInfo | None) -> Facts | None:
         "message": error.message,
         "traceback": error.traceback,
         "class": None if error.error_class is None else error.error_class.value,
+        "group": error.fingerprint,
     }

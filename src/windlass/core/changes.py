@@ -49,14 +49,15 @@ class Move:
 
     *Cancel* ends a waiting job, and asks a running one to end. *Retry* makes a scheduled job due
     now. *Redrive* gives a dead job a new life, with its failures and crashes forgotten and its
-    history kept. *Park* makes a waiting job wait for `waiting_for`, whatever its due time; *unpark*
-    ends that. *Purge* deletes a dead job.
+    history kept, and with another `payload` if one is given. *Park* makes a waiting job wait for
+    `waiting_for`, whatever its due time; *unpark* ends that. *Purge* deletes a dead job.
     """
 
     verb: Verb
     id: UUID
     reason: str = ""
     waiting_for: str = ""
+    payload: bytes | None = None
 
 
 def moved(job: Job, move: Move, now: datetime) -> Job | None:
@@ -74,6 +75,7 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
             return replace(
                 job,
                 state=State.PENDING,
+                payload=job.payload if move.payload is None else move.payload,
                 due_at=now,
                 expires_at=None,
                 finished_at=None,

@@ -65,6 +65,8 @@ class ErrorInfo(Struct, frozen=True, kw_only=True):
     traceback: str = ""
     error_class: ErrorClass | None = None
     """By which it was decided what becomes of the job; None if the handler did not raise this."""
+    fingerprint: str = ""
+    """What it has in common with other errors that are, in all likelihood, the same fault."""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type
@@ -250,6 +252,23 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     kind: str | None = None
     queue: str | None = None
     worker: str | None = None
+    fingerprint: str | None = None
+    """That of the job's last error."""
+
+
+class ErrorGroup(Struct, frozen=True, kw_only=True):
+    """Dead jobs of one kind that died of the same error, as far as one can tell."""
+
+    fingerprint: str
+    kind: str
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    newest: UUID
+    """The job that died of it last, or one of them."""
+    error: ErrorInfo | None
+    """What that one died of; None if it is dead without an error, for its `reason`."""
+    reason: str | None
 
 
 class Page(Struct, frozen=True, kw_only=True):

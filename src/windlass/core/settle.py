@@ -15,6 +15,7 @@ from windlass.core.durations import When, human
 from windlass.core.error_classes import Classes, ErrorClass, class_of, without_functions
 from windlass.core.errors import PayloadError, RetryAfter
 from windlass.core.failure import describe
+from windlass.core.fingerprint import fingerprint
 from windlass.core.job import Attempt, ErrorInfo, Job
 from windlass.core.outcomes import (
     Cancelled,
@@ -108,7 +109,7 @@ def settle(
         case Crashed():
             return _crash(job, outcome, policy, now)
         case Failed(exception=exception, error=error):
-            error = replace(error, error_class=policy.class_of(exception))
+            error = _marked(job, replace(error, error_class=policy.class_of(exception)))
             if error.error_class is ErrorClass.SYSTEM:
                 return _wait_for_system(job, error, now, jitter)
             return _fail(job, "failed", exception, error, policy, now, jitter)
@@ -117,7 +118,7 @@ def settle(
             # Never a system error: a handler that always hangs would be run for ever.
             transient = ErrorClass.TRANSIENT
             error = ErrorInfo(type="TimeoutError", message=str(late), error_class=transient)
-            return _fail(job, "timed out", late, error, policy, now, jitter)
+            return _fail(job, "timed out", late, _marked(job, error), policy, now, jitter)
 
 
 def completed(job: Job, result: bytes | None = None) -> Transition:
@@ -129,7 +130,7 @@ def completed(job: Job, result: bytes | None = None) -> Transition:
 
 def give_up(job: Job, why: BaseException) -> Transition:
     """Return the last resort for an outcome that cannot be settled: dead, with the reason."""
-    error = describe(why)
+    error = _marked(job, describe(why))
     return _leave(job, State.DEAD, failures=1, error=error, reason=f"cannot be settled: {error}")
 
 
@@ -188,7 +189,7 @@ def _wait_for_system(job: Job, error: ErrorInfo, now: datetime, jitter: float) -
 def _crash(job: Job, crash: Crashed, policy: Policy, now: datetime) -> Transition:
     """Charge the guilty, suspect who may be, and let everybody else run again as if nothing was."""
     verdict = _verdict(job, crash)
-    error = ErrorInfo(type="Crashed", message=crash.reason, traceback=crash.log)
+    error = _marked(job, ErrorInfo(type="Crashed", message=crash.reason, traceback=crash.log))
     attempt = _attempt(job, verdict, now, error)
     if verdict != CRASHED:
         return _leave(job, State.PENDING, attempt=attempt, reason=crash.reason)
@@ -211,6 +212,10 @@ def _verdict(job: Job, crash: Crashed) -> str:
         # A suspect ran alone, so nobody else can have done it, whatever it was.
         return CRASHED if is_suspect(job) else SUSPECTED
     return LOST_WITH_HOST if with_host else LOST
+
+
+def _marked(job: Job, error: ErrorInfo) -> ErrorInfo:
+    return replace(error, fingerprint=fingerprint(job.kind, error))
 
 
 def _attempt(job: Job, outcome: str, now: datetime, error: ErrorInfo | None = None) -> Attempt:

@@ -21,6 +21,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.job import (
     Claim,
     Enqueued,
+    ErrorGroup,
     Finding,
     Job,
     JobFilter,
@@ -272,6 +273,9 @@ class Store(Protocol):
 
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         """Return the newest jobs that fit, or those that come after a page's last."""
+
+    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
+        """Return the errors of which jobs are dead, those that most died of first."""
 
     async def counts(self) -> list[QueueCount]:
         """Count the jobs of every queue by state."""

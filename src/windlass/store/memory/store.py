@@ -23,6 +23,7 @@ from windlass.core.job import (
     HISTORY_KEPT,
     Claim,
     Enqueued,
+    ErrorGroup,
     Finding,
     Head,
     Job,
@@ -305,6 +306,17 @@ class MemoryStore(Plain):
         page = fitting[:limit]
         return Page(jobs=tuple(page), after=page[-1].id if len(fitting) > limit else None)
 
+    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
+        which = JobFilter(states=(State.DEAD,), kind=kind)
+        with self._lock:
+            dead = [job for job in self._jobs if _fits(job, which)]
+        groups: dict[tuple[str, str], list[Job]] = {}
+        for job in sorted(dead, key=lambda job: job.id):
+            groups.setdefault((_fingerprint_of(job), job.kind), []).append(job)
+        found = [_group(*names, jobs) for names, jobs in groups.items()]
+        found.sort(key=lambda group: (-group.count, group.kind, group.fingerprint))
+        return found[: max(limit, 1)]
+
     async def counts(self) -> list[QueueCount]:
         with self._lock:
             jobs = list(self._jobs)
@@ -504,4 +516,23 @@ def _fits(job: Job, which: JobFilter) -> bool:
         and which.kind in (None, job.kind)
         and which.queue in (None, job.queue)
         and which.worker in (None, job.worker)
+        and which.fingerprint in (None, _fingerprint_of(job))
+    )
+
+
+def _fingerprint_of(job: Job) -> str:
+    return "" if job.error is None else job.error.fingerprint
+
+
+def _group(fingerprint: str, kind: str, jobs: Sequence[Job]) -> ErrorGroup:
+    times = [job.finished_at for job in jobs if job.finished_at is not None]
+    return ErrorGroup(
+        fingerprint=fingerprint,
+        kind=kind,
+        count=len(jobs),
+        first_seen=min(times),
+        last_seen=max(times),
+        newest=jobs[-1].id,
+        error=jobs[-1].error,
+        reason=jobs[-1].reason,
     )

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from windlass.core.job import (
     Attempt,
+    ErrorGroup,
     ErrorInfo,
     Job,
     Lane,
@@ -187,6 +188,21 @@ def _with_rest(job: Job, rest: _Rest) -> Job:
         error=rest.error,
         reason=rest.reason,
         history=rest.history or (),
+    )
+
+
+def group_of(row: Row) -> ErrorGroup:
+    """Return the group in a row of `error_groups`."""
+    fingerprint, kind, count, first_seen, last_seen, newest, error, reason = row
+    return ErrorGroup(
+        fingerprint=fingerprint,
+        kind=kind,
+        count=count,
+        first_seen=instant(first_seen),
+        last_seen=instant(last_seen),
+        newest=newest,
+        error=None if error is None else _read(_error, error, None),
+        reason=reason,
     )
 
 

@@ -163,7 +163,7 @@ WITH job AS (DELETE FROM {schema}.dead_jobs WHERE id = %(id)s RETURNING *)
 INSERT INTO {schema}.jobs (
     seq, id, kind, queue, priority, key, state, payload, due_at, created_at, attempt, max_retries,
     timeout, unique_key, headers, progress, error, reason, history)
-SELECT seq, id, kind, queue, priority, key, 'pending', payload, %(due_at)s, created_at, attempt,
+SELECT seq, id, kind, queue, priority, key, 'pending', %(payload)s::text::json, %(due_at)s, created_at, attempt,
        max_retries, timeout, unique_key, headers, progress, error, %(reason)s, history
 FROM job
 
@@ -190,6 +190,8 @@ SELECT * FROM (
        AND (%(kind)s::text IS NULL OR kind = %(kind)s)
        AND (%(queue)s::text IS NULL OR queue = %(queue)s)
        AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+       AND (%(fingerprint)s::text IS NULL
+            OR coalesce(error ->> 'fingerprint', '') = %(fingerprint)s)
      ORDER BY id DESC LIMIT %(limit)s)
     UNION ALL
     (SELECT {ended} FROM {schema}.dead_jobs
@@ -198,6 +200,8 @@ SELECT * FROM (
        AND (%(kind)s::text IS NULL OR kind = %(kind)s)
        AND (%(queue)s::text IS NULL OR queue = %(queue)s)
        AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+       AND (%(fingerprint)s::text IS NULL
+            OR coalesce(error ->> 'fingerprint', '') = %(fingerprint)s)
      ORDER BY id DESC LIMIT %(limit)s)
     UNION ALL
     (SELECT {ended} FROM {schema}.finished_jobs
@@ -206,9 +210,22 @@ SELECT * FROM (
        AND (%(kind)s::text IS NULL OR kind = %(kind)s)
        AND (%(queue)s::text IS NULL OR queue = %(queue)s)
        AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+       AND (%(fingerprint)s::text IS NULL
+            OR coalesce(error ->> 'fingerprint', '') = %(fingerprint)s)
      ORDER BY id DESC LIMIT %(limit)s)
 ) AS found
 ORDER BY id DESC LIMIT %(limit)s
+
+-- name: error_groups
+-- List the errors of which jobs are dead, each with the newest job that died of it.
+SELECT found.fingerprint, found.kind, number, first_seen, last_seen, newest, error, reason
+FROM (SELECT coalesce(error ->> 'fingerprint', '') AS fingerprint, kind, count(*) AS number,
+             min(finished_at) AS first_seen, max(finished_at) AS last_seen,
+             max(id::text COLLATE "C")::uuid AS newest
+      FROM {schema}.dead_jobs WHERE %(kind)s::text IS NULL OR kind = %(kind)s
+      GROUP BY 1, 2 ORDER BY number DESC, kind, 1 LIMIT %(limit)s) AS found
+JOIN {schema}.dead_jobs AS jobs ON jobs.id = newest
+ORDER BY number DESC, found.kind, found.fingerprint COLLATE "C"
 
 -- name: count_jobs
 -- Count the jobs of every queue by state, with the due time of the oldest that waits.

@@ -26,6 +26,7 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
     Claim,
     Enqueued,
+    ErrorGroup,
     Finding,
     Job,
     JobFilter,
@@ -49,6 +50,7 @@ from windlass.store.postgres.line import Speak
 from windlass.store.postgres.pool import Limits, Pool
 from windlass.store.postgres.rows import (
     as_json,
+    group_of,
     instant,
     is_plain_success,
     job_of,
@@ -376,12 +378,20 @@ class PostgresStore:
             "kind": which.kind,
             "queue": which.queue,
             "worker": which.worker,
+            "fingerprint": which.fingerprint,
             "limit": limit + 1,
         }
         rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["find"], values))
         jobs = tuple(job_of(row) for row in rows)
         more = len(jobs) > limit
         return Page(jobs=jobs[:limit], after=jobs[limit - 1].id if more else None)
+
+    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
+        values = {"kind": kind, "limit": max(limit, 1)}
+        rows = await self._look(
+            lambda cursor: work.fetch(cursor, self._sql["error_groups"], values)
+        )
+        return [group_of(row) for row in rows]
 
     async def counts(self) -> list[QueueCount]:
         rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["count_jobs"]))

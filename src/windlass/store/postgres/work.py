@@ -211,6 +211,7 @@ async def _move(cursor: Cursor, sql: Statements, move: Move, now: datetime) -> J
         "waiting_for": after.waiting_for,
         "reason": after.reason,
         "cancel_requested": after.cancel_requested,
+        "payload": after.payload.decode(),
     }
     if move.verb is Verb.PURGE:
         await cursor.execute(sql["purge"], (move.id,))

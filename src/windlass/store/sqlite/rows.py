@@ -14,6 +14,7 @@ from windlass.core.durations import resolve
 from windlass.core.job import (
     HISTORY_KEPT,
     Attempt,
+    ErrorGroup,
     ErrorInfo,
     Job,
     NewJob,
@@ -182,7 +183,23 @@ def move_values(job: Job) -> dict[str, Any]:
         "waiting_for": job.waiting_for,
         "cancel_requested": job.cancel_requested,
         "reason": job.reason,
+        "payload": job.payload.decode(),
     }
+
+
+def group_of(row: Row) -> ErrorGroup:
+    """Return the group in a row of `error_groups`."""
+    fingerprint, kind, count, first_seen, last_seen, newest, error, reason = row
+    return ErrorGroup(
+        fingerprint=fingerprint,
+        kind=kind,
+        count=count,
+        first_seen=instant(first_seen),
+        last_seen=instant(last_seen),
+        newest=_uuid(newest),
+        error=None if error is None else _error.decode(error),
+        reason=reason,
+    )
 
 
 def worker_values(worker: WorkerInfo, now: datetime) -> dict[str, Any]:

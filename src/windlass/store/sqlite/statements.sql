@@ -243,7 +243,8 @@ SELECT * FROM jobs WHERE id = ?
 UPDATE jobs SET
     state = :state, due_at = :due_at, expires_at = :expires_at, started_at = :started_at,
     finished_at = :finished_at, failures = :failures, crashes = :crashes, worker = :worker,
-    waiting_for = :waiting_for, cancel_requested = :cancel_requested, reason = :reason
+    waiting_for = :waiting_for, cancel_requested = :cancel_requested, reason = :reason,
+    payload = :payload
 WHERE id = :id
 
 -- name: delete_job
@@ -258,7 +259,18 @@ WHERE (:after IS NULL OR id < :after)
   AND (:kind IS NULL OR kind = :kind)
   AND (:queue IS NULL OR queue = :queue)
   AND (:worker IS NULL OR worker = :worker)
+  AND (:fingerprint IS NULL OR coalesce(error ->> 'fingerprint', '') = :fingerprint)
 ORDER BY id DESC LIMIT :limit
+
+-- name: error_groups
+-- List the errors of which jobs are dead, each with the newest job that died of it.
+SELECT found.fingerprint, found.kind, number, first_seen, last_seen, newest, error, reason
+FROM (SELECT coalesce(error ->> 'fingerprint', '') AS fingerprint, kind, count(*) AS number,
+             min(finished_at) AS first_seen, max(finished_at) AS last_seen, max(id) AS newest
+      FROM jobs WHERE state = 'dead' AND (:kind IS NULL OR kind = :kind)
+      GROUP BY 1, 2 ORDER BY number DESC, kind, fingerprint LIMIT :limit) AS found
+JOIN jobs ON jobs.id = newest
+ORDER BY number DESC, found.kind, found.fingerprint
 
 -- name: count_jobs
 -- Count the jobs of every queue by state, with the due time of the oldest that waits.

@@ -147,6 +147,20 @@ async def a_redriven_job_has_a_new_life(bench: Bench) -> None:
 
 
 @law
+async def a_redriven_job_may_have_another_payload(bench: Bench) -> None:
+    """Redrive can mend what a job died of; without a new payload it keeps its own."""
+    first = await bench.job_in(State.DEAD)
+    second = await bench.job_in(State.DEAD)
+    mended = await bench.move(Verb.REDRIVE, first.id, payload=b'{"mended":"yes"}')
+    alike = await bench.move(Verb.REDRIVE, second.id)
+    assert mended is not None
+    assert alike is not None
+    assert (mended.payload, alike.payload) == (b'{"mended":"yes"}', second.payload)
+    assert (await bench.job(first.id)).payload == b'{"mended":"yes"}'
+    assert (await bench.start_again(first.id)).payload == b'{"mended":"yes"}'
+
+
+@law
 async def a_redriven_job_is_not_cancelled_by_an_old_request(bench: Bench) -> None:
     """A request to cancel the life before does not end the new one."""
     job = await bench.start()
