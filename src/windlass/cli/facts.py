@@ -1,4 +1,4 @@
-"""Owns the JSON documents in which jobs, workers and queues are told to scripts.
+"""Owns the JSON documents in which jobs, workers, queues and limits are told to scripts.
 
 Keys are stable; times are ISO 8601 in UTC, durations are seconds.
 """
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from windlass.core.job import Attempt, ErrorInfo, Job, WorkerRecord
+from windlass.core.usage import LimitState
 
 Facts = dict[str, Any]
 
@@ -81,6 +82,20 @@ def worker_facts(worker: WorkerRecord) -> Facts:
         "queue_slots": info.queue_slots,
         "excluded": list(info.excluded),
         "kinds": list(info.kinds),
+    }
+
+
+def limit_facts(limit: LimitState) -> Facts:
+    """Tell about a limit."""
+    return {
+        "limit": limit.name,
+        "per": "key" if limit.keyed else None,
+        "rate": limit.rate,
+        "burst": limit.burst,
+        "concurrency": limit.concurrency,
+        "changed": limit.changed,
+        "held": limit.held,
+        "used": limit.used,
     }
 
 
