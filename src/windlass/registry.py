@@ -19,6 +19,7 @@ from windlass.core.error_classes import Classes, Verdict, checked_classes
 from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
 from windlass.core.hints import hints_of
 from windlass.core.keys import Key
+from windlass.core.limits import Limit
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.payload import PayloadCodec
 from windlass.core.plan import Pool
@@ -67,6 +68,12 @@ class Registration:
     """How long a run that is stopped may clean up."""
     key: Key | None = None
     """What its limits and its fairness go by."""
+    limit: Limit | None = None
+    """How many may start, or run, by its own options."""
+    resource: str | None = None
+    """The limit that it shares with others."""
+    amount: int = 1
+    """How much of the resource a job uses."""
 
     def timeout_or(self, default: timedelta) -> timedelta | None:
         """Return how long a run may take: as registered, or by default."""
@@ -89,6 +96,7 @@ class Registry:
     def __init__(self) -> None:
         self._registrations: dict[str, Registration] = {}
         self._errors: dict[type[BaseException], Verdict] = {}
+        self._limits: dict[str, Limit] = {}
 
     @property
     def errors(self) -> Classes:
@@ -107,6 +115,33 @@ class Registry:
                     f"{error.__qualname__} is classified twice, and differently; say once what "
                     "holds for all kinds, and in @app.job(errors=...) what holds for one"
                 )
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """All limits by name: those of the app, and those of the kinds."""
+        kinds = (each.limit for each in self._registrations.values())
+        return self._limits | {limit.name: limit for limit in kinds if limit is not None}
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything is limited at all."""
+        return bool(self.limits) or any(each.resource for each in self._registrations.values())
+
+    @property
+    def ordered(self) -> frozenset[str]:
+        """The kinds, and their aliases, whose jobs must not be overtaken."""
+        found = ((kind, each.limit) for kind, each in self._registrations.items())
+        return frozenset(kind for kind, limit in found if limit is not None and limit.ordered)
+
+    def limit(self, limit: Limit) -> None:
+        """Add a limit that kinds share.
+
+        Raises:
+            ConfigError: there is one of that name.
+        """
+        if limit.name in self._limits:
+            raise ConfigError(f"limit {limit.name!r} is defined twice; say once what it is")
+        self._limits[limit.name] = limit
 
     def add(self, registration: Registration) -> None:
         """Register a handler under its kind and its aliases.

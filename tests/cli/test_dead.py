@@ -212,7 +212,7 @@ def test_a_payload_is_mended_in_an_editor(
     monkeypatch.setattr(dead, "_can_ask", lambda: True)
     (job_id,) = shell.dead()
     editor = tmp_path / "editor"
-    editor.write_text("#!/bin/sh\nsed -i s/a@example/c@example/ \"$1\"\n")
+    editor.write_text('#!/bin/sh\nsed -i s/a@example/c@example/ "$1"\n')
     editor.chmod(0o755)
     monkeypatch.setenv("VISUAL", "true")
     said = shell("dead", "redrive", job_id, "--edit")

@@ -26,6 +26,7 @@ from windlass.core.durations import human
 from windlass.core.error_classes import Verdict
 from windlass.core.errors import ConfigError, StoreUnavailable
 from windlass.core.job import Enqueued, NewJob, Retention
+from windlass.core.limits import limit_of_app
 from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec
 from windlass.middleware import Callbacks, log_runs
@@ -84,7 +85,7 @@ class Windlass:
         self.providers = Providers()
         self.ids = Ids()
         self.portal = Portal()
-        self.control = Control(lambda: self.store)
+        self.control = Control(lambda: self.store, limits=lambda: self.registry.limits)
         self.job = JobDecorator(self)
 
     def configure(self, **flags: object) -> None:
@@ -192,6 +193,32 @@ class Windlass:
             return Handle(self, job_id if isinstance(job_id, UUID) else UUID(job_id))
         except ValueError:
             raise ValueError(f"{job_id!r} is not a job id") from None
+
+    # -- limits --------------------------------------------------------------------------------
+
+    def limit(
+        self,
+        name: str | None = None,
+        /,
+        *,
+        queue: str | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Limit, over all workers, what kinds share: a resource by its name, or a queue.
+
+        `@app.job(resource="gpu", amount=2)` uses a resource; a queue's limit holds for all jobs
+        in it. Say it before a worker starts.
+
+        Raises:
+            ConfigError: it is no limit, or there is one of that name.
+
+        Example:
+            `app.limit("gpu", concurrency=8)`, `app.limit(queue="mail", rate="100/s")`
+        """
+        limit = limit_of_app(name, queue=queue, rate=rate, burst=burst, concurrency=concurrency)
+        self.registry.limit(limit)
 
     # -- errors --------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from windlass.core.error_classes import Classes, checked_classes
 from windlass.core.errors import ConfigError
 from windlass.core.job import DEFAULT_QUEUE
 from windlass.core.keys import Key, checked_key
+from windlass.core.limits import Per, checked_amount, limit_of_kind
 from windlass.core.names import check_name
 from windlass.core.retry import Retry
 from windlass.core.sizes import Size, size
@@ -83,6 +84,13 @@ class JobOptions:
     memory: Size | None = None
     grace: Duration | None = None
     key: Key | None = None
+    rate: str | None = None
+    burst: int | None = None
+    concurrency: int | None = None
+    per: Per | None = None
+    resource: str | None = None
+    amount: int = 1
+    ordered: bool = False
 
     @property
     def isolated(self) -> bool | None:
@@ -134,6 +142,13 @@ class JobDecorator:
         memory: Size | None = None,
         grace: Duration | None = None,
         key: Key | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
+        concurrency: int | None = None,
+        per: Per | None = None,
+        resource: str | None = None,
+        amount: int = 1,
+        ordered: bool = False,
     ) -> KindDecorator[T]: ...
     @overload
     def __call__(
@@ -153,6 +168,13 @@ class JobDecorator:
         memory: Size | None = None,
         grace: Duration | None = None,
         key: Key | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
+        concurrency: int | None = None,
+        per: Per | None = None,
+        resource: str | None = None,
+        amount: int = 1,
+        ordered: bool = False,
     ) -> JobDecorator: ...
 
     def __call__(self, *targets: Any, **options: Any) -> Any:
@@ -169,6 +191,12 @@ class JobDecorator:
 
         `key` is what the limits and the fairness of the kind go by: the name of an argument, or a
         function of the arguments.
+
+        `rate="10/s"` and `concurrency=5` limit how many jobs start, and run, over all workers: of
+        each key if there is one, else of the kind; `per="kind"` or `per="key"` says it outright.
+        `burst` is how many may start at once. `resource="gpu", amount=2` uses so much of what
+        `app.limit("gpu", concurrency=8)` allows. `ordered=True` runs the jobs of each key one after
+        the other, and none before those ahead of it are done.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -282,6 +310,17 @@ def _register(
             memory=None if options.memory is None else size(options.memory),
             grace=None if options.grace is None else duration(options.grace),
             key=key,
+            limit=limit_of_kind(
+                kind,
+                rate=options.rate,
+                burst=options.burst,
+                concurrency=options.concurrency,
+                per=options.per,
+                ordered=options.ordered,
+                has_key=key is not None,
+            ),
+            resource=options.resource,
+            amount=checked_amount(kind, options.resource, options.amount),
         )
     )
     producer: Producer[Any, Any] = Producer(

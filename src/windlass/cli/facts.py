@@ -1,4 +1,4 @@
-"""Owns the JSON documents in which jobs, workers and queues are told to scripts.
+"""Owns the JSON documents in which jobs, workers, queues and limits are told to scripts.
 
 Keys are stable; times are ISO 8601 in UTC, durations are seconds.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from windlass.core.fingerprint import place
 from windlass.core.job import Attempt, ErrorGroup, ErrorInfo, Job, WorkerRecord
+from windlass.core.usage import LimitState
 
 Facts = dict[str, Any]
 
@@ -97,6 +98,20 @@ def group_facts(group: ErrorGroup) -> Facts:
         "error": None if group.error is None else str(group.error),
         "place": None if group.error is None else place(group.error),
         "reason": group.reason,
+    }
+
+
+def limit_facts(limit: LimitState) -> Facts:
+    """Tell about a limit."""
+    return {
+        "limit": limit.name,
+        "per": "key" if limit.keyed else None,
+        "rate": limit.rate,
+        "burst": limit.burst,
+        "concurrency": limit.concurrency,
+        "changed": limit.changed,
+        "held": limit.held,
+        "used": limit.used,
     }
 
 

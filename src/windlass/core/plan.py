@@ -55,6 +55,8 @@ class Policies:
     queues: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
     paused_queues: frozenset[str] = frozenset()
+    ordered: frozenset[str] = frozenset()
+    """Kinds whose jobs must not be overtaken, so that no claim may begin above a lane's head."""
     aging: timedelta = timedelta(minutes=1)
     allowances: Callable[[Lane], Iterable[Allowance]] = _unlimited
 
@@ -66,6 +68,10 @@ class Policies:
             and lane.queue not in self.excluded
             and lane.queue not in self.paused_queues
         )
+
+    def may_run(self, lane: Lane) -> bool:
+        """Say whether a job of this lane could start now, if there was room for it."""
+        return self.serves(lane) and all(each.left >= each.amount for each in self.allowances(lane))
 
     def urgency(self, head: Head) -> float:
         """Return the time by which heads of lanes are compared: the earliest goes first."""
@@ -105,7 +111,8 @@ def plan(heads: Iterable[Head], policies: Policies, room: Room, *, at_most: int)
         if all(purse.left[name] > 0 for name in draws):
             count, draws = purse.draw(draws, _allowances(head.lane, policies, room))
             if count > 0:
-                asks.append(Ask(lane=head.lane, count=count, draws=draws, floor=head.floor))
+                floor = None if head.lane.kind in policies.ordered else head.floor
+                asks.append(Ask(lane=head.lane, count=count, draws=draws, floor=floor))
     return Claim(asks=tuple(asks), budgets=purse.budgets, reserves=purse.reserves())
 
 

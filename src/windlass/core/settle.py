@@ -52,6 +52,7 @@ class Policy:
     """What bounds the tries of one job, and which errors count as tries.
 
     `errors` is the kind's own table of error classes, `app_errors` the one that all kinds share.
+    A kind is `ordered` if none of its jobs may overtake another one of the same key.
     """
 
     retry: Retry
@@ -59,6 +60,7 @@ class Policy:
     max_crashes: int = 3
     errors: Classes = field(default_factory=dict)
     app_errors: Classes = field(default_factory=dict)
+    ordered: bool = False
 
     def class_of(self, error: BaseException) -> ErrorClass:
         """Return the class of an error; one for which there is a retry policy is transient."""
@@ -88,12 +90,28 @@ class Transition(Struct, frozen=True, kw_only=True):
     error: ErrorInfo | None = None
     reason: str | None = None
     attempt: Attempt | None = None
+    hold: When | None = None
+    """Until when the worker lets nothing of the job's key start; the store knows nothing of it."""
 
 
 def settle(
     job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float
 ) -> Transition:
     """Decide what becomes of a running job. `now` is the store's time, `jitter` is in [0, 1)."""
+    move = _settle(job, outcome, policy, now=now, jitter=jitter)
+    return _in_order(move) if policy.ordered else move
+
+
+def _in_order(move: Transition) -> Transition:
+    """Let a job that would run again later keep its place, and the others of its key wait."""
+    if move.state is not State.SCHEDULED:
+        return move
+    return replace(move, state=State.PENDING, due=None, hold=move.due)
+
+
+def _settle(
+    job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float
+) -> Transition:
     match outcome:
         case Succeeded(result=result):
             return completed(job, result)

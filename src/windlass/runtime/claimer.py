@@ -99,8 +99,8 @@ class Claimer(Service):
             return 0 if self._flowing else await self._claimed()
         if self._under_way:
             return await self._claimed()
-        serves = self._policies().serves
-        self._demand.rested(waiting=any(serves(head.lane) for head in sweep.heads))
+        may_run = self._policies().may_run
+        self._demand.rested(waiting=any(may_run(head.lane) for head in sweep.heads))
         await self._rest(sweep)
         return 0
 
@@ -136,6 +136,7 @@ class Claimer(Service):
             jobs = await self._store.claim(claim, worker=self._worker_id(), token=token)
         except BaseException:
             self._flowing = False
+            self._gates.doubt(claim.reserves)
             raise
         finally:
             self._reserve(wanted, -1)

@@ -132,6 +132,11 @@ class Executor:
         more = most - len(self._starting)
         return more if 2 * more >= most else 0
 
+    def has_begun(self, job_id: UUID) -> bool:
+        """Say whether a job that was started has had its turn; one that has ended had it."""
+        run = self._runs.get(job_id)
+        return run is None or run.task is not None
+
     def start(self, job: Job) -> None:
         """Begin to run a job."""
         run = Run(job, self._loop.time())

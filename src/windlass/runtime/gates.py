@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from uuid import UUID
 
 from windlass.core.job import Job, Lane
 from windlass.core.outcomes import Outcome
-from windlass.core.plan import Allowance
+from windlass.core.plan import Allowance, Pool
 from windlass.core.settle import Transition
 from windlass.registry import Registry
 from windlass.runtime.service import Service
@@ -43,6 +45,12 @@ class Gate(Service):
         """Take notice that its run has ended, or that it was given back unstarted."""
         raise NotImplementedError
 
+    def settled(self, job: Job, move: Transition | None) -> None:
+        """Take notice that what became of it is in the store; None: others had a say in that."""
+
+    def doubt(self, reserves: Mapping[str, int]) -> None:
+        """Take notice that nobody knows what a claim has brought; its end comes after this."""
+
 
 class Gates:
     """All gates, as if they were one."""
@@ -78,10 +86,50 @@ class Gates:
         for gate in self._gates:
             gate.ended(job, outcome)
 
+    def settled(self, job: Job, move: Transition | None) -> None:
+        """Tell them what is in the store."""
+        for gate in self._gates:
+            gate.settled(job, move)
+
+    def doubt(self, reserves: Mapping[str, int]) -> None:
+        """Tell them of a claim of unknown fate."""
+        for gate in self._gates:
+            gate.doubt(reserves)
+
 
 def gates_for(
-    registry: Registry, store: Store, *, worker_id: Callable[[], str], rouse: Callable[[], None]
+    registry: Registry,
+    store: Store,
+    *,
+    worker_id: Callable[[], str],
+    rouse: Callable[[], None],
+    pools: Mapping[str, Pool],
+    slots: Callable[[], int],
+    has_begun: Callable[[UUID], bool],
+    lease: timedelta,
 ) -> list[Gate]:
-    """Return the gates that the kinds of a registry need; `rouse` lets the claimer look again."""
-    del registry, store, worker_id, rouse
-    return []
+    """Return the gates that the kinds of a registry need; `rouse` lets the claimer look again.
+
+    `slots` says how many jobs the worker runs at once, `pools` where those of each kind do, and
+    `has_begun` whether one that was claimed has come to its handler.
+
+    Raises:
+        ConfigError: a kind names something that nobody defines.
+    """
+    # Imported here, since they are gates themselves.
+    from windlass.runtime.limits import Limits
+
+    gates: list[Gate] = []
+    if registry.is_limited:
+        limits = Limits(
+            store,
+            registry,
+            worker_id=worker_id,
+            rouse=rouse,
+            pools=pools,
+            slots=slots,
+            has_begun=has_begun,
+            lease=lease,
+        )
+        gates.append(limits)
+    return gates

@@ -52,6 +52,7 @@ class Judge:
                 max_crashes=self._max_crashes,
                 errors=self._registry[job.kind].errors if known else {},
                 app_errors=self._registry.errors,
+                ordered=job.kind in self._registry.ordered,
             )
             self._policies[job.kind] = policy
         return policy

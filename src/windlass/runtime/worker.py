@@ -126,6 +126,7 @@ class Worker:
         self._gates = Gates(())
         self._policies = Policies(
             kinds=registry.pools(isolate=options.isolate),
+            ordered=registry.ordered,
             queues=options.queues,
             excluded=options.excluded,
         )
@@ -243,7 +244,14 @@ class Worker:
         self._cpu = CpuGauge()
         self._demand = Demand(lambda: len(self._executor.runs))
         self._each_gate = gates_for(
-            self._registry, store, worker_id=lambda: self._id, rouse=lambda: self._claimer.freed()
+            self._registry,
+            store,
+            worker_id=lambda: self._id,
+            rouse=lambda: self._claimer.freed(),
+            pools=self._policies.kinds,
+            slots=lambda: self._slots,
+            has_begun=self._executor.has_begun,
+            lease=options.lease,
         )
         self._gates = Gates(self._each_gate)
         if self._gates:
@@ -434,8 +442,9 @@ class Worker:
             self._executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
-        if not run.over and (run.context is None or not run.context.settled):
-            # One that its handler completed in a transaction is over, whatever came after that.
+        # One that its handler completed in a transaction is over, whatever came after that.
+        is_over = run.over or (run.context is not None and run.context.settled)
+        if not is_over:
             self._completer.add(run.job, self._outcome_of(run, outcome))
         self._reporter.forget(run.job)
         if run.task is not None:  # What never began was not processed.
@@ -444,6 +453,8 @@ class Worker:
             self._shares.give(run.job.queue)
         if self._gates:
             self._gates.ended(run.job, outcome)
+            if is_over:
+                self._gates.settled(run.job, None)
         if self._scalers:
             self._demand.served += self._now() - run.began
         self._claimer.freed()
@@ -465,6 +476,8 @@ class Worker:
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
         move = settled.transition
+        if self._gates:
+            self._gates.settled(settled.job, move)
         if move.state is not State.COMPLETED and not (move.crashes and move.state is State.PENDING):
             log_settled(settled.job, settled.transition, worker_id=self._id)
 
@@ -509,6 +522,8 @@ class Worker:
 
     def _log_fenced(self, refused: Settlement) -> None:
         self._fenced += 1
+        if self._gates:
+            self._gates.settled(refused.job, None)
         log.warning(
             "job.fenced",
             **fields_of(refused.job, self._id),
