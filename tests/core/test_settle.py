@@ -21,6 +21,7 @@ from windlass.core.errors import (
     StoreUnavailable,
 )
 from windlass.core.failure import describe
+from windlass.core.fingerprint import fingerprint
 from windlass.core.job import Job, job_id
 from windlass.core.outcomes import (
     Cancelled,
@@ -549,7 +550,8 @@ def test_an_attempt_never_lasts_less_than_nothing(
 def test_the_error_is_kept_with_the_job_and_with_its_attempt(job: Job, policy: Policy) -> None:
     outcome = failed(ValueError("bad"))
     move = settled(outcome, job=job, policy=policy)
-    assert move.error == replace(outcome.error, error_class=ErrorClass.TRANSIENT)
+    marked = replace(outcome.error, error_class=ErrorClass.TRANSIENT)
+    assert move.error == replace(marked, fingerprint=fingerprint(job.kind, marked))
     assert move.attempt is not None
     assert move.attempt.error == move.error
 

@@ -12,7 +12,7 @@ _VARIES = (
     (re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"), "<id>"),
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
     (re.compile(r"'[^'\n]*'|\"[^\"\n]*\""), "<text>"),
-    (re.compile(r"\b[0-9a-fA-F]*\d[0-9a-fA-F]{7,}\b"), "<id>"),
+    (re.compile(r"\b(?=[a-fA-F]*\d)[0-9a-fA-F]{8,}\b"), "<id>"),
     (re.compile(r"\d+(?:[.,:]\d+)*"), "<number>"),
 )
 _FRAME = re.compile(r'^  File "([^"\n]+)", line \d+, in (.+)$', re.MULTILINE)
