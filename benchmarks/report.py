@@ -167,12 +167,12 @@ def _add(table: Table, race: Race) -> None:
             _figure(rival.score),
             "" if ratio is None else f"{ratio:.2f}x",
             "" if rival.bar is None else f"≥ {rival.bar:g}x",
-            _verdict(race, rival),
+            _met(race, rival),
         )
     table.add_section()
 
 
-def _verdict(race: Race, rival: Rival) -> str:
+def _met(race: Race, rival: Rival) -> str:
     if rival.bar is None:
         return ""
     return {None: "[yellow]?[/]", True: "[green]yes[/]", False: "[red]NO[/]"}[race.is_met(rival)]

@@ -150,7 +150,7 @@ def _cmdline(pid: int) -> str:
 def test_drain_gives_up_after_the_shutdown_timeout_and_says_so(
     shop: Shell, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drain, "_GRACE", timedelta(milliseconds=100))
+    monkeypatch.setattr(drain, "DRAIN_GRACE", timedelta(milliseconds=100))
     ignores = "import signal; signal.signal(15, signal.SIG_IGN); open('deaf', 'w'); " + SLEEP
     process = start("-c", ignores, "windlass", "worker")
     until((shop.directory / "deaf").exists, "a worker that does not listen")

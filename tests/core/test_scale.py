@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from windlass.core.bounds import Bounds
 from windlass.core.job import Pulse
 from windlass.core.scale import (
-    PROCESSES_PACE,
-    SLOTS_PACE,
+    PROCESSES_PAUSES,
+    SLOTS_PAUSES,
     Decision,
     ProcessesLoad,
     SlotsLoad,
@@ -290,9 +290,9 @@ def test_more_processes_than_cpus_are_ended_when_they_only_take_turns() -> None:
 
 
 def test_a_rise_of_processes_takes_its_time() -> None:
-    assert processes(1, pulse(), since_change=PROCESSES_PACE.rise - 1) == 1
-    assert processes(1, pulse(), since_change=PROCESSES_PACE.rise) == 2
-    assert PROCESSES_PACE.rise > SLOTS_PACE.rise
+    assert processes(1, pulse(), since_change=PROCESSES_PAUSES.rise - 1) == 1
+    assert processes(1, pulse(), since_change=PROCESSES_PAUSES.rise) == 2
+    assert PROCESSES_PAUSES.rise > SLOTS_PAUSES.rise
 
 
 @given(

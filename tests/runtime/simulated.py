@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from windlass.core.bounds import Bounds
-from windlass.core.scale import SLOTS_PACE, scale_slots
+from windlass.core.scale import SLOTS_PAUSES, scale_slots
 from windlass.runtime.scaler import Look, SlotsGauge
 
 STEP = 0.025
@@ -38,7 +38,7 @@ class Simulated:
     def __post_init__(self) -> None:
         self.slots = self.slots or self.bounds.least
         self.history.append((0.0, self.slots))
-        self._gauge = SlotsGauge(SLOTS_PACE, 2, self._look(waiting=False, peak=0, late=0.0))
+        self._gauge = SlotsGauge(SLOTS_PAUSES, 2, self._look(waiting=False, peak=0, late=0.0))
 
     def run(self, seconds: float, arrivals: Callable[[], float]) -> None:
         """Let time pass; `arrivals` says how many jobs a second come at the moment."""
@@ -58,7 +58,7 @@ class Simulated:
 
     def _consider(self, arrivals: Callable[[], float]) -> None:
         waiting, peak = True, 0
-        for _ in range(round(SLOTS_PACE.look / STEP)):
+        for _ in range(round(SLOTS_PAUSES.look / STEP)):
             running = self._work(arrivals())
             peak = max(peak, running)
             waiting = waiting and self.held > self.slots

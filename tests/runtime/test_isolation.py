@@ -1,6 +1,6 @@
 """Isolated jobs run in child processes, with everything around them, and are stopped from outside.
 
-The handlers are in ward.py, of which each test gets a copy that children can import.
+The handlers are in nursery.py, of which each test gets a copy that children can import.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ SLOW = 30.0
 
 
 @pytest.fixture
-def ward(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def nursery(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A module of handlers of the test's own, which children can import as well."""
-    name = f"ward_{uuid4().hex}"
-    text = (Path(__file__).parent / "ward.py").read_text()
+    name = f"nursery_{uuid4().hex}"
+    text = (Path(__file__).parent / "nursery.py").read_text()
     (bed.directory / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(bed.directory)
     module = importlib.import_module(name)
@@ -49,13 +49,13 @@ def ward(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     del sys.modules[name]
 
 
-def notes(ward: Any) -> list[str]:
-    return ward.NOTES.read_text().splitlines() if ward.NOTES.exists() else []
+def notes(nursery: Any) -> list[str]:
+    return nursery.NOTES.read_text().splitlines() if nursery.NOTES.exists() else []
 
 
-def pid_in(ward: Any) -> int:
+def pid_in(nursery: Any) -> int:
     """Return the process that a handler has noted, or 0."""
-    return next((int(line.split()[1]) for line in notes(ward) if line.startswith("pid")), 0)
+    return next((int(line.split()[1]) for line in notes(nursery) if line.startswith("pid")), 0)
 
 
 def is_alive(pid: int) -> bool:
@@ -69,13 +69,13 @@ def is_alive(pid: int) -> bool:
 # -- where and how they run --------------------------------------------------------------------
 
 
-def test_an_isolated_job_runs_in_a_child_and_the_next_in_the_same(bed: Bed, ward: Any) -> None:
+def test_an_isolated_job_runs_in_a_child_and_the_next_in_the_same(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            pid, parent, is_main = await (await ward.where.aenqueue()).aresult("30s")
+        async with serving(nursery.app, children=1):
+            pid, parent, is_main = await (await nursery.where.aenqueue()).aresult("30s")
             assert (parent, is_main) == (os.getpid(), True)
             assert pid != os.getpid()
-            again = await (await ward.where_async.aenqueue()).aresult("30s")
+            again = await (await nursery.where_async.aenqueue()).aresult("30s")
             assert again == (pid, os.getpid())
         assert not is_alive(pid)
 
@@ -83,48 +83,48 @@ def test_an_isolated_job_runs_in_a_child_and_the_next_in_the_same(bed: Bed, ward
 
 
 @on_memory
-def test_everything_around_a_handler_is_around_it_in_a_child(bed: Bed, ward: Any) -> None:
+def test_everything_around_a_handler_is_around_it_in_a_child(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            assert await (await ward.surrounded.aenqueue(1)).aresult("30s") == 42
-            assert await (await ward.hooked.aenqueue()).aresult("30s") == ["prepared"]
-            await charged(await ward.raise_it.aenqueue("ValueError"), 1)
-        assert notes(ward) == ["done 2", "error raise_it ValueError"]
+        async with serving(nursery.app, children=1):
+            assert await (await nursery.surrounded.aenqueue(1)).aresult("30s") == 42
+            assert await (await nursery.hooked.aenqueue()).aresult("30s") == ["prepared"]
+            await charged(await nursery.raise_it.aenqueue("ValueError"), 1)
+        assert notes(nursery) == ["done 2", "error raise_it ValueError"]
 
     asyncio.run(main())
 
 
-def test_progress_comes_out_of_a_child(bed: Bed, ward: Any) -> None:
+def test_progress_comes_out_of_a_child(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            handle = await ward.tell_progress.aenqueue()
+        async with serving(nursery.app, children=1):
+            handle = await nursery.tell_progress.aenqueue()
 
             async def latest() -> bool:
                 progress = (await handle.ajob()).progress
                 return progress is not None and progress.message == "step 999"
 
             await until(latest, within=SLOW)
-            (ward.HERE / "gate").touch()
+            (nursery.HERE / "gate").touch()
             await handle.aresult("30s")
 
     asyncio.run(main())
 
 
 @on_memory
-def test_what_a_handler_raises_is_settled_by_its_policy(bed: Bed, ward: Any) -> None:
+def test_what_a_handler_raises_is_settled_by_its_policy(bed: Bed, nursery: Any) -> None:
     """Exceptions cannot travel, so it is the child that settles."""
 
     async def main() -> None:
-        async with serving(ward.app, children=1):
+        async with serving(nursery.app, children=1):
             for what, state in [("RetryAfter", State.SCHEDULED), ("Permanent", State.DEAD)]:
-                job = await in_state(await ward.raise_it.aenqueue(what), state, within=SLOW)
+                job = await in_state(await nursery.raise_it.aenqueue(what), state, within=SLOW)
                 assert job.failures == 1
                 assert job.error is not None
                 assert job.error.type == f"windlass.{what}"
                 assert "raise {" in job.error.traceback
-            job = await in_state(await ward.raise_it.aenqueue("RetryAfter"), State.SCHEDULED)
+            job = await in_state(await nursery.raise_it.aenqueue("RetryAfter"), State.SCHEDULED)
             assert (job.due_at - job.created_at).total_seconds() > 3000
-            job = await in_state(await ward.snooze.aenqueue(), State.SCHEDULED)
+            job = await in_state(await nursery.snooze.aenqueue(), State.SCHEDULED)
             assert (job.failures, job.reason) == (0, "snoozed")
 
     asyncio.run(main())
@@ -135,46 +135,46 @@ def test_what_a_handler_raises_is_settled_by_its_policy(bed: Bed, ward: Any) -> 
     "what", ["SystemExit", "KeyboardInterrupt", "CancelledError", "StopIteration"]
 )
 def test_what_would_stop_a_program_fails_the_job_and_not_the_child(
-    bed: Bed, ward: Any, what: str
+    bed: Bed, nursery: Any, what: str
 ) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            pid = (await (await ward.where.aenqueue()).aresult("30s"))[0]
-            for kind in (ward.raise_it.using(max_retries=0), ward.raise_it_async):
+        async with serving(nursery.app, children=1):
+            pid = (await (await nursery.where.aenqueue()).aresult("30s"))[0]
+            for kind in (nursery.raise_it.using(max_retries=0), nursery.raise_it_async):
                 job = await in_state(await kind.aenqueue(what), State.DEAD)
                 assert (job.failures, job.crashes) == (1, 0)
-            assert (await (await ward.where.aenqueue()).aresult("30s"))[0] == pid
+            assert (await (await nursery.where.aenqueue()).aresult("30s"))[0] == pid
 
     asyncio.run(main())
 
 
-def test_an_isolated_handler_enqueues_where_its_worker_claims(bed: Bed, ward: Any) -> None:
+def test_an_isolated_handler_enqueues_where_its_worker_claims(bed: Bed, nursery: Any) -> None:
     """In the worker's own memory it cannot, and says so: the job would be lost in the child's."""
 
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            handle = await ward.enqueue_another.using(max_retries=0).aenqueue()
+        async with serving(nursery.app, children=1):
+            handle = await nursery.enqueue_another.using(max_retries=0).aenqueue()
             if bed.kind == "memory":
                 job = await in_state(handle, State.DEAD, within=SLOW)
                 assert "is in the memory of the worker" in str(job.error)
             else:
                 other = await handle.aresult("30s")
-                await ward.app.job_by_id(other).aresult("30s")
+                await nursery.app.job_by_id(other).aresult("30s")
 
     asyncio.run(main())
 
 
 @on_postgres
 @pytest.mark.parametrize("kind", ["transact", "transact_async"])
-def test_a_transaction_in_a_child_completes_the_job(bed: Bed, ward: Any, kind: str) -> None:
+def test_a_transaction_in_a_child_completes_the_job(bed: Bed, nursery: Any, kind: str) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1) as worker:
+        async with serving(nursery.app, children=1) as worker:
             job = await in_state(
-                await getattr(ward, kind).aenqueue(), State.COMPLETED, State.DEAD, within=SLOW
+                await getattr(nursery, kind).aenqueue(), State.COMPLETED, State.DEAD, within=SLOW
             )
             assert (job.state, job.result, job.error) == (State.COMPLETED, None, None)
             await until(lambda: worker.processed == 1)
-            assert worker._fenced == 0
+            assert worker._tally.fenced == 0
 
     asyncio.run(main())
     with psycopg.connect(bed.url) as db:
@@ -182,25 +182,25 @@ def test_a_transaction_in_a_child_completes_the_job(bed: Bed, ward: Any, kind: s
 
 
 @on_memory
-def test_an_app_may_isolate_its_sync_handlers_and_only_those(bed: Bed, ward: Any) -> None:
+def test_an_app_may_isolate_its_sync_handlers_and_only_those(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1, isolate=True):
-            assert await (await ward.ordinary.aenqueue()).aresult("30s") == os.getpid()
-            assert await (await ward.ordinary_in_thread.aenqueue()).aresult("30s") != os.getpid()
+        async with serving(nursery.app, children=1, isolate=True):
+            assert await (await nursery.ordinary.aenqueue()).aresult("30s") == os.getpid()
+            assert await (await nursery.ordinary_in_thread.aenqueue()).aresult("30s") != os.getpid()
 
     asyncio.run(main())
 
 
 @on_memory
-def test_no_more_isolated_jobs_are_claimed_than_children_are_free(bed: Bed, ward: Any) -> None:
+def test_no_more_isolated_jobs_are_claimed_than_children_are_free(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=2) as worker:
-            handles = [await ward.wait.aenqueue() for _ in range(5)]
-            await until(lambda: len(notes(ward)) == 2, within=SLOW)
-            assert worker._executor.in_children == 2
+        async with serving(nursery.app, children=2) as worker:
+            handles = [await nursery.wait.aenqueue() for _ in range(5)]
+            await until(lambda: len(notes(nursery)) == 2, within=SLOW)
+            assert worker._flow.executor.in_children == 2
             states = [(await handle.ajob()).state for handle in handles]
             assert (states.count(State.RUNNING), states.count(State.PENDING)) == (2, 3)
-            (ward.HERE / "gate").touch()
+            (nursery.HERE / "gate").touch()
             for handle in handles:
                 await handle.aresult("30s")
 
@@ -220,67 +220,71 @@ def test_what_a_claim_under_way_may_bring_is_not_asked_for_twice() -> None:
 
 @on_embedded_stores
 @pytest.mark.parametrize("kind", ["overrun", "overrun_async"])
-def test_at_its_timeout_a_handler_is_told_and_may_clean_up(bed: Bed, ward: Any, kind: str) -> None:
+def test_at_its_timeout_a_handler_is_told_and_may_clean_up(
+    bed: Bed, nursery: Any, kind: str
+) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            job = await in_state(await getattr(ward, kind).aenqueue(), State.DEAD, within=SLOW)
+        async with serving(nursery.app, children=1):
+            job = await in_state(await getattr(nursery, kind).aenqueue(), State.DEAD, within=SLOW)
             assert [attempt.outcome for attempt in job.history] == ["timed out"]
             assert str(job.error) == "TimeoutError: no result within 300ms"
-        assert any(line.startswith("cleaned up") and "True" in line for line in notes(ward))
-        assert f"error {kind} TimeoutError" in notes(ward)
+        assert any(line.startswith("cleaned up") and "True" in line for line in notes(nursery))
+        assert f"error {kind} TimeoutError" in notes(nursery)
 
     asyncio.run(main())
 
 
 @on_memory
-def test_after_its_grace_a_handler_is_killed_and_the_next_job_runs(bed: Bed, ward: Any) -> None:
+def test_after_its_grace_a_handler_is_killed_and_the_next_job_runs(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            job = await in_state(await ward.ignore_everything.aenqueue(), State.DEAD, within=SLOW)
+        async with serving(nursery.app, children=1):
+            job = await in_state(
+                await nursery.ignore_everything.aenqueue(), State.DEAD, within=SLOW
+            )
             assert [attempt.outcome for attempt in job.history] == ["timed out"]
             assert (job.failures, job.crashes) == (1, 0)
-            assert "ignored" in notes(ward)
-            await until(lambda: not is_alive(pid_in(ward)))
-            assert (await (await ward.where.aenqueue()).aresult("30s"))[0] != pid_in(ward)
+            assert "ignored" in notes(nursery)
+            await until(lambda: not is_alive(pid_in(nursery)))
+            assert (await (await nursery.where.aenqueue()).aresult("30s"))[0] != pid_in(nursery)
 
     asyncio.run(main())
 
 
 @on_memory
-def test_a_handler_that_finishes_within_its_grace_has_finished(bed: Bed, ward: Any) -> None:
+def test_a_handler_that_finishes_within_its_grace_has_finished(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            handle = await ward.finish_in_grace.aenqueue()
+        async with serving(nursery.app, children=1):
+            handle = await nursery.finish_in_grace.aenqueue()
             assert await handle.aresult("30s") == "finished after all"
 
     asyncio.run(main())
 
 
 @on_embedded_stores
-def test_an_operator_cancels_an_isolated_job(bed: Bed, ward: Any) -> None:
+def test_an_operator_cancels_an_isolated_job(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            handle = await ward.wait.aenqueue()
-            await until(lambda: notes(ward), within=SLOW)
+        async with serving(nursery.app, children=1):
+            handle = await nursery.wait.aenqueue()
+            await until(lambda: notes(nursery), within=SLOW)
             await handle.acancel()
             job = await in_state(handle, State.CANCELLED)
             assert (job.failures, job.crashes) == (0, 0)
-            await until(lambda: "cancelled True" in notes(ward))
+            await until(lambda: "cancelled True" in notes(nursery))
 
     asyncio.run(main())
 
 
 @on_embedded_stores
 def test_a_worker_that_stops_gives_isolated_jobs_back_and_leaves_no_child(
-    bed: Bed, ward: Any
+    bed: Bed, nursery: Any
 ) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1, shutdown_timeout="100ms"):
-            handle = await ward.wait.aenqueue()
-            await until(lambda: notes(ward), within=SLOW)
+        async with serving(nursery.app, children=1, shutdown_timeout="100ms"):
+            handle = await nursery.wait.aenqueue()
+            await until(lambda: notes(nursery), within=SLOW)
         job = await handle.ajob()
         assert (job.state, job.failures, job.crashes) == (State.PENDING, 0, 0)
-        assert not is_alive(pid_in(ward))
+        assert not is_alive(pid_in(nursery))
 
     asyncio.run(main())
 
@@ -288,11 +292,11 @@ def test_a_worker_that_stops_gives_isolated_jobs_back_and_leaves_no_child(
 @on_memory
 @pytest.mark.parametrize("kind", ["hoard", "hoard_in_a_fork"])
 def test_a_job_that_takes_more_memory_than_it_may_is_killed_and_fails(
-    bed: Bed, ward: Any, kind: str
+    bed: Bed, nursery: Any, kind: str
 ) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            job = await in_state(await getattr(ward, kind).aenqueue(), State.DEAD, within=SLOW)
+        async with serving(nursery.app, children=1):
+            job = await in_state(await getattr(nursery, kind).aenqueue(), State.DEAD, within=SLOW)
             assert (job.failures, job.crashes) == (1, 0)
             assert job.error is not None
             assert job.error.type == "windlass.MemoryExceeded"
@@ -302,19 +306,19 @@ def test_a_job_that_takes_more_memory_than_it_may_is_killed_and_fails(
 
 
 @on_memory
-def test_what_forks_share_is_counted_once(bed: Bed, ward: Any) -> None:
+def test_what_forks_share_is_counted_once(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            assert await (await ward.share_with_forks.aenqueue()).aresult("30s") == "kept"
+        async with serving(nursery.app, children=1):
+            assert await (await nursery.share_with_forks.aenqueue()).aresult("30s") == "kept"
 
     asyncio.run(main())
 
 
 @on_memory
-def test_a_job_does_not_pay_for_the_memory_that_others_left(bed: Bed, ward: Any) -> None:
+def test_a_job_does_not_pay_for_the_memory_that_others_left(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            pids = {await (await ward.keep.aenqueue()).aresult("30s") for _ in range(3)}
+        async with serving(nursery.app, children=1):
+            pids = {await (await nursery.keep.aenqueue()).aresult("30s") for _ in range(3)}
             assert len(pids) == 3
 
     asyncio.run(main())
@@ -322,34 +326,34 @@ def test_a_job_does_not_pay_for_the_memory_that_others_left(bed: Bed, ward: Any)
 
 @on_memory
 def test_where_memory_cannot_be_seen_the_child_limits_itself(
-    bed: Bed, ward: Any, monkeypatch: pytest.MonkeyPatch
+    bed: Bed, nursery: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.runtime.children.IS_VISIBLE", False)
 
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            job = await in_state(await ward.hoard.aenqueue(), State.DEAD, within=SLOW)
+        async with serving(nursery.app, children=1):
+            job = await in_state(await nursery.hoard.aenqueue(), State.DEAD, within=SLOW)
             assert job.error is not None
             assert job.error.type == "MemoryError"
-            assert (await (await ward.where.aenqueue()).aresult("30s"))[1] == os.getpid()
+            assert (await (await nursery.where.aenqueue()).aresult("30s"))[1] == os.getpid()
 
     asyncio.run(main())
 
 
 @on_memory
 def test_children_that_are_idle_are_ended_down_to_one(
-    bed: Bed, ward: Any, monkeypatch: pytest.MonkeyPatch
+    bed: Bed, nursery: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.runtime.children._IDLE", 0.2)
 
     async def main() -> None:
-        async with serving(ward.app, children=2) as worker:
-            handles = [await ward.wait.aenqueue() for _ in range(2)]
-            await until(lambda: len(notes(ward)) == 2, within=SLOW)
-            (ward.HERE / "gate").touch()
+        async with serving(nursery.app, children=2) as worker:
+            handles = [await nursery.wait.aenqueue() for _ in range(2)]
+            await until(lambda: len(notes(nursery)) == 2, within=SLOW)
+            (nursery.HERE / "gate").touch()
             for handle in handles:
                 await handle.aresult("30s")
-            pids = [int(line.split()[1]) for line in notes(ward)]
+            pids = [int(line.split()[1]) for line in notes(nursery)]
             await until(lambda: sum(map(is_alive, pids)) == 1)
             await asyncio.sleep(0.3)
             assert len(worker._children._living) == 1
@@ -358,14 +362,14 @@ def test_children_that_are_idle_are_ended_down_to_one(
 
 
 @on_memory
-def test_a_lost_lease_ends_the_run_in_the_child(bed: Bed, ward: Any) -> None:
+def test_a_lost_lease_ends_the_run_in_the_child(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1) as worker:
-            await ward.wait.aenqueue()
-            await until(lambda: notes(ward), within=SLOW)
+        async with serving(nursery.app, children=1) as worker:
+            await nursery.wait.aenqueue()
+            await until(lambda: notes(nursery), within=SLOW)
             worker._lose_lease()
-            await until(lambda: "cancelled True" in notes(ward))
-            (ward.HERE / "gate").touch()
+            await until(lambda: "cancelled True" in notes(nursery))
+            (nursery.HERE / "gate").touch()
 
     asyncio.run(main())
 
@@ -383,11 +387,11 @@ def test_a_lost_lease_ends_the_run_in_the_child(bed: Bed, ward: Any) -> None:
     ],
 )
 def test_a_job_whose_child_dies_is_charged_with_its_last_words(
-    bed: Bed, ward: Any, how: str, reason: str
+    bed: Bed, nursery: Any, how: str, reason: str
 ) -> None:
     async def main() -> None:
-        async with serving(ward.app, children=1):
-            job = await in_state(await ward.die.aenqueue(how), State.DEAD, within=SLOW)
+        async with serving(nursery.app, children=1):
+            job = await in_state(await nursery.die.aenqueue(how), State.DEAD, within=SLOW)
             assert (job.failures, job.crashes, job.attempt) == (0, 3, 3)
             assert [attempt.outcome for attempt in job.history] == ["crashed"] * 3
             assert job.error is not None
@@ -395,7 +399,7 @@ def test_a_job_whose_child_dies_is_charged_with_its_last_words(
             assert f"the last line of {how}" in job.error.traceback
             assert ("ctypes.string_at" in job.error.traceback) is False
             assert ("Segmentation fault" in job.error.traceback) is (how == "segfault")
-            assert (await (await ward.where.aenqueue()).aresult("30s"))[1] == os.getpid()
+            assert (await (await nursery.where.aenqueue()).aresult("30s"))[1] == os.getpid()
 
     asyncio.run(main())
 
@@ -413,24 +417,24 @@ async def suspect(app: Windlass, kind: str, count: int = 1) -> None:
 
 
 @on_embedded_stores
-def test_a_suspect_runs_in_a_child_and_is_cleared_if_that_lives(bed: Bed, ward: Any) -> None:
+def test_a_suspect_runs_in_a_child_and_is_cleared_if_that_lives(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        handle = await ward.ordinary.aenqueue()
-        await suspect(ward.app, "ordinary")
-        async with serving(ward.app, children=1):
+        handle = await nursery.ordinary.aenqueue()
+        await suspect(nursery.app, "ordinary")
+        async with serving(nursery.app, children=1):
             assert await handle.aresult("30s") != os.getpid()
             assert (await handle.ajob()).crashes == 0
-            assert await (await ward.ordinary.aenqueue()).aresult("30s") == os.getpid()
+            assert await (await nursery.ordinary.aenqueue()).aresult("30s") == os.getpid()
 
     asyncio.run(main())
 
 
 @on_embedded_stores
-def test_a_suspect_that_is_guilty_kills_children_and_no_worker(bed: Bed, ward: Any) -> None:
+def test_a_suspect_that_is_guilty_kills_children_and_no_worker(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        handle = await ward.ordinary.aenqueue("segfault")
-        await suspect(ward.app, "ordinary")
-        async with serving(ward.app, children=1):
+        handle = await nursery.ordinary.aenqueue("segfault")
+        await suspect(nursery.app, "ordinary")
+        async with serving(nursery.app, children=1):
             job = await in_state(handle, State.DEAD, within=SLOW)
             assert job.crashes == 3
             assert [each.outcome for each in job.history] == ["suspected", *["crashed"] * 3]
@@ -439,11 +443,11 @@ def test_a_suspect_that_is_guilty_kills_children_and_no_worker(bed: Bed, ward: A
 
 
 @on_memory
-def test_suspects_beyond_the_free_children_wait_uncharged(bed: Bed, ward: Any) -> None:
+def test_suspects_beyond_the_free_children_wait_uncharged(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
-        suspects = [await ward.ordinary.aenqueue() for _ in range(2)]
-        await suspect(ward.app, "ordinary", 2)
-        async with serving(ward.app, children=1):
+        suspects = [await nursery.ordinary.aenqueue() for _ in range(2)]
+        await suspect(nursery.app, "ordinary", 2)
+        async with serving(nursery.app, children=1):
             for handle in suspects:
                 assert await handle.aresult("30s") != os.getpid()
         jobs = [await handle.ajob() for handle in suspects]
@@ -492,15 +496,15 @@ def test_a_worker_refuses_an_isolated_handler_whose_app_has_no_name(bed: Bed) ->
 
 @on_memory
 def test_a_worker_refuses_an_isolated_handler_that_an_import_does_not_register(
-    bed: Bed, ward: Any
+    bed: Bed, nursery: Any
 ) -> None:
     def local() -> None: ...
 
-    ward.app.job(isolate=True)(local)
+    nursery.app.job(isolate=True)(local)
 
     async def main() -> None:
         with pytest.raises(ConfigError, match="local cannot be found by a child process"):
-            await ward.app.worker().run()
+            await nursery.app.worker().run()
 
     asyncio.run(main())
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from windlass.core.job import Pulse
-from windlass.runtime.leash import Beat, Hello, Leash, Line, Lost, Ready, Registered, Renewed, Word
+from windlass.runtime.leash import Beat, End, Hello, Leash, Lost, Ready, Registered, Renewed, Word
 from windlass.settings import Settings
 
 LEASE = timedelta(seconds=1)
@@ -20,9 +20,9 @@ PULSE = Pulse(processed=3, loop_lag=timedelta(seconds=2))
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Line, Line]]:
+def ends() -> Iterator[tuple[End, End]]:
     """Give a test both ends of a line."""
-    one, other = (Line(end) for end in socket.socketpair())
+    one, other = (End(end) for end in socket.socketpair())
     yield one, other
     one.close()
     other.close()
@@ -46,7 +46,7 @@ class Store:
         return True
 
 
-def test_words_arrive_whole_and_in_order(ends: tuple[Line, Line]) -> None:
+def test_words_arrive_whole_and_in_order(ends: tuple[End, End]) -> None:
     sent, line = ends
     words: list[Word] = [
         Hello(Settings(), "here", 3.5),
@@ -63,14 +63,14 @@ def test_words_arrive_whole_and_in_order(ends: tuple[Line, Line]) -> None:
     assert heard == words
 
 
-def test_the_end_of_the_other_side_is_noticed(ends: tuple[Line, Line]) -> None:
+def test_the_end_of_the_other_side_is_noticed(ends: tuple[End, End]) -> None:
     ours, theirs = ends
     theirs.close()
     assert ours.hear() is None
     assert not ours.say(Ready())
 
 
-def test_a_fork_has_nothing_to_say(ends: tuple[Line, Line]) -> None:
+def test_a_fork_has_nothing_to_say(ends: tuple[End, End]) -> None:
     ours, theirs = ends
     pid = os.fork()
     if pid == 0:
@@ -81,7 +81,7 @@ def test_a_fork_has_nothing_to_say(ends: tuple[Line, Line]) -> None:
 
 
 def test_a_worker_leaves_renewal_to_its_supervisor_for_as_long_as_that_does_it(
-    ends: tuple[Line, Line],
+    ends: tuple[End, End],
 ) -> None:
     ours, theirs = ends
     leash, store, orphaned = Leash(ours), Store(), threading.Event()

@@ -12,20 +12,20 @@ import pytest
 from tests.app.bed import Bed, on_embedded_stores, serving, told, until
 from windlass.core.bounds import Bounds
 from windlass.core.job import Pulse
-from windlass.core.scale import Pace
+from windlass.core.scale import Pauses
 from windlass.runtime import Worker
 from windlass.runtime import worker as worker_module
 from windlass.runtime.demand import Demand
 from windlass.runtime.gauges import Average, CpuGauge, Peak, Typical
 from windlass.runtime.scaler import ProcessScaler
 
-BRISK = Pace(look=0.02, rise=0.05, relief=0.1, fall=0.3, forget=0.3)
+BRISK = Pauses(look=0.02, rise=0.05, relief=0.1, fall=0.3, forget=0.3)
 """As in a worker, but sooner."""
 
 
 @pytest.fixture
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "SLOTS_PACE", BRISK)
+    monkeypatch.setattr(worker_module, "SLOTS_PAUSES", BRISK)
 
 
 @pytest.mark.usefixtures("brisk")

@@ -18,31 +18,31 @@ from windlass.resources import Resources
 from windlass.runtime import loading
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.child import Child
-from windlass.runtime.line import Line, take_place
-from windlass.runtime.wire import Ready, Recipe, Unfit
+from windlass.runtime.tether import Tether, take_place
+from windlass.runtime.words import Fit, Recipe, Unfit
 from windlass.settings import LogFormat, LogLevel
 
 
 def main() -> NoReturn:
-    """Serve as a child: `main.py PARENT LINE BOX`, which are its pid and two descriptors."""
-    parent, line_fd, box_fd = map(int, sys.argv[1:4])
-    line, box = take_place(parent, line_fd, box_fd)
-    recipe = line.receive()
+    """Serve as a child: `main.py PARENT TETHER BOX`, which are its pid and two descriptors."""
+    parent, tether_fd, box_fd = map(int, sys.argv[1:4])
+    tether, box = take_place(parent, tether_fd, box_fd)
+    recipe = tether.receive()
     if not isinstance(recipe, Recipe):
         os._exit(0)  # The worker has changed its mind.
     try:
-        with loading.in_child(partial(_give_up, line)):
+        with loading.in_child(partial(_give_up, tether)):
             app = _follow(recipe)
-        child = _child(app, line, box)
+        child = _child(app, tether, box)
     except BaseException as error:  # noqa: BLE001 - also what a module does to end its program.
         told = describe(error)
-        _give_up(line, f"{told}\n{told.traceback}")
-    line.send(Ready(kinds=tuple(app.registry)))
+        _give_up(tether, f"{told}\n{told.traceback}")
+    tether.send(Fit(kinds=tuple(app.registry)))
     child.serve()
 
 
-def _give_up(line: Line, why: str) -> NoReturn:
-    line.send(Unfit(why=why))
+def _give_up(tether: Tether, why: str) -> NoReturn:
+    tether.send(Unfit(why=why))
     os._exit(1)
 
 
@@ -71,10 +71,10 @@ def _follow(recipe: Recipe) -> Windlass:
     return app
 
 
-def _child(app: Windlass, line: Line, box: BlackBox) -> Child:
+def _child(app: Windlass, tether: Tether, box: BlackBox) -> Child:
     resources = Resources(app.providers)
     child = Child(
-        line,
+        tether,
         box,
         registry=app.registry,
         middleware=app.layers,

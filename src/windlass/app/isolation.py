@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.core.errors import ConfigError
 from windlass.observe.logs import logging_in_force
-from windlass.runtime.wire import Recipe
+from windlass.runtime.words import Recipe
 from windlass.settings import Settings
 
 if TYPE_CHECKING:

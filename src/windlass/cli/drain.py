@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,11 +16,10 @@ import typer
 
 from windlass.cli import show
 from windlass.core.durations import human
+from windlass.runtime.graces import DRAIN_GRACE
 from windlass.settings import load_settings
 
 _PROC = Path("/proc")
-_GRACE = timedelta(seconds=10)
-"""How long to wait beyond the shutdown timeout: a worker takes five seconds of that at most."""
 _GLANCE = 0.05
 _STATE, _STARTED = 0, 19
 """Where /proc/PID/stat has the state and the time of birth, after the name of the program."""
@@ -36,7 +34,7 @@ def drain(pid: int, shutdown_timeout: str | None) -> None:
     """
     flags = {"shutdown_timeout": shutdown_timeout}
     settings = load_settings(flags, environ=os.environ, directory=Path.cwd()).settings
-    patience = settings.shutdown_timeout + _GRACE
+    patience = settings.shutdown_timeout + DRAIN_GRACE
     born = _birth(pid)
     if born is None:
         show.note(f"process {pid} is gone already")

@@ -13,12 +13,11 @@ from types import FrameType
 
 from windlass.observe.logs import get_logger
 from windlass.runtime import Worker
+from windlass.runtime.graces import WORKER_GRACE
 from windlass.runtime.leash import Leash, Leaving
 
 log = get_logger("windlass.serve")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_GRACE = 5.0
-"""How long a shutdown may take beyond its timeout before the process ends without it."""
 
 
 def serve(worker: Worker, leash: Leash | None = None) -> None:
@@ -37,7 +36,7 @@ def serve(worker: Worker, leash: Leash | None = None) -> None:
 
 async def _serve(worker: Worker, leash: Leash | None) -> None:
     loop = asyncio.get_running_loop()
-    patience = worker.shutdown_timeout.total_seconds() + _GRACE
+    patience = (worker.shutdown_timeout + WORKER_GRACE).total_seconds()
 
     warned = False
 
@@ -78,7 +77,7 @@ async def _serve(worker: Worker, leash: Leash | None) -> None:
 
 def _see_off() -> None:
     """End the process, drained as it is, if a thread of some handler's keeps the interpreter."""
-    time.sleep(_GRACE)
+    time.sleep(WORKER_GRACE.total_seconds())
     _exit(0)
 
 

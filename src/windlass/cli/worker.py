@@ -5,12 +5,12 @@ How another process is told to stop, `--drain`, is drain.py's.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
 
 import typer
 
 from windlass.app import Windlass
-from windlass.cli import options, places, target
+from windlass.cli import options, places, target, worker_flags
 from windlass.cli.drain import drain
 from windlass.cli.serve import serve
 from windlass.cli.supervise import supervise
@@ -19,92 +19,29 @@ from windlass.runtime.leash import Hello, Leash
 
 log = get_logger("windlass.cli")
 
-App = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="MODULE:ATTR",
-        envvar=target.VARIABLE,
-        show_default=False,
-        help="The app to serve.",
-    ),
-]
-
-
-def _flag(name: str, metavar: str, doc: str) -> typer.models.OptionInfo:
-    """Describe a flag that is a setting: settings.py reads and checks what is given."""
-    option: typer.models.OptionInfo = typer.Option(name, metavar=metavar, help=doc)
-    return option
-
 
 def worker(
-    app: App = None,
+    app: worker_flags.App = None,
     *,
-    app_option: Annotated[str | None, typer.Option("--app", hidden=True)] = None,
+    app_option: worker_flags.AppOption = None,
     url: options.Url = None,
-    queues: Annotated[
-        str | None,
-        _flag("--queues", "A,B=N", "Queues to serve; else all. B gets N of the slots at most."),
-    ] = None,
-    exclude: Annotated[
-        str | None, _flag("--exclude", "A,B", "Queues not to serve, whatever --queues says.")
-    ] = None,
-    imports: Annotated[
-        str | None, _flag("--imports", "A,B", "Modules with handlers to load first.")
-    ] = None,
-    slots: Annotated[
-        str | None, _flag("--slots", "N|A..B", "Jobs that run at once; A..B follows the load.")
-    ] = None,
-    threads: Annotated[
-        str | None, _flag("--threads", "N", "Threads for handlers that are not async.")
-    ] = None,
-    children: Annotated[
-        str | None, _flag("--children", "N", "Child processes for isolated handlers.")
-    ] = None,
-    batch_size: Annotated[
-        str | None, _flag("--batch-size", "N", "Jobs claimed at once, at most.")
-    ] = None,
-    poll_interval: Annotated[
-        str | None, _flag("--poll-interval", "TIME", "How often an idle worker looks for jobs.")
-    ] = None,
-    lease: Annotated[
-        str | None,
-        _flag("--lease", "TIME", "How long after its last heartbeat its jobs go to others."),
-    ] = None,
-    shutdown_timeout: Annotated[
-        str | None, _flag("--shutdown-timeout", "TIME", "How long a drain may take.")
-    ] = None,
-    log_level: Annotated[
-        str | None, _flag("--log-level", "LEVEL", "debug, info, warning, error or critical.")
-    ] = None,
-    log_format: Annotated[
-        str | None, _flag("--log-format", "FORMAT", "auto, console or json.")
-    ] = None,
-    name: Annotated[str, typer.Option(help="What to call this worker; else host and pid.")] = "",
-    processes: Annotated[
-        str | None,
-        _flag("--processes", "N|A..B", "Worker processes to keep alive; A..B follows the load."),
-    ] = None,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="For development: restart when a source file changes.")
-    ] = False,
-    burst: Annotated[
-        bool,
-        typer.Option(
-            "--burst",
-            help="End once nothing waits that it may run. What is scheduled for later, like a "
-            "retry, is not waited for.",
-        ),
-    ] = False,
-    drained: Annotated[
-        int | None,
-        typer.Option(
-            "--drain",
-            metavar="PID",
-            min=1,
-            help="Serve nothing, but tell the worker in this process to end as SIGTERM does, and "
-            "wait for that: its shutdown timeout, and ten seconds.",
-        ),
-    ] = None,
+    queues: worker_flags.Queues = None,
+    exclude: worker_flags.Exclude = None,
+    imports: worker_flags.Imports = None,
+    slots: worker_flags.Slots = None,
+    threads: worker_flags.Threads = None,
+    children: worker_flags.Children = None,
+    batch_size: worker_flags.BatchSize = None,
+    poll_interval: worker_flags.PollInterval = None,
+    lease: worker_flags.Lease = None,
+    shutdown_timeout: worker_flags.ShutdownTimeout = None,
+    log_level: worker_flags.LogLevel = None,
+    log_format: worker_flags.LogFormat = None,
+    name: worker_flags.Name = "",
+    processes: worker_flags.Processes = None,
+    reload: worker_flags.Reload = False,
+    burst: worker_flags.Burst = False,
+    drained: worker_flags.Drained = None,
 ) -> None:
     """Serve the jobs of an app, in worker processes that a supervisor keeps alive.
 
@@ -142,6 +79,13 @@ def worker(
     if leash is None:
         supervise(reference, flags, name=name, burst=burst, reload=reload)
         return
+    _serve(reference, flags, leash, name=name, burst=burst)
+
+
+def _serve(
+    reference: str, flags: Mapping[str, str | None], leash: Leash, *, name: str, burst: bool
+) -> None:
+    """Be the worker of a supervisor, which holds the leash."""
     chosen = target.load(reference)
     chosen.configure(**flags)
     configure_logging(chosen.settings.log_level, chosen.settings.log_format)

@@ -32,7 +32,7 @@ _WARY = 0.75
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class Pauses:
     """Seconds: between looks, before another rise, another relief, a fall; until strain is past."""
 
     look: float = 0.25
@@ -42,8 +42,8 @@ class Pace:
     forget: float = 120.0
 
 
-SLOTS_PACE = Pace()
-PROCESSES_PACE = Pace(look=1.0, rise=10.0, relief=10.0, fall=60.0)
+SLOTS_PAUSES = Pauses()
+PROCESSES_PAUSES = Pauses(look=1.0, rise=10.0, relief=10.0, fall=60.0)
 """A process takes a second to start, and tells how it fares with its heartbeats only."""
 
 
@@ -94,14 +94,14 @@ class Decision:
 
 
 def scale_slots(
-    bounds: Bounds, present: int, load: SlotsLoad, pace: Pace = SLOTS_PACE
+    bounds: Bounds, present: int, load: SlotsLoad, pauses: Pauses = SLOTS_PAUSES
 ) -> Decision | None:
     """Decide how many slots a worker shall have; None leaves it at that."""
     decision = (
         _into(bounds, present)
-        or _relief(bounds, present, load, pace)
-        or _rise(bounds, present, load, pace)
-        or _fall(bounds, present, load, pace)
+        or _relief(bounds, present, load, pauses)
+        or _rise(bounds, present, load, pauses)
+        or _fall(bounds, present, load, pauses)
     )
     return decision if decision is not None and decision.target != present else None
 
@@ -112,11 +112,11 @@ def _into(bounds: Bounds, present: int) -> Decision | None:
     return Decision(target=bounds.clamp(present), reason=f"{present} is not within {bounds}")
 
 
-def _relief(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision | None:
+def _relief(bounds: Bounds, present: int, load: SlotsLoad, pauses: Pauses) -> Decision | None:
     # Half of what is in use: to take away what nobody uses would be no relief.
     used = min(present, load.peak)
     strain = _strain(load, used)
-    if strain is None or load.since_change < pace.relief:
+    if strain is None or load.since_change < pauses.relief:
         return None
     return Decision(target=bounds.clamp(used // 2), reason=strain, too_much=used)
 
@@ -132,12 +132,12 @@ def _strain(load: SlotsLoad, used: int) -> str | None:
     return f"{load.cpu:.0%} of the CPU is used and jobs take {told}: fewer at once end sooner"
 
 
-def _rise(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision | None:
+def _rise(bounds: Bounds, present: int, load: SlotsLoad, pauses: Pauses) -> Decision | None:
     full = load.waiting and load.peak >= present
-    if not full or load.since_change < pace.rise or load.lag is None or load.lag >= LAG_LOW:
+    if not full or load.since_change < pauses.rise or load.lag is None or load.lag >= LAG_LOW:
         return None
     target = _more(present, load)
-    if load.strained_at is not None and load.since_strain < pace.forget:
+    if load.strained_at is not None and load.since_strain < pauses.forget:
         target = min(target, int(load.strained_at * _WARY))
     if target <= present:
         return None
@@ -156,18 +156,20 @@ def _more(present: int, load: SlotsLoad) -> int:
     return target
 
 
-def _fall(bounds: Bounds, present: int, load: SlotsLoad, pace: Pace) -> Decision | None:
-    if load.waiting or load.since_change < pace.fall or load.peak > present * _IDLE:
+def _fall(bounds: Bounds, present: int, load: SlotsLoad, pauses: Pauses) -> Decision | None:
+    if load.waiting or load.since_change < pauses.fall or load.peak > present * _IDLE:
         return None
     if load.peak == 0:
-        return Decision(target=bounds.clamp(present // 2), reason=f"no job ran for {pace.fall:g}s")
+        return Decision(
+            target=bounds.clamp(present // 2), reason=f"no job ran for {pauses.fall:g}s"
+        )
     target = min(max(present * 3 // 4, math.ceil(load.peak / _ROOMY)), present)
-    reason = f"no more than {load.peak} of {present} slots were in use for {pace.fall:g}s"
+    reason = f"no more than {load.peak} of {present} slots were in use for {pauses.fall:g}s"
     return Decision(target=bounds.clamp(target), reason=reason)
 
 
 def scale_processes(
-    bounds: Bounds, present: int, load: ProcessesLoad, pace: Pace = PROCESSES_PACE
+    bounds: Bounds, present: int, load: ProcessesLoad, pauses: Pauses = PROCESSES_PAUSES
 ) -> Decision | None:
     """Decide how many processes a supervisor shall run; None leaves it at that.
 
@@ -177,9 +179,9 @@ def scale_processes(
         return None
     decision = (
         _into(bounds, present)
-        or _fewer_than_crowd(bounds, present, load, pace)
-        or _more_processes(bounds, present, load, pace)
-        or _fewer_processes(bounds, present, load, pace)
+        or _fewer_than_crowd(bounds, present, load, pauses)
+        or _more_processes(bounds, present, load, pauses)
+        or _fewer_processes(bounds, present, load, pauses)
     )
     return decision if decision is not None and decision.target != present else None
 
@@ -190,20 +192,20 @@ def in_use(pulse: Pulse) -> float:
 
 
 def _fewer_than_crowd(
-    bounds: Bounds, present: int, load: ProcessesLoad, pace: Pace
+    bounds: Bounds, present: int, load: ProcessesLoad, pauses: Pauses
 ) -> Decision | None:
     used = sum(pulse.cpu for pulse in load.pulses)
-    if present <= load.cpus or used < load.cpus * 0.95 or load.since_change < pace.relief:
+    if present <= load.cpus or used < load.cpus * 0.95 or load.since_change < pauses.relief:
         return None
     reason = f"{present} processes use up {load.cpus} CPUs: more than one each only take turns"
     return Decision(target=bounds.clamp(load.cpus), reason=reason, too_much=present)
 
 
 def _more_processes(
-    bounds: Bounds, present: int, load: ProcessesLoad, pace: Pace
+    bounds: Bounds, present: int, load: ProcessesLoad, pauses: Pauses
 ) -> Decision | None:
     used = sum(pulse.cpu for pulse in load.pulses)
-    if load.since_change < pace.rise or used >= load.cpus * CPU_GOAL:
+    if load.since_change < pauses.rise or used >= load.cpus * CPU_GOAL:
         return None
     if not all(_at_its_end(each, load) for each in load.pulses):
         return None
@@ -226,14 +228,14 @@ def _at_its_end(pulse: Pulse, load: ProcessesLoad) -> bool:
 
 
 def _fewer_processes(
-    bounds: Bounds, present: int, load: ProcessesLoad, pace: Pace
+    bounds: Bounds, present: int, load: ProcessesLoad, pauses: Pauses
 ) -> Decision | None:
-    if load.since_change < pace.fall or any(pulse.waiting for pulse in load.pulses):
+    if load.since_change < pauses.fall or any(pulse.waiting for pulse in load.pulses):
         return None
     if load.peak > (present - 1) * _IDLE:
         return None
     if load.peak <= present * _NOTHING:
-        reason = f"{present} processes had next to nothing to do for {pace.fall:g}s"
+        reason = f"{present} processes had next to nothing to do for {pauses.fall:g}s"
         return Decision(target=bounds.clamp(present // 2), reason=reason)
-    reason = f"no more than {load.peak:.2g} of {present} processes were in use for {pace.fall:g}s"
+    reason = f"no more than {load.peak:.2g} of {present} processes were in use for {pauses.fall:g}s"
     return Decision(target=bounds.clamp(present - 1), reason=reason)

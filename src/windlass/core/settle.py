@@ -206,10 +206,10 @@ def _wait_for_system(job: Job, error: ErrorInfo, now: datetime, jitter: float) -
 
 def _crash(job: Job, crash: Crashed, policy: Policy, now: datetime) -> Transition:
     """Charge the guilty, suspect who may be, and let everybody else run again as if nothing was."""
-    verdict = _verdict(job, crash)
+    blame = _blame(job, crash)
     error = _marked(job, ErrorInfo(type="Crashed", message=crash.reason, traceback=crash.log))
-    attempt = _attempt(job, verdict, now, error)
-    if verdict != CRASHED:
+    attempt = _attempt(job, blame, now, error)
+    if blame != CRASHED:
         return _leave(job, State.PENDING, attempt=attempt, reason=crash.reason)
     crashes = job.crashes + 1
     if crashes < policy.max_crashes:
@@ -219,7 +219,7 @@ def _crash(job: Job, crash: Crashed, policy: Policy, now: datetime) -> Transitio
     return _leave(job, State.DEAD, crashes=1, error=error, attempt=attempt, reason=reason)
 
 
-def _verdict(job: Job, crash: Crashed) -> str:
+def _blame(job: Job, crash: Crashed) -> str:
     if crash.cause == "alone":
         return CRASHED
     if crash.cause == "process":

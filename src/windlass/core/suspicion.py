@@ -17,7 +17,7 @@ SUSPECTED = "suspected"
 """Its process died while it ran, and others ran beside it."""
 CRASHED = "crashed"
 """Its process died while it ran alone: it did it."""
-_NO_VERDICT = ("released", "snoozed", LOST, LOST_WITH_HOST)
+_PROVES_NOTHING = ("released", "snoozed", LOST, LOST_WITH_HOST)
 _HOSTS = 2
 _SUSPICIONS = 4
 
@@ -27,7 +27,7 @@ def is_suspect(job: Job) -> bool:
     for attempt in reversed(job.history):
         if attempt.outcome in (SUSPECTED, CRASHED):
             return True
-        if attempt.outcome not in _NO_VERDICT:
+        if attempt.outcome not in _PROVES_NOTHING:
             return False
     return False
 
@@ -51,7 +51,7 @@ def is_suspected_too_often(job: Job) -> bool:
     for attempt in reversed(job.history):
         if attempt.outcome == SUSPECTED:
             suspicions += 1
-        elif attempt.outcome not in _NO_VERDICT:
+        elif attempt.outcome not in _PROVES_NOTHING:
             break
     return suspicions >= _SUSPICIONS
 

@@ -32,8 +32,8 @@ from windlass.resources import Resources
 from windlass.runtime.attempt import Handlers, outcome_of
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
-from windlass.runtime.line import Line, high_descriptors
-from windlass.runtime.wire import BROKEN, Begun, Heeded, Over, Reported, Settled, Start, Stop, Word
+from windlass.runtime.tether import Tether, high_descriptors
+from windlass.runtime.words import BROKEN, Begun, Heeded, Over, Reported, Settled, Start, Stop, Word
 from windlass.store import Transaction
 
 log = get_logger("windlass.child")
@@ -63,7 +63,7 @@ class Child:
 
     def __init__(
         self,
-        line: Line,
+        tether: Tether,
         box: BlackBox,
         *,
         registry: Registry,
@@ -73,7 +73,7 @@ class Child:
         resources: Resources,
     ) -> None:
         self._resources = resources
-        self._line = line
+        self._tether = tether
         self._box = box
         self._registry = registry
         self._transact = transact
@@ -93,14 +93,14 @@ class Child:
     def serve(self) -> NoReturn:
         """Run jobs until the worker has gone; called in the main thread."""
         signal.signal(_NUDGE, self._nudged)
-        threading.Thread(target=self._listen, name="windlass-line", daemon=True).start()
+        threading.Thread(target=self._listen, name="windlass-tether", daemon=True).start()
         while True:
             self._calls.get()()
 
     # -- what the worker says ------------------------------------------------------------------
 
     def _listen(self) -> None:
-        while (order := self._line.receive()) is not None:
+        while (order := self._tether.receive()) is not None:
             match order:
                 case Start():
                     self._run = run = _Run(order)
@@ -140,7 +140,7 @@ class Child:
 
     def _begin(self, run: _Run, memory: int | None) -> None:
         self._box.clear()
-        self._line.send(Begun())
+        self._tether.send(Begun())
         _limit_memory(memory)
         run.task = self._loop.create_task(self._perform(run), name="windlass-run")
         run.task.add_done_callback(_must_not_fail)
@@ -152,7 +152,7 @@ class Child:
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
             if run.why is None:
                 outcome = Failed(exception=error, error=describe(error))
-        self._line.check()
+        self._tether.check()
         self._finish(run, outcome)
 
     async def _attempt(self, run: _Run) -> Outcome:
@@ -178,7 +178,7 @@ class Child:
             with suppress(Exception):
                 stream.flush()
         self._run = None
-        self._line.send(word)
+        self._tether.send(word)
 
     def _word(self, run: _Run, outcome: Outcome | None) -> Word:
         if run.context is not None and run.context.settled:
@@ -204,7 +204,7 @@ class Child:
         progress, run.progress = run.progress, None
         if progress is not None and self._run is run:
             run.is_reporting = True
-            self._line.send(Reported(progress=progress))
+            self._tether.send(Reported(progress=progress))
             self._loop.call_later(_REPORTS, self._send_report, run)
 
     # -- `def` handlers, in the main thread ----------------------------------------------------
@@ -221,7 +221,7 @@ class Child:
     ) -> None:
         value, error = self._call(run, call)
         self._calling = None
-        self._line.check()
+        self._tether.check()
         self._loop.call_soon_threadsafe(_deliver, answer, value, error)
 
     def _call(self, run: _Run | None, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

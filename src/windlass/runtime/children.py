@@ -18,7 +18,7 @@ from windlass.core.settle import Transition
 from windlass.observe.logs import get_logger
 from windlass.runtime.process import ChildFailed, ChildProcess
 from windlass.runtime.usage import IS_VISIBLE, memory_of
-from windlass.runtime.wire import Begun, Heeded, Over, Recipe, Reported, Settled, Start, Stop
+from windlass.runtime.words import Begun, Heeded, Over, Recipe, Reported, Settled, Start, Stop
 
 log = get_logger("windlass.children")
 Answer = Outcome | Transition | Heeded | Over

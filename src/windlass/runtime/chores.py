@@ -10,10 +10,10 @@ from uuid import UUID
 
 from windlass.core.job import Job, Progress, Retention
 from windlass.core.outcomes import Crashed, Released
-from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, settle
 from windlass.observe.logs import get_logger
 from windlass.runtime.lines import fields_of
+from windlass.runtime.postmortem import last_moves
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -191,9 +191,8 @@ class Keeper(Service):
 
     def give_back(self, job: Job) -> None:
         """Release a job that nobody here runs."""
-        outcome = Released(reason="claimed, and never started")
-        now = job.started_at or datetime.now(UTC)
-        self._settle(job, settle(job, outcome, Policy(retry=Retry()), now=now, jitter=0))
+        (move,) = last_moves([job], Released(reason="claimed, and never started"))
+        self._settle(job, move)
 
 
 class Pruner(Service):

@@ -9,7 +9,7 @@ from windlass.observe.logs import get_logger
 
 log = get_logger("windlass.worker")
 _PAUSE = 10.0
-_GRACE = 0.1
+_LETTING_GO = 0.1
 """Seconds in which a run that has ended lets go of what it holds, in whatever thread it was."""
 
 
@@ -28,7 +28,7 @@ class Cleaner:
     def ask(self) -> None:
         """Have it done soon."""
         if self._timer is None:
-            soon = max(self._loop.time() + _GRACE, self._not_before)
+            soon = max(self._loop.time() + _LETTING_GO, self._not_before)
             self._timer = self._loop.call_at(soon, self._clean)
 
     def stop(self) -> None:

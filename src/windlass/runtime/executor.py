@@ -33,7 +33,7 @@ from windlass.runtime.lines import fields_of
 from windlass.runtime.pace import PROMPT, Pace
 from windlass.runtime.process import ChildFailed
 from windlass.runtime.threads import Threads
-from windlass.runtime.wire import Heeded, Over
+from windlass.runtime.words import Heeded, Over
 from windlass.store import Transaction
 
 log = get_logger("windlass.executor")

@@ -1,4 +1,4 @@
-"""Owns the line between a worker's process and its supervisor: what is said, and the worker's end.
+"""Owns the leash between a worker's process and its supervisor: what is said, and the worker's end.
 
 The worker says who it is and that its loop moves; the supervisor renews its lease, since C code
 that holds the interpreter's lock stops every thread of the worker, but not another process.
@@ -75,7 +75,7 @@ Word = Hello | Registered | Ready | Beat | Leaving | Renewed | Lost
 _reads = msgspec.json.Decoder(Word)
 
 
-class Line:
+class End:
     """One end of the leash: words go as lines of JSON."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -143,8 +143,8 @@ class Leash:
     If the supervisor is gone, or stands still, the worker renews by itself.
     """
 
-    def __init__(self, line: Line, box: int | None = None) -> None:
-        self._line = line
+    def __init__(self, end: End, box: int | None = None) -> None:
+        self._end = end
         self._box = box
         self._lost: set[str] = set()
         self._renewed_at = time.monotonic()
@@ -157,12 +157,12 @@ class Leash:
         told = os.environ.pop(VARIABLE, None)
         if told is None:
             return None
-        line, stacks, box = map(int, told.split(","))
-        for shared in (line, stacks, box):
+        end, stacks, box = map(int, told.split(","))
+        for shared in (end, stacks, box):
             os.set_inheritable(shared, False)
         if ASK_FOR_STACK is not None:
             faulthandler.register(ASK_FOR_STACK, file=stacks, all_threads=False)
-        return cls(Line(socket.socket(fileno=line)), box)
+        return cls(End(socket.socket(fileno=end)), box)
 
     def record(self) -> None:
         """Let the last lines that this process logs survive it, once logging is configured."""
@@ -180,13 +180,13 @@ class Leash:
         """Tell the supervisor something."""
         if isinstance(word, Registered):
             self._renewed_at = time.monotonic()
-        self._line.say(word)
+        self._end.say(word)
 
     def renewing(self, renew: Renew, lease: timedelta) -> Renew:
         """Return a way to renew that leaves it to the supervisor for as long as that does it."""
 
         def beat(worker: str, pulse: Pulse, timeout: timedelta) -> bool:
-            self._line.say(Beat(pulse, pulse.loop_lag.total_seconds()))
+            self._end.say(Beat(pulse, pulse.loop_lag.total_seconds()))
             if worker in self._lost:
                 return False
             if time.monotonic() - self._renewed_at < lease.total_seconds() / 2 and self.is_held:
@@ -198,7 +198,7 @@ class Leash:
         return beat
 
     def _listen(self, orphaned: Callable[[], None]) -> None:
-        while (words := self._line.hear()) is not None:
+        while (words := self._end.hear()) is not None:
             for word in words:
                 if isinstance(word, Lost):
                     self._lost.add(word.worker)

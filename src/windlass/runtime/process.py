@@ -1,7 +1,7 @@
-"""Owns one child process from the worker's side: its start, its line, and how it came to its end.
+"""Owns one child process from the worker's side: its start, its tether, and how it came to its end.
 
-The line is a socket. What the child says is read until the process has ended, and not only until
-its end of the line is closed: a process that it forked may hold that open.
+The tether is a socket. What the child says is read until the process has ended, and not only until
+its end of the tether is closed: a process that it forked may hold that open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from multiprocessing.spawn import get_executable
 import msgspec
 
 from windlass.runtime.blackbox import BlackBox
-from windlass.runtime.wire import BROKEN, Frames, Order, Ready, Recipe, Unfit, Word, frame, word_of
+from windlass.runtime.postmortem import how_it_ended
+from windlass.runtime.words import BROKEN, Fit, Frames, Order, Recipe, Unfit, Word, frame, word_of
 
 _PIECE = 65_536
 _LAST_WORDS = 2.0
@@ -47,13 +48,13 @@ class ChildProcess:
         self._inbox: asyncio.Queue[Word | None] = asyncio.Queue()
         self._is_mute = False
         self._box = BlackBox.create()
-        self._line, theirs = socket.socketpair()
-        self._line.setblocking(False)
+        self._tether, theirs = socket.socketpair()
+        self._tether.setblocking(False)
         try:
             # By the loop's thread: the child ends with the thread that started it.
             self._process = _start(recipe, theirs.fileno(), self._box.fd)
         except OSError as error:
-            self._line.close()
+            self._tether.close()
             self._box.close()
             raise ChildFailed(f"no child process could be started: {error}") from error
         finally:
@@ -66,7 +67,7 @@ class ChildProcess:
         self.last_words = ""
         """The last lines that it logged, and where it was if it died of a signal."""
         self.gone = asyncio.Event()
-        self._loop.add_reader(self._line, self._read)
+        self._loop.add_reader(self._tether, self._read)
         name = f"windlass-child-{self.pid}"
         threading.Thread(target=self._await_end, name=name, daemon=True).start()
 
@@ -76,14 +77,7 @@ class ChildProcess:
         code = self._process.returncode or 0
         if self._is_mute or code == BROKEN:
             return "its process broke the line to its worker"
-        if code >= 0:
-            return f"its process exited with code {code}"
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        hint = ", as when memory runs out" if name == "SIGKILL" else ""
-        return f"its process died of {name}{hint}"
+        return f"its process {how_it_ended(code)}"
 
     async def prepare(self, patience: float) -> None:
         """Let it get the app.
@@ -98,7 +92,7 @@ class ChildProcess:
         except TimeoutError:
             raise ChildFailed(f"it was not ready within {patience:g} seconds") from None
         match word:
-            case Ready(kinds=kinds):
+            case Fit(kinds=kinds):
                 self.kinds = frozenset(kinds)
             case Unfit(why=why):
                 raise ChildFailed(why)
@@ -108,12 +102,12 @@ class ChildProcess:
     async def send(self, order: Order) -> None:
         """Say something of any size."""
         with suppress(OSError):  # It has ended, which is noticed elsewhere.
-            await self._loop.sock_sendall(self._line, frame(order))
+            await self._loop.sock_sendall(self._tether, frame(order))
 
     def tell(self, order: Order) -> None:
         """Say something short, without waiting: who does not listen is killed in the end."""
         with suppress(OSError):
-            self._line.send(frame(order))
+            self._tether.send(frame(order))
 
     async def receive(self) -> Word | None:
         """Return its next word, or None once it has ended."""
@@ -129,12 +123,12 @@ class ChildProcess:
     def end(self) -> None:
         """Let it end by itself."""
         with suppress(OSError):
-            self._line.shutdown(socket.SHUT_WR)
+            self._tether.shutdown(socket.SHUT_WR)
         self._loop.call_later(_LAST_WORDS, self.kill)
 
     def _read(self) -> None:
         try:
-            data = self._line.recv(_PIECE)
+            data = self._tether.recv(_PIECE)
         except BlockingIOError:
             return
         except OSError:
@@ -142,7 +136,7 @@ class ChildProcess:
         if data:
             self._take(data)
         else:
-            self._lose_line()
+            self._lose_tether()
 
     def _take(self, data: bytes) -> None:
         try:
@@ -153,9 +147,9 @@ class ChildProcess:
             self._is_mute = True
             self.kill()
 
-    def _lose_line(self) -> None:
+    def _lose_tether(self) -> None:
         """Kill a child that lives on and cannot be heard."""
-        self._loop.remove_reader(self._line)
+        self._loop.remove_reader(self._tether)
         self._loop.call_later(_LAST_WORDS, self._silence)
 
     def _silence(self) -> None:
@@ -176,27 +170,27 @@ class ChildProcess:
             self._process.wait()  # The loop is closed, and nobody asks any more.
 
     def _ended(self) -> None:
-        """Hear what it said at last, and close the line."""
+        """Hear what it said at last, and close the tether."""
         self._process.wait()
         self.gone.set()
-        self._loop.remove_reader(self._line)
+        self._loop.remove_reader(self._tether)
         with suppress(OSError):
-            while data := self._line.recv(_PIECE):
+            while data := self._tether.recv(_PIECE):
                 self._take(data)
-        self._line.close()
+        self._tether.close()
         self.last_words = self._box.read()
         self._box.close()
         self._inbox.put_nowait(None)
         self._tell_ended(self)
 
 
-def _start(recipe: Recipe, line: int, box: int) -> subprocess.Popen[bytes]:
-    told = [json.dumps(recipe.path), str(os.getpid()), str(line), str(box)]
+def _start(recipe: Recipe, tether: int, box: int) -> subprocess.Popen[bytes]:
+    told = [json.dumps(recipe.path), str(os.getpid()), str(tether), str(box)]
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     executable = os.fsdecode(get_executable() or sys.executable)
     return subprocess.Popen(  # noqa: S603 - ourselves.
         [executable, *flags, "-c", _PROGRAM, *told],
         stdin=subprocess.DEVNULL,
-        pass_fds=(line, box),
+        pass_fds=(tether, box),
         start_new_session=True,  # A Ctrl-C in the terminal is the worker's.
     )

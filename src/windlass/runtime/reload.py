@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from windlass.observe.logs import get_logger
+from windlass.runtime.service import Service
+
+log = get_logger("windlass.supervisor")
+_LOOK = 0.25
 _SUFFIXES = (".py", ".toml", ".env")
 _SKIPPED = ("__pycache__", "node_modules", "site-packages")
 
@@ -34,3 +40,20 @@ class Watch:
                         yield path, os.stat(path).st_mtime_ns  # noqa: PTH116
                     except OSError:
                         continue
+
+
+class Reloader(Service):
+    """Has the workers replaced when a source file has changed."""
+
+    name = "reloader"
+
+    def __init__(self, watch: Watch, roll: Callable[[], None]) -> None:
+        super().__init__()
+        self._watch = watch
+        self._roll = roll
+
+    async def tick(self) -> float:
+        if changed := await asyncio.to_thread(self._watch.changed):
+            log.info("files.changed", files=changed[:5], more=max(len(changed) - 5, 0))
+            self._roll()
+        return _LOOK

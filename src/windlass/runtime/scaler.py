@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from windlass.core.bounds import Bounds
 from windlass.core.job import Pulse
 from windlass.core.scale import (
-    PROCESSES_PACE,
+    PROCESSES_PAUSES,
     Decision,
-    Pace,
+    Pauses,
     ProcessesLoad,
     SlotsLoad,
     in_use,
@@ -49,16 +49,16 @@ class Look:
 class SlotsGauge:
     """Turns looks at a worker into measurements. It has no clock: every look tells its time."""
 
-    def __init__(self, pace: Pace, cpus: int, first: Look) -> None:
-        self._pace = pace
+    def __init__(self, pauses: Pauses, cpus: int, first: Look) -> None:
+        self._pauses = pauses
         self._cpus = cpus
         self._last = first
         self._changed = first.now
         self._strained_at: int | None = None
         self._strained = -math.inf
-        self._peak = Peak(pace.fall)
+        self._peak = Peak(pauses.fall)
         self._lag = Typical(_LAGS)
-        self._served, self._rate, self._cpu = (Average(4 * pace.look) for _ in range(3))
+        self._served, self._rate, self._cpu = (Average(4 * pauses.look) for _ in range(3))
 
     def take(self, look: Look) -> SlotsLoad:
         """Take in a look, and return what is known by now."""
@@ -100,7 +100,7 @@ class SlotScaler(Service):
     def __init__(
         self,
         bounds: Bounds,
-        pace: Pace,
+        pauses: Pauses,
         *,
         worker_id: Callable[[], str],
         demand: Demand,
@@ -110,7 +110,7 @@ class SlotScaler(Service):
     ) -> None:
         super().__init__()
         self._bounds = bounds
-        self._pace = pace
+        self._pauses = pauses
         self._worker_id = worker_id
         self._demand = demand
         self._processed = processed
@@ -122,11 +122,11 @@ class SlotScaler(Service):
     async def tick(self) -> float:
         look = self._look()
         if self._gauge is None:
-            self._gauge = SlotsGauge(self._pace, usable_cpus(), look)
+            self._gauge = SlotsGauge(self._pauses, usable_cpus(), look)
         else:
             self._consider(self._gauge, self._gauge.take(look))
-        self._due = time.monotonic() + self._pace.look
-        return self._pace.look
+        self._due = time.monotonic() + self._pauses.look
+        return self._pauses.look
 
     def _look(self) -> Look:
         waiting, peak = self._demand.look()
@@ -143,7 +143,7 @@ class SlotScaler(Service):
 
     def _consider(self, gauge: SlotsGauge, load: SlotsLoad) -> None:
         before = self._slots()
-        decision = scale_slots(self._bounds, before, load, self._pace)
+        decision = scale_slots(self._bounds, before, load, self._pauses)
         if decision is None:
             return
         self._scale(decision.target)
@@ -168,13 +168,13 @@ class ProcessScaler:
     """Says how many processes there shall be, by their pulses; who runs them asks it at will."""
 
     def __init__(
-        self, bounds: Bounds, slots: Bounds, *, now: float, pace: Pace = PROCESSES_PACE
+        self, bounds: Bounds, slots: Bounds, *, now: float, pauses: Pauses = PROCESSES_PAUSES
     ) -> None:
         self._bounds = bounds
         self._slots = slots
-        self._pace = pace
+        self._pauses = pauses
         self._since = now
-        self._peak = Peak(pace.fall)
+        self._peak = Peak(pauses.fall)
 
     def consider(self, present: int, pulses: Sequence[Pulse], *, now: float) -> Decision | None:
         """Decide by the pulses of the processes that are alive, and log a change with its reason.
@@ -191,7 +191,7 @@ class ProcessScaler:
             peak=self._peak.add(sum(map(in_use, pulses)), now),
             since_change=now - self._since,
         )
-        decision = scale_processes(self._bounds, present, load, self._pace)
+        decision = scale_processes(self._bounds, present, load, self._pauses)
         if decision is not None:
             self._since = now
             self._log(present, decision, load)

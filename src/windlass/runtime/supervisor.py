@@ -7,7 +7,6 @@ why it ended. Nothing that a handler does can reach it.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import signal
 import time
@@ -15,32 +14,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from msgspec.structs import replace
-
 from windlass.core.bounds import Bounds
 from windlass.core.errors import WindlassError
-from windlass.core.job import Job
-from windlass.core.outcomes import Crashed, Released
 from windlass.observe.logs import get_logger
 from windlass.runtime import leash
-from windlass.runtime.postmortem import OutOfMemory, how_it_ended, last_moves
-from windlass.runtime.reload import Watch
+from windlass.runtime.estate import see_to_jobs
+from windlass.runtime.graces import SUPERVISOR_GRACE
+from windlass.runtime.lookout import Lookout
+from windlass.runtime.postmortem import OutOfMemory, how_it_ended
+from windlass.runtime.reload import Reloader, Watch
+from windlass.runtime.renewing import keep_lease
+from windlass.runtime.rolling import replace_all
 from windlass.runtime.scaler import ProcessScaler
+from windlass.runtime.service import Service
 from windlass.runtime.ward import Ward
 from windlass.settings import Settings
 from windlass.store import Store, store_at
 
 log = get_logger("windlass.supervisor")
-_LOOK = 0.25
-_STARTS_WITHIN = 60.0
-_GRACE = 7.0
-"""Seconds beyond the shutdown timeout after which a worker that has not ended is killed."""
 _CRASH_LOOP = 5
 _SETTLED = 60.0
 _LONGEST_BACKOFF = 30.0
-_LAST_WORDS = 5.0
 _NO_ROOM = 1.0
-_SURELY = 1.0
 
 
 class Supervisor:
@@ -57,7 +52,6 @@ class Supervisor:
         configure: Callable[[Settings], None],
         watch: Watch | None = None,
     ) -> None:
-        self._files = watch
         self._command = command
         self._bounds = processes
         self._processes = processes.least
@@ -75,6 +69,11 @@ class Supervisor:
         self._stopping = False
         self._rolling: asyncio.Task[None] | None = None
         self._roll_again = False
+        self._services: list[Service] = [
+            Lookout(lambda: self._wards.values(), looked=self._follow_load)
+        ]
+        if watch is not None:
+            self._services.append(Reloader(watch, self.roll))
         self._tasks: set[asyncio.Task[None]] = set()
         self._code = 0
         self._over = asyncio.Event()
@@ -88,10 +87,11 @@ class Supervisor:
             loop.add_signal_handler(number, self.stop)
         for _ in range(self._processes):
             self._start_one()
-        self._go(self._watch())
-        if self._files is not None:
-            self._go(self._roll_on_change(self._files))
+        for service in self._services:
+            service.start()
         await self._over.wait()
+        for service in self._services:
+            await service.stop()
         for task in self._tasks:
             task.cancel()
         for store in self._stores.values():
@@ -130,17 +130,11 @@ class Supervisor:
     async def _roll(self) -> None:
         while True:
             self._roll_again = False
-            await self._replace(list(self._wards.values()))
+            wards = list(self._wards.values())
+            await replace_all(wards, start=self._start_one, is_stopping=lambda: self._stopping)
             if self._stopping or not self._roll_again:
                 break
         self._scale(self._processes)
-
-    async def _roll_on_change(self, files: Watch) -> None:
-        while True:
-            await asyncio.sleep(_LOOK)
-            if changed := await asyncio.to_thread(files.changed):
-                log.info("files.changed", files=changed[:5], more=max(len(changed) - 5, 0))
-                self.roll()
 
     # -- processes -----------------------------------------------------------------------------
 
@@ -148,7 +142,7 @@ class Supervisor:
         self._serial += 1
         ward = Ward(self._command, self._serial)
         self._wards[ward.pid] = ward
-        asyncio.get_running_loop().add_reader(ward.line.fileno(), self._hear, ward)
+        asyncio.get_running_loop().add_reader(ward.leash.fileno(), self._hear, ward)
         return ward
 
     async def _start_later(self, delay: float) -> None:
@@ -170,32 +164,6 @@ class Supervisor:
     def _serving(self) -> int:
         return self._starting + sum(not ward.leaving for ward in self._wards.values())
 
-    async def _replace(self, wards: Sequence[Ward]) -> None:
-        log.info("supervisor.rolling", processes=len(wards))
-        for old in wards:
-            if old.leaving or old.code is not None:
-                continue
-            try:
-                new = self._start_one()
-            except OSError as error:
-                log.error("supervisor.roll_failed", why=str(error))  # noqa: TRY400
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_STARTS_WITHIN):
-                    await _first(new.ready.wait(), new.ended.wait())
-            if self._stopping:
-                return
-            if not new.ready.is_set():
-                new.leave("it did not start")
-                new.kill()
-                log.error(
-                    "supervisor.roll_failed",
-                    pid=new.pid,
-                    why="the new worker did not start; the old ones go on",
-                )
-                return
-            old.drain("replaced")
-
     def _reap(self) -> None:
         """Take note of what ended, stopped or went on; as PID 1, of everybody's orphans, too."""
         while True:
@@ -212,7 +180,7 @@ class Supervisor:
                 ward.is_stopped = os.WIFSTOPPED(status)
                 log.warning("process.stopped" if ward.is_stopped else "process.continued", pid=pid)
             else:
-                asyncio.get_running_loop().remove_reader(ward.line.fileno())
+                asyncio.get_running_loop().remove_reader(ward.leash.fileno())
                 ward.gone(os.waitstatus_to_exitcode(status))
                 self._go(self._bury(ward))
 
@@ -230,7 +198,7 @@ class Supervisor:
             self._succeed(ward, code, expected=expected)
         # Only now: the store may be away, and its successor shall not wait for that.
         try:
-            await self._see_to_jobs(ward, reason)
+            await see_to_jobs(ward, reason)
         except Exception:
             log.exception("jobs.not_given_back", worker_id=ward.worker)
         ward.close()
@@ -266,7 +234,7 @@ class Supervisor:
         """Kill what has not ended when it had to: the shutdown ends in any case."""
         settings = [ward.settings for ward in self._wards.values() if ward.settings is not None]
         longest = max((each.shutdown_timeout for each in settings), default=timedelta(0))
-        await asyncio.sleep(longest.total_seconds() + _GRACE)
+        await asyncio.sleep((longest + SUPERVISOR_GRACE).total_seconds())
         for ward in self._wards.values():
             log.critical("process.stuck", pid=ward.pid, why="it does not end; killing it")
             ward.kill()
@@ -276,7 +244,7 @@ class Supervisor:
     def _hear(self, ward: Ward) -> None:
         words = ward.hear()
         if words is None:
-            asyncio.get_running_loop().remove_reader(ward.line.fileno())
+            asyncio.get_running_loop().remove_reader(ward.leash.fileno())
             return
         for word in words:
             match word:
@@ -285,7 +253,7 @@ class Supervisor:
                 case leash.Registered():
                     ward.worker = word.worker
                     if ward.keeping is None:
-                        ward.keeping = self._go(self._keep(ward))
+                        ward.keeping = self._go(keep_lease(ward))
                 case leash.Ready():
                     self._was_ready = True
                     ward.ready.set()
@@ -323,93 +291,6 @@ class Supervisor:
         if word.replace and not self._stopping:
             self._try_to_start()
 
-    # -- their leases --------------------------------------------------------------------------
-
-    async def _keep(self, ward: Ward) -> None:
-        """Renew a worker's lease for as long as it deserves it."""
-        settings, store = ward.settings, ward.store
-        if settings is None or store is None:
-            return
-        interval = settings.lease / 3
-        wait = interval
-        while not ward.ended.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait.total_seconds()):
-                    await ward.ended.wait()
-                    return
-            if ward.worker and not ward.is_stopped:
-                wait = await self._renew(store, ward, interval)
-
-    async def _renew(self, store: Store, ward: Ward, interval: timedelta) -> timedelta:
-        worker = ward.worker
-        pulse = replace(ward.pulse, loop_lag=timedelta(seconds=round(ward.lag, 3)))
-        try:
-            alive = await asyncio.to_thread(store.heartbeat, worker, pulse, interval)
-        except WindlassError as error:
-            log.warning("heartbeat.failed", worker_id=worker, error=str(error))
-            return min(timedelta(seconds=1), interval)
-        except Exception:
-            log.exception("heartbeat.failed", worker_id=worker)
-            return min(timedelta(seconds=1), interval)
-        if worker != ward.worker or (ward.leaving and not alive):
-            return interval  # It has given its lease back meanwhile.
-        if not alive:
-            log.error("lease.lost", worker_id=worker, pid=ward.pid)
-        ward.line.say(leash.Renewed() if alive else leash.Lost(worker))
-        return interval
-
-    async def _watch(self) -> None:
-        """Notice whose loop stands still, and end who does for longer than any handler may."""
-        while True:
-            await asyncio.sleep(_LOOK)
-            try:
-                for ward in list(self._wards.values()):
-                    await self._look_at(ward)
-                self._follow_load()
-            except Exception:
-                log.exception("supervisor.failed")
-
-    async def _look_at(self, ward: Ward) -> None:
-        if ward.code is not None:
-            return
-        self._mind_who_leaves(ward)
-        if ward.is_stopped or not ward.ready.is_set():
-            return
-        if not ward.worker or ward.leaving:
-            return  # It is on its way out, and its heart has stopped.
-        if ward.is_mute and not ward.stalled:
-            # What merely blocks its loop it notices itself; this holds the interpreter's lock.
-            log.warning(
-                "loop.stalled",
-                pid=ward.pid,
-                worker_id=ward.worker,
-                lag=round(ward.lag, 3),
-                stack=await ward.stack(),
-            )
-        ward.stalled = ward.is_mute
-        if ward.patience is not None and ward.lag > ward.patience:
-            self._lose_patience(ward)
-        else:
-            ward.stuck_since = math.inf
-
-    def _lose_patience(self, ward: Ward) -> None:
-        """Kill a worker whose loop stands still, unless it has only done so until just now."""
-        now = time.monotonic()
-        ward.stuck_since = min(ward.stuck_since, now)
-        if now - ward.stuck_since > _SURELY:
-            log.critical("process.stuck", pid=ward.pid, worker_id=ward.worker, lag=ward.lag)
-            ward.kill()
-
-    def _mind_who_leaves(self, ward: Ward) -> None:
-        """Kill a worker that was to end long ago, whatever keeps it."""
-        settings = ward.settings
-        if ward.leaving and settings is not None and not ward.finished:
-            late = time.monotonic() - ward.leaving_since - settings.shutdown_timeout.total_seconds()
-            if late > _GRACE:
-                log.critical("process.stuck", pid=ward.pid, why="it does not end; killing it")
-                ward.leaving_since = math.inf
-                ward.kill()
-
     # -- their number --------------------------------------------------------------------------
 
     def _follow_load(self) -> None:
@@ -432,51 +313,6 @@ class Supervisor:
         for ward in serving[processes:]:
             ward.drain("scaled down")
 
-    # -- their jobs ----------------------------------------------------------------------------
-
-    async def _see_to_jobs(self, ward: Ward, reason: str) -> None:
-        """Give back what a process held when it ended: nobody else runs it, and nobody is charged.
-
-        What cannot be given back, since the store is away, is rescued when the lease has run out.
-        """
-        if not ward.worker or ward.store is None:
-            return
-        store, deadline = ward.store, time.monotonic() + _LAST_WORDS
-        while True:
-            try:
-                await self._give_back(store, ward, reason)
-            except WindlassError as error:
-                if time.monotonic() > deadline:
-                    log.warning("jobs.not_given_back", worker_id=ward.worker, error=str(error))
-                    return
-                await asyncio.sleep(0.5)
-            else:
-                return
-
-    async def _give_back(self, store: Store, ward: Ward, reason: str) -> None:
-        held = await store.held(ward.worker)
-        await store.settle(last_moves(held, self._verdict(ward, reason)))
-        await store.retire(ward.worker)
-        for job in held:
-            self._tell(job, ward, reason)
-
-    def _verdict(self, ward: Ward, reason: str) -> Crashed | Released:
-        if ward.was_let_go:
-            return Released(reason=ward.leaving)
-        return Crashed(cause="process", reason=f"its process {reason}", log=ward.last_words())
-
-    def _tell(self, job: Job, ward: Ward, reason: str) -> None:
-        event = "job.released" if ward.was_let_go else "job.suspected"
-        log.warning(
-            event,
-            job_id=job.id,
-            worker_id=ward.worker,
-            kind=job.kind,
-            queue=job.queue,
-            attempt=job.attempt,
-            reason=ward.leaving if ward.was_let_go else f"its process {reason}",
-        )
-
     def _go(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -487,12 +323,3 @@ class Supervisor:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("supervisor.failed", error=f"{type(error).__qualname__}: {error}")
-
-
-async def _first(*events: Awaitable[object]) -> None:
-    tasks = [asyncio.ensure_future(event) for event in events]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()

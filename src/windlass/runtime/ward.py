@@ -27,7 +27,7 @@ class Ward:
         ours.setblocking(False)
         self._stacks = shared_file()
         self.number = number
-        self.line = leash.Line(ours)
+        self.leash = leash.End(ours)
         self.began = time.monotonic()
         self._box = BlackBox.create()
         shared = [theirs.fileno(), self._stacks, self._box.fd]
@@ -41,7 +41,7 @@ class Ward:
                 process_group=0,
             )
         except OSError:
-            self.line.close()
+            self.leash.close()
             self.close()
             raise
         finally:
@@ -83,7 +83,7 @@ class Ward:
 
     def hear(self) -> list[leash.Word] | None:
         """Return what it says, and note that it lives; None if it will say nothing more."""
-        words = self.line.hear()
+        words = self.leash.hear()
         if words:
             self._heard_at = time.monotonic()
         for word in words or ():
@@ -126,7 +126,7 @@ class Ward:
     def gone(self, code: int) -> None:
         """Note how it ended, and let go of what was shared with it."""
         self.code = self._process.returncode = code
-        self.line.close()
+        self.leash.close()
         self.ended.set()
 
     async def stack(self) -> str:

@@ -24,21 +24,28 @@ from windlass.core.job import (
     Job,
     Lane,
     NewJob,
-    Progress,
-    Pulse,
-    WorkerInfo,
     WorkerRecord,
 )
 from windlass.core.settle import Transition
 from windlass.core.states import State
+from windlass.store.columns import (
+    ERROR,
+    HEADERS,
+    HISTORY,
+    INFO,
+    PROGRESS,
+    PULSE,
+    STATES,
+    as_json,
+    instants_since,
+)
 from windlass.store.postgres.wire import Row
 
 T = TypeVar("T")
 _SHIFT = 946_684_800_000_000
 """Microseconds from 1970, from which people count, to 2000, from which PostgreSQL does."""
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
-_LATEST = datetime.max.replace(tzinfo=UTC)
+instant = instants_since(datetime(2000, 1, 1, tzinfo=UTC))
+"""Returns an instant from how it travels; beyond the calendar there is only its end."""
 _SHARED = (
     "id, kind, queue, priority, key, state, payload, due_at, created_at, expires_at, started_at, "
     "{finished_at}, attempt, failures, crashes, max_retries, "
@@ -49,27 +56,6 @@ LIVE = _SHARED.format(finished_at="NULL::timestamptz AS finished_at", result="NU
 """The columns of a job in the live room, in the order of `job_of`."""
 ENDED = _SHARED.format(finished_at="finished_at", result="result")
 """The same of a job in another room."""
-_STATES = {state.value: state for state in State}
-_history = msgspec.json.Decoder(tuple[Attempt, ...])
-_headers = msgspec.json.Decoder(dict[str, str])
-_error = msgspec.json.Decoder(ErrorInfo)
-_progress = msgspec.json.Decoder(Progress)
-_info = msgspec.json.Decoder(WorkerInfo)
-_pulse = msgspec.json.Decoder(Pulse)
-
-
-@lru_cache(1024)  # Jobs that were enqueued, or claimed, together share their times.
-def instant(value: int) -> datetime:
-    """Return an instant from how it travels; beyond the calendar there is only its end."""
-    try:
-        return _EPOCH + timedelta(microseconds=value)
-    except OverflowError:
-        return _LATEST if value > 0 else _EARLIEST
-
-
-def as_json(value: Any) -> str:
-    """Return a fact, or a record, as JSON text."""
-    return msgspec.json.encode(value).decode()
 
 
 def job_of(row: Row) -> Job:
@@ -85,7 +71,7 @@ def job_of(row: Row) -> Job:
         queue=queue,
         priority=priority,
         key=key,
-        state=_STATES[state],
+        state=STATES[state],
         payload=payload,
         due_at=instant(due_at),
         created_at=instant(created_at),
@@ -98,16 +84,16 @@ def job_of(row: Row) -> Job:
         max_retries=max_retries,
         timeout=None if timeout is None else _seconds(timeout),
         unique_key=unique_key,
-        headers={} if headers is None else _read(_headers, headers, {}),
+        headers={} if headers is None else _read(HEADERS, headers, {}),
         waiting_for=waiting_for,
         worker=worker,
         token=token,
         cancel_requested=cancel_requested,
-        progress=None if progress is None else _read(_progress, progress, None),
+        progress=None if progress is None else _read(PROGRESS, progress, None),
         result=result,
-        error=None if error is None else _read(_error, error, None),
+        error=None if error is None else _read(ERROR, error, None),
         reason=reason,
-        history=() if history is None else _read(_history, history, ()),
+        history=() if history is None else _read(HISTORY, history, ()),
     )
 
 
@@ -201,7 +187,7 @@ def group_of(row: Row) -> ErrorGroup:
         first_seen=instant(first_seen),
         last_seen=instant(last_seen),
         newest=newest,
-        error=None if error is None else _read(_error, error, None),
+        error=None if error is None else _read(ERROR, error, None),
         reason=reason,
     )
 
@@ -210,8 +196,8 @@ def worker_of(row: Row) -> WorkerRecord:
     """Return the worker in a row of `list_workers`."""
     info, pulse, started_at, last_seen, lease_until, alive, ended = row
     return WorkerRecord(
-        info=_info.decode(info),
-        pulse=_pulse.decode(pulse),
+        info=INFO.decode(info),
+        pulse=PULSE.decode(pulse),
         started_at=instant(started_at),
         last_seen=instant(last_seen),
         lease_until=instant(lease_until),

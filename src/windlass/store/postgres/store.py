@@ -6,15 +6,12 @@ third connection: nothing that users do with the pool can keep a worker from its
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
-import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -42,30 +39,24 @@ from windlass.core.job import (
     WorkerRecord,
 )
 from windlass.core.settle import Transition
-from windlass.core.states import State
-from windlass.store.postgres import schema, work
+from windlass.store.columns import as_json
+from windlass.store.postgres import hot, looking, schema, work
 from windlass.store.postgres.enqueueing import Enqueueing
+from windlass.store.postgres.heartbeat import Heartbeat
 from windlass.store.postgres.home import Home
+from windlass.store.postgres.homes import Homes
 from windlass.store.postgres.line import Speak
 from windlass.store.postgres.pool import Limits, Pool
 from windlass.store.postgres.rows import (
-    as_json,
-    group_of,
-    instant,
-    is_plain_success,
     job_of,
     worker_of,
 )
 from windlass.store.postgres.schema import Names
 from windlass.store.postgres.transaction import Transaction
 from windlass.store.postgres.wire import (
-    AsyncWire,
-    Row,
-    Wire,
     conninfo_of,
     location_of,
     translate,
-    translated,
 )
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
 from windlass.store.sql import Migration
@@ -73,7 +64,6 @@ from windlass.store.sql import Migration
 T = TypeVar("T")
 _MIGRATION = 3600.0
 _TRIES = 5
-_ID = attrgetter("id.int")
 
 
 class PostgresStore:
@@ -107,12 +97,10 @@ class PostgresStore:
 
     def _start_anew(self) -> None:
         """Own no connection; those of a parent process are its own, and left alone."""
-        self._homes: dict[int, Home] = {}
-        self._homes_lock = threading.Lock()
+        self._homes = Homes()
         self._pool = Pool(self._conninfo, self._location, self._limits)
         self._enqueueing = Enqueueing(self._sql)
-        self._heart: Wire | None = None
-        self._heart_lock = threading.Lock()
+        self._heartbeat = Heartbeat(self._conninfo, self._location, self._sql["beat"])
         self._checked = False
 
     @property
@@ -123,8 +111,7 @@ class PostgresStore:
     @property
     def listening(self) -> bool:
         """Whether any event loop of this process hears of new jobs."""
-        with self._homes_lock:
-            return any(home.ear.listening for home in self._homes.values())
+        return self._homes.listening
 
     @property
     def statements(self) -> Mapping[str, str]:
@@ -151,20 +138,10 @@ class PostgresStore:
         return [step._replace(sql=schema.script(step)) for step in steps]
 
     async def close(self) -> None:
-        key = id(asyncio.get_running_loop())
-        home = self._homes.get(key)
-        if home is not None:
-            # Forgotten only afterwards: to close an ear takes one more word by this home's line.
-            await home.close()
-            with self._homes_lock:
-                self._homes.pop(key, None)
-        self._leave_abandoned()
+        await self._homes.close_here()
         self._pool.close()
         self._pool = Pool(self._conninfo, self._location, self._limits)
-        with self._heart_lock:
-            heart, self._heart = self._heart, None
-        if heart is not None:
-            heart.close()
+        self._heartbeat.close()
 
     # -- the hot path --------------------------------------------------------------------------
 
@@ -202,30 +179,8 @@ class PostgresStore:
         return await self._enqueueing.acarry_in(transaction, jobs)
 
     async def sweep(self, *, fresh: bool = True) -> Sweep:
-        home = self._home()
-        if fresh:
-            return await self._sweep(home)
-        now = time.monotonic()
-        if home.lanes.are_believed_empty and home.lanes.is_due(now):
-            await self._sweep(home)
-        elif home.lanes.is_due(now):
-            # It travels along with the next claim, which need not wait for it.
-            home.sweep_along(self._sweep)
-        return home.lanes.believed(home.ear.mark, time.monotonic())
-
-    async def _sweep(self, home: Home) -> Sweep:
-        mark = home.ear.mark
-
-        async def send(wire: AsyncWire, _durable: bool) -> Callable[[], Awaitable[list[Row]]]:
-            cursor = wire.cursor(binary=True)
-            await cursor.execute(self._sql["sweep"])
-            return cursor.fetchall
-
-        sweep, heads, cost = work.swept(await home.hot.carry(send), mark)
-        home.lanes.swept(heads, sweep, cost=cost, now=time.monotonic())
-        if home.ear.mark != mark:
-            home.lanes.doubt()  # What we were told of meanwhile, it may not have seen.
-        return sweep
+        look = hot.sweep if fresh else hot.believed_sweep
+        return await look(self._home(), self._sql)
 
     async def wait(self, mark: int, timeout: timedelta) -> None:
         await self._home().wait(mark, timeout.total_seconds())
@@ -234,39 +189,10 @@ class PostgresStore:
         await self._home().ear.rest_no_more()
 
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
-        home = self._home()
-        values = work.claim_values(claim, worker, token)
-
-        async def send(wire: AsyncWire, durable: bool) -> Callable[[], Awaitable[list[Row]]]:
-            cursor = wire.cursor(binary=True)
-            await cursor.execute(self._sql["claim"], values | {"lazily": not durable})
-            return cursor.fetchall
-
-        answers = work.met(claim, await home.hot.carry(send, heavy=True), worker, token)
-        home.lanes.claimed(answers)
-        if unreadable := [each for answer in answers for each in answer.unreadable]:
-            await self.settle([work.burial(each, token) for each in unreadable])
-        return [job for answer in answers for job in answer.jobs]
+        return await hot.claim(self._home(), self._sql, claim, worker, token)
 
     async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
-        if len({move.id.int for move in transitions}) < len(transitions):
-            # In a group that settles a job twice, the first settle counts; so its order matters.
-            return [(await self._settle([move]))[0] for move in transitions]
-        return await self._settle(transitions)
-
-    async def _settle(self, transitions: Sequence[Transition]) -> list[bool]:
-        # In the order of ids, so that two who settle the same jobs cannot wait for each other.
-        moves = sorted(transitions, key=_ID)
-        successes: list[Transition] = []
-        others: list[Transition] = []
-        for move in moves:
-            (successes if is_plain_success(move) else others).append(move)
-
-        async def send(wire: AsyncWire, _durable: bool) -> Callable[[], Awaitable[set[UUID]]]:
-            return await work.send_settles(wire, self._sql, successes, others)
-
-        refused = await self._home().hot.carry(send, durable=True, many=bool(successes and others))
-        return [not refused or move.id not in refused for move in transitions]
+        return await hot.settle(self._home(), self._sql, transitions)
 
     async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
         values = (as_json(progress), job, token)
@@ -308,18 +234,7 @@ class PostgresStore:
         self._home().ear.start()
 
     def heartbeat(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
-        with self._heart_lock, translated(self._location):
-            deadline = time.monotonic() + timeout.total_seconds()
-            if self._heart is None or self._heart.closed:
-                self._heart = Wire.knock(self._conninfo, deadline)
-            self._heart.deadline = deadline
-            try:
-                row = self._heart.execute(self._sql["beat"], (worker, as_json(pulse))).fetchone()
-            except psycopg.Error:
-                heart, self._heart = self._heart, None
-                heart.pgconn.finish()
-                raise
-            return row is not None and bool(row[0])
+        return self._heartbeat.beat(worker, pulse, timeout)
 
     async def retire(self, worker: str) -> None:
         await self._chore(lambda cursor: work.count(cursor, self._sql["retire"], (worker,)))
@@ -360,105 +275,41 @@ class PostgresStore:
     # -- looking -------------------------------------------------------------------------------
 
     async def get(self, job: UUID) -> Job | None:
-        async def speak(cursor: work.Cursor) -> Job | None:
-            values = {"id": job}
-            for room in ("get_live", "get_finished", "get_live"):
-                # Looked for twice in the first room: it may have moved back between two looks.
-                for row in await work.fetch(cursor, self._sql[room], values):
-                    return job_of(row)
-            return None
-
-        return await self._look(speak)
+        return await self._look(lambda cursor: looking.get(cursor, self._sql, job))
 
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
-        limit = max(limit, 1)
-        values = {
-            "after": after,
-            "states": [state.value for state in which.states] or None,
-            "kind": which.kind,
-            "queue": which.queue,
-            "worker": which.worker,
-            "fingerprint": which.fingerprint,
-            "limit": limit + 1,
-        }
-        rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["find"], values))
-        jobs = tuple(job_of(row) for row in rows)
-        more = len(jobs) > limit
-        return Page(jobs=jobs[:limit], after=jobs[limit - 1].id if more else None)
+        return await self._look(lambda cursor: looking.find(cursor, self._sql, which, limit, after))
 
     async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
-        values = {"kind": kind, "limit": max(limit, 1)}
-        rows = await self._look(
-            lambda cursor: work.fetch(cursor, self._sql["error_groups"], values)
-        )
-        return [group_of(row) for row in rows]
+        return await self._look(lambda cursor: looking.error_groups(cursor, self._sql, kind, limit))
 
     async def counts(self) -> list[QueueCount]:
-        rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["count_jobs"]))
-        return [
-            QueueCount(
-                queue=queue,
-                state=State(state),
-                count=count,
-                oldest=None if oldest is None else instant(oldest),
-            )
-            for queue, state, count, oldest in rows
-        ]
+        return await self._look(lambda cursor: looking.counts(cursor, self._sql))
 
     async def workers(self) -> list[WorkerRecord]:
         rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["list_workers"]))
         return [worker_of(row) for row in rows]
 
     async def findings(self) -> list[Finding]:
-        rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["old_snapshots"]))
-        found = [
-            Finding(
-                problem=f"process {pid} ({application or user}) has held a transaction open for "
-                f"{seconds / 60:,.0f} minutes, so that nothing deleted since can be cleaned up",
-                remedy=f"end it, or: SELECT pg_terminate_backend({pid})",
-            )
-            for pid, user, application, seconds in rows
-        ]
-        if self._home().ear.is_deaf:
-            found.append(
-                Finding(
-                    problem="notifications do not arrive, so that new jobs are found by polling: "
-                    f"{self._home().ear.trouble}",
-                    remedy="if this is a pooler, set WINDLASS_LISTEN_URL to the server's own URL, "
-                    "or to off",
-                )
-            )
-        return found
+        ear = self._home().ear
+        return await self._look(lambda cursor: looking.findings(cursor, self._sql, ear))
 
     # -- connections ---------------------------------------------------------------------------
 
     def _home(self) -> Home:
-        """Return the connections of the running event loop, which nobody else can use."""
-        key = id(asyncio.get_running_loop())
-        home = self._homes.get(key)
-        if home is None or home.is_abandoned:
-            self._leave_abandoned()
-            home = Home(
-                self._conninfo,
-                self._listen,
-                self._location,
-                self._limits,
-                self._names.channel,
-                sleep=self._sleep,
-                rise=self._rise,
-                tell=self._tell,
-            )
-            with self._homes_lock:
-                self._homes[key] = home
-        return home
+        return self._homes.here(self._make_home)
 
-    def _leave_abandoned(self) -> None:
-        """Close what event loops have left behind that are closed themselves."""
-        with self._homes_lock:
-            for key, home in list(self._homes.items()):
-                if home.is_abandoned:
-                    home.hang_up()
-                    del self._homes[key]
+    def _make_home(self) -> Home:
+        return Home(
+            self._conninfo,
+            self._listen,
+            self._location,
+            self._limits,
+            self._names.channel,
+            sleep=self._sleep,
+            rise=self._rise,
+            tell=self._tell,
+        )
 
     async def _chore(self, speak: Speak[T]) -> T:
         return await self._home().chores.run(speak)
@@ -488,7 +339,7 @@ class PostgresStore:
 
     def after_fork_in_child(self) -> None:
         """Begin anew: a connection belongs to the process that made it."""
-        _inherited.append((list(self._homes.values()), self._pool, self._heart))
+        _inherited.append((self._homes, self._pool, self._heartbeat))
         self._start_anew()
 
 

@@ -17,9 +17,9 @@ from windlass.core.errors import Fenced
 from windlass.core.job import Claim, Floor, Head, Job, Lane, Sweep
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, State
+from windlass.store.columns import as_json
 from windlass.store.postgres.lanes import Met
 from windlass.store.postgres.rows import (
-    as_json,
     claimed_job,
     complete_values,
     enqueue_document,

@@ -4,60 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
-
-import msgspec
 
 from windlass.core.durations import resolve
 from windlass.core.job import (
     HISTORY_KEPT,
-    Attempt,
     ErrorGroup,
-    ErrorInfo,
     Job,
     NewJob,
-    Progress,
     Pulse,
     WorkerInfo,
     WorkerRecord,
     uuid_of,
 )
 from windlass.core.settle import Transition
-from windlass.core.states import WAITING, State
+from windlass.core.states import WAITING
+from windlass.store.columns import (
+    ERROR,
+    HEADERS,
+    HISTORY,
+    INFO,
+    PROGRESS,
+    PULSE,
+    STATES,
+    as_json,
+    instants_since,
+)
 
 Row = Sequence[Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
-_LATEST = datetime.max.replace(tzinfo=UTC)
+instant = instants_since(_EPOCH)
+"""Returns an instant from what SQLite keeps; beyond the calendar there is only its end."""
 _MICROSECOND = timedelta(microseconds=1)
-_STATES = {state.value: state for state in State}
-_history = msgspec.json.Decoder(tuple[Attempt, ...])
-_headers = msgspec.json.Decoder(dict[str, str])
-_error = msgspec.json.Decoder(ErrorInfo)
-_progress = msgspec.json.Decoder(Progress)
-_info = msgspec.json.Decoder(WorkerInfo)
-_pulse = msgspec.json.Decoder(Pulse)
 
 
 def micros(moment: datetime) -> int:
     """Return an instant as SQLite keeps it."""
     return (moment - _EPOCH) // _MICROSECOND
-
-
-@lru_cache(1024)  # Jobs that were enqueued, or claimed, together share their times.
-def instant(value: int) -> datetime:
-    """Return an instant from what SQLite keeps; beyond the calendar there is only its end."""
-    try:
-        return _EPOCH + timedelta(microseconds=value)
-    except OverflowError:
-        return _LATEST if value > 0 else _EARLIEST
-
-
-def as_json(value: Any) -> str:
-    """Return a fact, or a record, as JSON text."""
-    return msgspec.json.encode(value).decode()
 
 
 def job_of(row: Row) -> Job:
@@ -74,7 +58,7 @@ def job_of(row: Row) -> Job:
         queue=queue,
         priority=priority,
         key=key,
-        state=_STATES[state],
+        state=STATES[state],
         payload=payload.encode(),
         due_at=instant(due_at),
         created_at=instant(created_at),
@@ -87,16 +71,16 @@ def job_of(row: Row) -> Job:
         max_retries=max_retries,
         timeout=None if timeout is None else timedelta(microseconds=timeout),
         unique_key=unique_key,
-        headers={} if headers is None else _headers.decode(headers),
+        headers={} if headers is None else HEADERS.decode(headers),
         waiting_for=waiting_for,
         worker=worker,
         token=token,
         cancel_requested=bool(cancel_requested),
-        progress=None if progress is None else _progress.decode(progress),
+        progress=None if progress is None else PROGRESS.decode(progress),
         result=None if result is None else result.encode(),
-        error=None if error is None else _error.decode(error),
+        error=None if error is None else ERROR.decode(error),
         reason=reason,
-        history=() if history == "[]" else _history.decode(history),
+        history=() if history == "[]" else HISTORY.decode(history),
     )
 
 
@@ -197,7 +181,7 @@ def group_of(row: Row) -> ErrorGroup:
         first_seen=instant(first_seen),
         last_seen=instant(last_seen),
         newest=_uuid(newest),
-        error=None if error is None else _error.decode(error),
+        error=None if error is None else ERROR.decode(error),
         reason=reason,
     )
 
@@ -217,8 +201,8 @@ def worker_of(row: Row) -> WorkerRecord:
     """Return the worker in a row of `list_workers`."""
     info, pulse, started_at, last_seen, lease_until, alive, ended = row
     return WorkerRecord(
-        info=_info.decode(info),
-        pulse=_pulse.decode(pulse),
+        info=INFO.decode(info),
+        pulse=PULSE.decode(pulse),
         started_at=instant(started_at),
         last_seen=instant(last_seen),
         lease_until=instant(lease_until),

@@ -40,13 +40,13 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import State
+from windlass.store.columns import as_json
 from windlass.store.protocol import Capabilities, Plain, Schema
 from windlass.store.sql import Migration
 from windlass.store.sqlite import work
 from windlass.store.sqlite.file import MIGRATIONS, SCHEMA, Turn, prepare, schema_at
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
-    as_json,
     group_of,
     instant,
     job_of,

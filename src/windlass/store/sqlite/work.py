@@ -16,12 +16,12 @@ from windlass.core.errors import Fenced
 from windlass.core.job import Claim, Enqueued, Head, Job, Lane, NewJob, Retention, Sweep
 from windlass.core.settle import Transition
 from windlass.core.states import State
+from windlass.store.columns import as_json
 from windlass.store.protocol import WORKERS_KEPT
 from windlass.store.sql import load_statements, repeat_values
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
     Row,
-    as_json,
     instant,
     is_plain,
     job_of,

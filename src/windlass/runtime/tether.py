@@ -1,4 +1,4 @@
-"""Owns a child process's own end: its line to the worker, and what makes the process safe to kill.
+"""Owns a child process's own end: its tether to the worker, and what makes it safe to kill.
 
 The file descriptors here are above those that a handler is likely to close, or to find free.
 """
@@ -16,24 +16,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from windlass.runtime.blackbox import BlackBox
-from windlass.runtime.wire import BROKEN, Frames, Order, Word, frame, order_of
+from windlass.runtime.words import BROKEN, Frames, Order, Word, frame, order_of
 
 _HIGH = 64
 _PIECE = 65_536
 _PR_SET_PDEATHSIG = 1
 
 
-def take_place(parent: int, line: int, box: int) -> tuple[Line, BlackBox]:
+def take_place(parent: int, tether: int, box: int) -> tuple[Tether, BlackBox]:
     """Make this process a child that ends with its worker and by nobody else's signals."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         # Not SIG_IGN, which programs that a handler starts would inherit.
         signal.signal(number, _ignored)
     _end_with_parent(parent)
     black_box = BlackBox.attach(_lift(box))
-    return Line(_lift(line)), black_box
+    return Tether(_lift(tether)), black_box
 
 
-class Line:
+class Tether:
     """The child's end of the socket. What was forked here is cut off from it."""
 
     def __init__(self, fd: int) -> None:
@@ -67,9 +67,9 @@ class Line:
         return order_of(self._waiting.pop(0))
 
     def check(self) -> None:
-        """End this process if a handler forked it, so that it has no job, or has closed its line.
+        """End this process if a handler forked it, so that it has no job, or has closed its tether.
 
-        The line's number may be another file's by now, into which we must not write.
+        The tether's number may be another file's by now, into which we must not write.
         """
         if os.getpid() != self._pid:
             os._exit(0)
@@ -111,7 +111,7 @@ def _identity(fd: int) -> tuple[int, int] | None:
 def _end_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its worker dies, where the kernel does such things.
 
-    Elsewhere, and if this process should be stuck, the end of the line does it.
+    Elsewhere, and if this process should be stuck, the end of the tether does it.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):

@@ -209,7 +209,7 @@ def keep() -> int:
 
 @app.job(isolate=True)
 def die(how: str) -> None:
-    logging.getLogger("ward").warning("the last line of %s", how)
+    logging.getLogger("nursery").warning("the last line of %s", how)
     if how == "segfault":
         ctypes.string_at(0)
     elif how == "exit":

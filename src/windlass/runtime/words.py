@@ -52,7 +52,7 @@ class Stop(Struct, frozen=True, kw_only=True, tag="stop"):
     late: str | None
 
 
-class Ready(Struct, frozen=True, kw_only=True, tag="ready"):
+class Fit(Struct, frozen=True, kw_only=True, tag="fit"):
     """The child has the app, which knows these kinds."""
 
     kinds: tuple[str, ...]
@@ -126,7 +126,7 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
 
 
 Order = Recipe | Start | Stop
-Word = Ready | Unfit | Begun | Reported | Heeded | Over | Settled
+Word = Fit | Unfit | Begun | Reported | Heeded | Over | Settled
 _encoder = msgspec.msgpack.Encoder()
 _orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 _words: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)

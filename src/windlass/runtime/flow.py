@@ -1,0 +1,232 @@
+"""Owns a job's way through a worker: claimed, run, settled, counted; and how that comes to rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from windlass.core.error_classes import ErrorClass
+from windlass.core.job import Job
+from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
+from windlass.core.plan import Policies, Room
+from windlass.core.settle import Transition, completed
+from windlass.core.states import State
+from windlass.observe.logs import get_logger
+from windlass.registry import Middleware, Registry
+from windlass.resources import Resources
+from windlass.runtime.children import Children
+from windlass.runtime.chores import Reporter
+from windlass.runtime.claimer import Claimer
+from windlass.runtime.cleaner import Cleaner
+from windlass.runtime.completer import Completer, Settlement
+from windlass.runtime.demand import Demand
+from windlass.runtime.executor import HEED, Executor, Run
+from windlass.runtime.gates import Gates, gates_for
+from windlass.runtime.judge import Judge
+from windlass.runtime.lines import fields_of, log_settled
+from windlass.runtime.options import WorkerOptions
+from windlass.runtime.shares import Shares
+from windlass.runtime.threads import Threads
+from windlass.runtime.waits import first
+from windlass.store import Store
+
+log = get_logger("windlass.worker")
+_PUT_OFF = 3.0
+"""Seconds within which a suspect that was put off is claimed again."""
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What a worker has done so far: runs that have ended, and words that came too late."""
+
+    processed: int = 0
+    fenced: int = 0
+
+
+class Flow:
+    """The parts through which jobs go, from the claim to the settle, and what goes between them."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        registry: Registry,
+        middleware: Sequence[Middleware],
+        options: WorkerOptions,
+        judge: Judge,
+        tally: Tally,
+        threads: Threads,
+        children: Children,
+        resources: Resources,
+        worker_id: Callable[[], str],
+        policies: Callable[[], Policies],
+        slots: Callable[[], int],
+    ) -> None:
+        self._options = options
+        self._judge = judge
+        self._tally = tally
+        self._worker_id = worker_id
+        self._slots = slots
+        self._is_scaled = not options.slots.fixed
+        self._now = asyncio.get_running_loop().time
+        self._idle = asyncio.Event()
+        self.draining = False
+        """Whether nothing more is started: what a claim still brings is given back."""
+        self.shares = Shares(options.queue_slots)
+        self.cleaner = Cleaner()
+        self.reporter = Reporter(store, fenced=self._cancel_lost)
+        self.completer = Completer(store, settled=self._log_settled, fenced=self._log_fenced)
+        self.executor = Executor(
+            registry=registry,
+            middleware=middleware,
+            pools=policies().kinds,
+            threads=threads,
+            children=children,
+            worker_id=worker_id,
+            timeout=options.timeout,
+            finish=self._finish,
+            report=self.reporter.report,
+            transact=store.transaction,
+            resources=resources,
+        )
+        self.demand = Demand(lambda: len(self.executor.runs))
+        self.each_gate = gates_for(
+            registry,
+            store,
+            worker_id=worker_id,
+            rouse=lambda: self.claimer.freed(),
+            pools=policies().kinds,
+            slots=slots,
+            has_begun=self.executor.has_begun,
+            lease=options.lease,
+        )
+        self.gates = Gates(self.each_gate)
+        self.claimer = Claimer(
+            store,
+            worker_id=worker_id,
+            policies=policies,
+            room=self._room,
+            bite=lambda: self.executor.bite,
+            start=self._start_job,
+            gates=self.gates,
+            demand=self.demand,
+            batch_size=options.batch_size,
+            poll_interval=options.poll_interval,
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything of ours runs, is on its way, or was put off for a moment."""
+        put_off = self._now() - self.executor.put_off_at < _PUT_OFF
+        on_its_way = self.claimer.is_claiming or not self.completer.is_idle
+        return bool(self.executor.runs) or on_its_way or put_off
+
+    def is_known(self, job: Job) -> bool:
+        """Say whether this very claim of a job is in hand here."""
+        run = self.executor.runs.get(job.id)
+        return (run is not None and run.job.token == job.token) or self.completer.has(job)
+
+    def cancel(self, job_id: UUID) -> None:
+        """Stop the run of a job that somebody has cancelled."""
+        self.executor.stop(job_id, Cancelled(reason="cancelled while it ran"))
+
+    def give_up(self, reason: str) -> None:
+        """Stop every run; none of them is charged."""
+        for job_id in list(self.executor.runs):
+            self.executor.stop(job_id, Released(reason=reason))
+
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Let runs end by themselves, then make them, then do without them."""
+        patience = self._options.shutdown_timeout.total_seconds()
+        if self.executor.runs:
+            await first(self._idle.wait(), hurry.wait(), patience=patience)
+        self.give_up("shutdown")
+        if self.executor.runs:
+            await first(self._idle.wait(), patience=HEED.total_seconds())
+        self.executor.abandon()
+
+    # -- one job's way through -----------------------------------------------------------------
+
+    def _room(self) -> Room:
+        options, executor = self._options, self.executor
+        return Room(
+            slots=self._slots() - len(executor.runs),
+            threads=options.threads - executor.in_threads,
+            children=options.children - executor.in_children,
+            queues=self.shares.free,
+        )
+
+    def _start_job(self, job: Job) -> None:
+        if self.draining:
+            given_back = self._judge.settle(job, Released(reason="shutdown"), timedelta(0))
+            self.completer.add(job, given_back)
+        else:
+            self._idle.clear()
+            if self.shares:
+                self.shares.take(job.queue)
+            if self.gates:
+                self.gates.began(job)
+            self.executor.start(job)
+
+    def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
+        # One that its handler completed in a transaction is over, whatever came after that.
+        is_over = run.over or (run.context is not None and run.context.settled)
+        if not is_over:
+            self.completer.add(run.job, self._outcome_of(run, outcome))
+        self.reporter.forget(run.job)
+        if run.task is not None:  # What never began was not processed.
+            self._tally.processed += 1
+        if self.shares:
+            self.shares.give(run.job.queue)
+        if self.gates:
+            self.gates.ended(run.job, outcome)
+            if is_over:
+                self.gates.settled(run.job, None)
+        if self._is_scaled:
+            self.demand.served += self._now() - run.began
+        self.claimer.freed()
+        if not self.executor.runs:
+            self._idle.set()
+
+    def _outcome_of(self, run: Run, outcome: Outcome | Transition) -> Transition:
+        if isinstance(outcome, Succeeded):
+            # Most jobs come this way, for which there is neither time nor chance to consider.
+            return completed(run.job, outcome.result)
+        if isinstance(outcome, Transition):
+            return outcome  # Settled where the exception was, which cannot travel.
+        elapsed = timedelta(seconds=self._now() - run.began)
+        move = self._judge.settle(run.job, outcome, elapsed)
+        if move.error is not None and move.error.error_class is ErrorClass.RESOURCE:
+            self.cleaner.ask()
+        return move
+
+    def _log_settled(self, settled: Settlement) -> None:
+        """Log what is now in the store; a success, and a rescue, were logged before."""
+        move = settled.transition
+        if self.gates:
+            self.gates.settled(settled.job, move)
+        if move.state is not State.COMPLETED and not (move.crashes and move.state is State.PENDING):
+            log_settled(settled.job, settled.transition, worker_id=self._worker_id())
+
+    # -- words that come too late --------------------------------------------------------------
+
+    def _cancel_lost(self, job: Job) -> None:
+        """Stop the run whose word came too late, but not the next one of the same job."""
+        run = self.executor.runs.get(job.id)
+        if run is not None and run.job.token == job.token:
+            self._tally.fenced += 1
+            self.executor.stop(job.id, Released(reason="lease lost"))
+
+    def _log_fenced(self, refused: Settlement) -> None:
+        self._tally.fenced += 1
+        if self.gates:
+            self.gates.settled(refused.job, None)
+        log.warning(
+            "job.fenced",
+            **fields_of(refused.job, self._worker_id()),
+            outcome=refused.transition.state.value,
+            why="another worker has the job, or it was settled before; nothing was changed",
+        )

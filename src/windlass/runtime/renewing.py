@@ -1,0 +1,52 @@
+"""Owns how a supervisor renews the lease of a worker: for as long as it deserves it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from windlass.core.errors import WindlassError
+from windlass.observe.logs import get_logger
+from windlass.runtime import leash
+from windlass.runtime.ward import Ward
+from windlass.store import Store
+
+log = get_logger("windlass.supervisor")
+
+
+async def keep_lease(ward: Ward) -> None:
+    """Renew a worker's lease until its process has ended."""
+    settings, store = ward.settings, ward.store
+    if settings is None or store is None:
+        return
+    interval = settings.lease / 3
+    wait = interval
+    while not ward.ended.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait.total_seconds()):
+                await ward.ended.wait()
+                return
+        if ward.worker and not ward.is_stopped:
+            wait = await _renew(store, ward, interval)
+
+
+async def _renew(store: Store, ward: Ward, interval: timedelta) -> timedelta:
+    worker = ward.worker
+    pulse = replace(ward.pulse, loop_lag=timedelta(seconds=round(ward.lag, 3)))
+    try:
+        alive = await asyncio.to_thread(store.heartbeat, worker, pulse, interval)
+    except WindlassError as error:
+        log.warning("heartbeat.failed", worker_id=worker, error=str(error))
+        return min(timedelta(seconds=1), interval)
+    except Exception:
+        log.exception("heartbeat.failed", worker_id=worker)
+        return min(timedelta(seconds=1), interval)
+    if worker != ward.worker or (ward.leaving and not alive):
+        return interval  # It has given its lease back meanwhile.
+    if not alive:
+        log.error("lease.lost", worker_id=worker, pid=ward.pid)
+    ward.leash.say(leash.Renewed() if alive else leash.Lost(worker))
+    return interval

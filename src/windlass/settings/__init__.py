@@ -1,0 +1,27 @@
+"""The settings: what can be set, by which names and within which bounds, and which value wins."""
+
+from windlass.settings.files import read_dotenv
+from windlass.settings.loading import (
+    Resolved,
+    Setting,
+    SettingHelp,
+    describe_settings,
+    load_settings,
+)
+from windlass.settings.model import LogFormat, LogLevel, Served, Settings, usable_cpus
+from windlass.settings.redaction import redact_url
+
+__all__ = [
+    "LogFormat",
+    "LogLevel",
+    "Resolved",
+    "Served",
+    "Setting",
+    "SettingHelp",
+    "Settings",
+    "describe_settings",
+    "load_settings",
+    "read_dotenv",
+    "redact_url",
+    "usable_cpus",
+]

@@ -1,0 +1,138 @@
+"""Owns how values are written: a reader takes what people write, and names what is right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Literal, NamedTuple
+
+from windlass.core.bounds import REMEDY, Bounds
+from windlass.core.durations import duration
+from windlass.settings.model import Served
+
+Unit = Literal["seconds", "milliseconds"]
+_QUEUE_SLOTS = 100_000
+
+
+def _whole(raw: object, _unit: Unit) -> int:
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        return raw
+    if isinstance(raw, str) and re.fullmatch(r"\s*[+-]?\d+\s*", raw, re.ASCII):
+        return int(raw)
+    raise ValueError("not a whole number")
+
+
+def _bounds(raw: object, _unit: Unit) -> Bounds:
+    return Bounds.read(raw)
+
+
+def _span(raw: object, unit: Unit) -> timedelta:
+    if isinstance(raw, str) and re.fullmatch(r"\s*\d+(\.\d+)?\s*", raw, re.ASCII):
+        raw = float(raw)
+    if isinstance(raw, int | float) and not isinstance(raw, bool):
+        return duration(raw if unit == "seconds" else raw / 1000)
+    if isinstance(raw, str | timedelta):
+        return duration(raw)
+    raise ValueError("not a time")
+
+
+def _span_or_never(raw: object, unit: Unit) -> timedelta | None:
+    if isinstance(raw, str) and raw.strip().lower() == "never":
+        return None
+    return _span(raw, unit)
+
+
+def _on_or_off(raw: object, _unit: Unit) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    text = raw.strip().lower() if isinstance(raw, str) else ""
+    if text in ("true", "yes", "on", "1"):
+        return True
+    if text in ("false", "no", "off", "0"):
+        return False
+    raise ValueError("neither on nor off")
+
+
+def _url(raw: object, _unit: Unit) -> str:
+    if isinstance(raw, str) and re.match(r"\s*[a-z][a-z0-9+.-]*://", raw):
+        return raw.strip()  # A secret that was read from a file often ends in a line break.
+    raise ValueError("not a URL")
+
+
+def _names(raw: object, _unit: Unit) -> tuple[str, ...]:
+    """Read a list, with commas or of TOML, in its order and without repetitions."""
+    parts = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("not a list of names")
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _queues(raw: object, unit: Unit) -> tuple[Served, ...]:
+    """Read queues like `mail=10,default`, or a table of them, in their order."""
+    if isinstance(raw, Mapping):
+        queues = [_served(queue, slots) for queue, slots in raw.items()]
+    else:
+        queues = [_served(*_pair(each)) for each in _names(raw, unit)]
+    if len({each.queue for each in queues}) < len(set(queues)):
+        raise ValueError("a queue has two numbers")
+    return tuple(dict.fromkeys(queues))
+
+
+def _pair(text: str) -> tuple[str, str | None]:
+    queue, given, slots = text.rpartition("=")
+    return (queue, slots) if given else (text, None)
+
+
+def _served(queue: object, slots: object) -> Served:
+    if not isinstance(queue, str) or not queue.strip():
+        raise ValueError("not a name")
+    count = None if slots is None else _whole(slots, "seconds")
+    if count is not None and not 1 <= count <= _QUEUE_SLOTS:
+        raise ValueError("out of bounds")
+    return Served(queue.strip(), count)
+
+
+def _one_of(*choices: str, **aliases: str) -> Reader:
+    def read(raw: object, _unit: Unit) -> str:
+        text = raw.strip().lower() if isinstance(raw, str) else ""
+        text = aliases.get(text, text)
+        if text not in choices:
+            raise ValueError("not one of the choices")
+        return text
+
+    return Reader(f"one of {', '.join(choices)}", read)
+
+
+class Reader(NamedTuple):
+    """A way to read what people write, and the word for it."""
+
+    noun: str
+    read: Callable[[object, Unit], object]
+
+
+def _name(raw: object, _unit: Unit) -> str:
+    if isinstance(raw, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,39}", raw.strip(), re.ASCII):
+        return raw.strip()
+    raise ValueError("not a name")
+
+
+def _listen(raw: object, unit: Unit) -> str:
+    return raw if raw in ("off", "") else _url(raw, unit)
+
+
+NAME = Reader("a name of letters, digits and underscores, at most 40", _name)
+LISTEN = Reader("a URL like 'postgresql://host/database', or 'off'", _listen)
+URL = Reader("a URL like 'sqlite:///windlass.db'", _url)
+NUMBER = Reader("a whole number", _whole)
+BOUNDS = Reader(REMEDY, _bounds)
+TIME = Reader("a time like '30s', a bare number being in {unit}", _span)
+AGE = Reader("a time like '7d', a bare number being in {unit}, or 'never'", _span_or_never)
+LIST = Reader("names with commas between them", _names)
+QUEUES = Reader(
+    "names with commas between them, each with its slots if those are fewer: 'mail=10,default'",
+    _queues,
+)
+LEVEL = _one_of("debug", "info", "warning", "error", "critical", warn="warning", fatal="critical")
+SWITCH = Reader("true or false", _on_or_off)
+FORMAT = _one_of("auto", "console", "json")

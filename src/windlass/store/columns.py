@@ -1,0 +1,41 @@
+"""Owns how facts stand in the columns of any database: as JSON, and times as microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from windlass.core.job import Attempt, ErrorInfo, Progress, Pulse, WorkerInfo
+from windlass.core.states import State
+
+STATES = {state.value: state for state in State}
+HISTORY = msgspec.json.Decoder(tuple[Attempt, ...])
+HEADERS = msgspec.json.Decoder(dict[str, str])
+ERROR = msgspec.json.Decoder(ErrorInfo)
+PROGRESS = msgspec.json.Decoder(Progress)
+INFO = msgspec.json.Decoder(WorkerInfo)
+PULSE = msgspec.json.Decoder(Pulse)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+def as_json(value: Any) -> str:
+    """Return a fact, or a record, as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def instants_since(epoch: datetime) -> Callable[[int], datetime]:
+    """Return what reads instants that are counted in microseconds from there."""
+
+    @lru_cache(1024)  # Jobs that were enqueued, or claimed, together share their times.
+    def instant(value: int) -> datetime:
+        try:
+            return epoch + timedelta(microseconds=value)
+        except OverflowError:
+            return _LATEST if value > 0 else _EARLIEST
+
+    return instant

@@ -1,0 +1,83 @@
+"""Owns how jobs, counts and workers are looked at, for people; nothing here changes anything."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from windlass.core.job import ErrorGroup, Finding, Job, JobFilter, Page, QueueCount
+from windlass.core.states import State
+from windlass.store.postgres.listen import Ear
+from windlass.store.postgres.rows import group_of, instant, job_of
+from windlass.store.postgres.work import Cursor, Statements, fetch
+
+
+async def get(cursor: Cursor, sql: Statements, job: UUID) -> Job | None:
+    """Return a job, wherever it is."""
+    values = {"id": job}
+    for room in ("get_live", "get_finished", "get_live"):
+        # Looked for twice in the first room: it may have moved back between two looks.
+        for row in await fetch(cursor, sql[room], values):
+            return job_of(row)
+    return None
+
+
+async def find(
+    cursor: Cursor, sql: Statements, which: JobFilter, limit: int, after: UUID | None
+) -> Page:
+    """Return a page of the jobs that a filter lets through."""
+    limit = max(limit, 1)
+    values = {
+        "after": after,
+        "states": [state.value for state in which.states] or None,
+        "kind": which.kind,
+        "queue": which.queue,
+        "worker": which.worker,
+        "fingerprint": which.fingerprint,
+        "limit": limit + 1,
+    }
+    jobs = tuple(job_of(row) for row in await fetch(cursor, sql["find"], values))
+    more = len(jobs) > limit
+    return Page(jobs=jobs[:limit], after=jobs[limit - 1].id if more else None)
+
+
+async def error_groups(
+    cursor: Cursor, sql: Statements, kind: str | None, limit: int
+) -> list[ErrorGroup]:
+    """Return what dead jobs died of, the commonest first."""
+    values = {"kind": kind, "limit": max(limit, 1)}
+    return [group_of(row) for row in await fetch(cursor, sql["error_groups"], values)]
+
+
+async def counts(cursor: Cursor, sql: Statements) -> list[QueueCount]:
+    """Count the jobs of each queue in each state."""
+    return [
+        QueueCount(
+            queue=queue,
+            state=State(state),
+            count=count,
+            oldest=None if oldest is None else instant(oldest),
+        )
+        for queue, state, count, oldest in await fetch(cursor, sql["count_jobs"])
+    ]
+
+
+async def findings(cursor: Cursor, sql: Statements, ear: Ear) -> list[Finding]:
+    """Tell of whatever at the server does not do jobs good."""
+    found = [
+        Finding(
+            problem=f"process {pid} ({application or user}) has held a transaction open for "
+            f"{seconds / 60:,.0f} minutes, so that nothing deleted since can be cleaned up",
+            remedy=f"end it, or: SELECT pg_terminate_backend({pid})",
+        )
+        for pid, user, application, seconds in await fetch(cursor, sql["old_snapshots"])
+    ]
+    if ear.is_deaf:
+        found.append(
+            Finding(
+                problem="notifications do not arrive, so that new jobs are found by polling: "
+                f"{ear.trouble}",
+                remedy="if this is a pooler, set WINDLASS_LISTEN_URL to the server's own URL, "
+                "or to off",
+            )
+        )
+    return found
