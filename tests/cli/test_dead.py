@@ -187,7 +187,7 @@ def test_redrive_keeps_to_a_rate(shell: Shell, monkeypatch: pytest.MonkeyPatch) 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr(harvest.asyncio, "sleep", sleep)
+    monkeypatch.setattr("windlass.cli.harvest.asyncio.sleep", sleep)
     shell.dead(count=5)
     assert shell.ok("dead", "redrive", "--all", "--rate", "20/s").out == "5 dead jobs redriven\n"
     assert slept == [0.1, 0.1], "two at a time, and none after the last"
