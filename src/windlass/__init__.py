@@ -1,11 +1,12 @@
 """Windlass: background jobs on the database you already have, leased, fenced, never lost."""
 
-from windlass.app import Draft, Handle, Handler, Kind, Windlass
+from windlass.app import Draft, FanOut, Handle, Handler, Kind, Windlass
 from windlass.context import Context, current_context
 from windlass.core.error_classes import ErrorClass
 from windlass.core.errors import (
     CalledFromEventLoop,
     ConfigError,
+    FanOutTooLarge,
     Fenced,
     IllegalMove,
     JobCancelled,
@@ -48,6 +49,8 @@ __all__ = [
     "Context",
     "Draft",
     "ErrorClass",
+    "FanOut",
+    "FanOutTooLarge",
     "Fenced",
     "Handle",
     "Handler",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import difflib
 import inspect
 import types
@@ -46,6 +47,14 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How many jobs one call takes, and how long the first of them waits for the others."""
+
+    size: int
+    within: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
 class Registration:
     """A kind with its handler, and the defaults of its jobs."""
 
@@ -66,6 +75,8 @@ class Registration:
     """Bytes that a run may use, in a child process."""
     grace: timedelta | None = None
     """How long a run that is stopped may clean up."""
+    batch: Batch | None = None
+    """How its jobs are gathered for one call; None: each has a call of its own."""
     key: Key | None = None
     """What its limits and its fairness go by."""
     limit: Limit | None = None
@@ -85,6 +96,8 @@ class Registration:
 
     def pool(self, *, isolate: bool) -> Pool:
         """Return where a run takes place; `isolate` is the app's choice for `def` handlers."""
+        if self.batch is not None:
+            return Pool.LOOP  # Where they wait for each other.
         by_default = isolate and self.target.pool is Pool.THREADS
         isolated = by_default if self.isolate is None else self.isolate
         return Pool.CHILDREN if isolated else self.target.pool
@@ -215,6 +228,34 @@ def payload_target(kind: str, function: Callable[..., Any], payload: Any) -> Tar
         codec=PayloadCodec(kind, payload, whole=True),
         payload=partial(whole_payload, kind),
         result=_result(hints.get("return", Any)),
+        needs=needs,
+    )
+
+
+def batch_target(kind: str, function: Callable[..., Any]) -> Target:
+    """Describe a function that takes a list of payloads, each of which is a job of its own."""
+    if not inspect.isfunction(function):
+        raise ConfigError(f"kind {kind!r}: a batch is handled by a function")
+    hints = hints_of(function)
+    parameters, context = _parameters(kind, function, hints)
+    if context is not None:
+        raise ConfigError(f"kind {kind!r}: a batch has many jobs, so it cannot have one context")
+    hint = next(iter(parameters.values())).annotation if len(parameters) == 1 else None
+    if typing.get_origin(hint) not in (list, collections.abc.Sequence) or not typing.get_args(hint):
+        raise ConfigError(
+            f"kind {kind!r}: a batch takes one argument, the list of its payloads; write it like "
+            "`def index(documents: list[Document])`"
+        )
+    (name,) = parameters
+    (item,) = typing.get_args(hint)
+    needs = needs_of(function)
+    call = _caller(function, None, needs)
+    return Target(
+        call=lambda ctx, items: call(ctx, {name: items}),
+        pool=_pool(function),
+        codec=PayloadCodec(kind, item, whole=True),
+        payload=partial(whole_payload, kind),
+        result=Any,
         needs=needs,
     )
 

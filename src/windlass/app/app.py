@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from uuid import UUID
 
 from windlass.app.control import Control
 from windlass.app.decorator import JobDecorator
+from windlass.app.fan_out import CHUNK, MOST, FanOut, Plan, astream, stream
 from windlass.app.handle import Handle
 from windlass.app.ids import Ids
 from windlass.app.isolation import recipe_of
@@ -169,6 +170,57 @@ class Windlass:
             Handle(self, answer.id, draft.hint, existing=answer.existing)
             for draft, answer in zip(listed, answers, strict=True)
         ]
+
+    def fan_out(
+        self,
+        drafts: Iterable[Draft[Any]],
+        *,
+        atomic: bool = False,
+        at_most: int = MOST,
+        chunk: int = CHUNK,
+        rate: str | None = None,
+        progress: Callable[[FanOut], None] = lambda _: None,
+        tx: object = None,
+    ) -> FanOut:
+        """Enqueue whatever an iterable yields, from blocking code, without holding it all.
+
+        It goes in chunks, each of which is added whole, no faster than the `rate` ("100/s"); after
+        each, `progress` is told how far it is. `atomic=True` adds all or none. Where there are more
+        than `at_most`, it stops with an error rather than flood the queue.
+
+        Raises:
+            FanOutTooLarge: there are more than `at_most`; chunks before that are enqueued.
+            StoreError: the store did not take a chunk within `enqueue_timeout`.
+            CalledFromEventLoop: this would block an event loop.
+        """
+        plan = Plan.of(atomic=atomic, at_most=at_most, chunk=chunk, rate=rate)
+        if tx is None:
+            refuse_in_event_loop("app.fan_out(...)", "await app.afan_out(...)")
+        return stream(drafts, plan, lambda piece: _told(self.enqueue_many(piece, tx=tx)), progress)
+
+    async def afan_out(
+        self,
+        drafts: Iterable[Draft[Any]] | AsyncIterable[Draft[Any]],
+        *,
+        atomic: bool = False,
+        at_most: int = MOST,
+        chunk: int = CHUNK,
+        rate: str | None = None,
+        progress: Callable[[FanOut], None] = lambda _: None,
+        tx: object = None,
+    ) -> FanOut:
+        """Enqueue whatever an iterable yields, async or not, from a coroutine: see `fan_out`.
+
+        Raises:
+            FanOutTooLarge: there are more than `at_most`; chunks before that are enqueued.
+            StoreError: the store did not take a chunk.
+        """
+        plan = Plan.of(atomic=atomic, at_most=at_most, chunk=chunk, rate=rate)
+
+        async def enqueue(piece: list[Draft[Any]]) -> FanOut:
+            return _told(await self.aenqueue_many(piece, tx=tx))
+
+        return await astream(drafts, plan, enqueue, progress)
 
     async def _enqueue(self, jobs: list[NewJob]) -> list[Enqueued]:
         """Enqueue within a bounded time, unless the store is bounded: then one waits for room."""
@@ -393,3 +445,8 @@ def _worker_options(settings: Settings, name: str, *, burst: bool) -> WorkerOpti
         max_crashes=settings.max_crashes,
         timeout=settings.timeout,
     )
+
+
+def _told(handles: Sequence[Handle[Any]]) -> FanOut:
+    existing = sum(handle.existing for handle in handles)
+    return FanOut(added=len(handles) - existing, existing=existing)

@@ -32,9 +32,11 @@ from windlass.core.names import check_name
 from windlass.core.retry import Retry
 from windlass.core.sizes import Size, size
 from windlass.registry import (
+    Batch,
     Middleware,
     Registration,
     Target,
+    batch_target,
     class_target,
     function_target,
     payload_target,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from windlass.app.app import Windlass
 
 P = ParamSpec("P")
+C = TypeVar("C")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -83,6 +86,8 @@ class JobOptions:
     cpu: bool = False
     memory: Size | None = None
     grace: Duration | None = None
+    batch: int | None = None
+    within: Duration = "100ms"
     key: Key | None = None
     rate: str | None = None
     burst: int | None = None
@@ -154,6 +159,31 @@ class JobDecorator:
     def __call__(
         self,
         *,
+        batch: int,
+        within: Duration = ...,
+        name: str | None = None,
+        aliases: Sequence[str] = (),
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        retry: Retry | None = None,
+        max_retries: int | None = None,
+        errors: Classes = _NONE,
+        timeout: Duration | None = DEFAULT,
+        middleware: Sequence[Middleware] = (),
+        grace: Duration | None = None,
+        key: Key | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
+        concurrency: int | None = None,
+        per: Per | None = None,
+        resource: str | None = None,
+        amount: int = 1,
+        ordered: bool = False,
+    ) -> BatchDecorator: ...
+    @overload
+    def __call__(
+        self,
+        *,
         name: str | None = None,
         aliases: Sequence[str] = (),
         queue: str = DEFAULT_QUEUE,
@@ -189,6 +219,10 @@ class JobDecorator:
         since it then has a processor of its own, and `memory="512MB"`, above which it is killed.
         When its `timeout` is over a run is asked to end, and after the `grace` ("2s") made to.
 
+        `batch=100` hands a list of up to so many payloads to one call, each of which is a job of
+        its own, as soon as there are that many or the first has waited `within` ("100ms"). The
+        handler returns None, or a list with what each job has: a result, an exception, `Snooze`.
+
         `key` is what the limits and the fairness of the kind go by: the name of an argument, or a
         function of the arguments.
 
@@ -202,7 +236,9 @@ class JobDecorator:
         if isinstance(target, Kind):
             return KindDecorator(self._app, target, _options(options))
         if target is None:
-            return JobDecorator(self._app, _options(options))
+            given = _options(options)
+            decorator = JobDecorator if given.batch is None else BatchDecorator
+            return decorator(self._app, given)
         if options:
             raise ConfigError("write @app.job(...) with options, or @app.job without, not both")
         return self._register(target)
@@ -217,6 +253,22 @@ class JobDecorator:
             options = _class_options(self._options, function)
             return _register(self._app, kind, function, class_target(kind, function), options)
         target = function_target(kind, function)
+        return _register(self._app, kind, function, target, self._options)
+
+
+class BatchDecorator:
+    """`@app.job(batch=100, within="500ms")`: registers a function that takes a list of payloads."""
+
+    def __init__(self, app: Windlass, options: JobOptions) -> None:
+        self._app = app
+        self._options = options
+
+    def __call__(
+        self, function: Callable[Concatenate[list[T], P], C], /
+    ) -> Handler[[T], Any, Concatenate[list[T], P], C]:
+        """Register the handler. What P is, a direct call may give: resources."""
+        kind = self._options.name or function.__name__
+        target = batch_target(kind, function)
         return _register(self._app, kind, function, target, self._options)
 
 
@@ -309,6 +361,7 @@ def _register(
             isolate=options.isolated,
             memory=None if options.memory is None else size(options.memory),
             grace=None if options.grace is None else duration(options.grace),
+            batch=_batch(kind, options),
             key=key,
             limit=limit_of_kind(
                 kind,
@@ -333,6 +386,19 @@ def _register(
         key=key,
     )
     return Handler(function, producer)
+
+
+def _batch(kind: str, options: JobOptions) -> Batch | None:
+    if options.batch is None:
+        return None
+    if isinstance(options.batch, bool) or options.batch < 1:
+        raise ConfigError(f"kind {kind!r}: a batch has at least one job, and not {options.batch!r}")
+    if options.isolated:
+        raise ConfigError(
+            f"kind {kind!r}: a batch is one call for many jobs, and a child process runs one job; "
+            "leave isolate, cpu and memory out"
+        )
+    return Batch(size=options.batch, within=duration(options.within))
 
 
 def _timeout(given: Duration | None) -> timedelta | Literal["default"] | None:

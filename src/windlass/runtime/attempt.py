@@ -28,6 +28,7 @@ from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration
+from windlass.runtime.batches import Gathering
 from windlass.runtime.lines import fields_of
 
 log = get_logger("windlass.executor")
@@ -37,16 +38,19 @@ _DONE = Succeeded()
 class Handlers:
     """The handlers with all middleware around them, put together once for each kind.
 
-    `elsewhere` runs a call where a `def` handler does not block the event loop.
+    `elsewhere` runs a call where a `def` handler does not block the event loop; `slots` says how
+    many jobs can run at once, and so be gathered.
     """
 
     def __init__(
         self,
         middleware: Sequence[Middleware],
         elsewhere: Callable[[Callable[[], Any]], Awaitable[Any]],
+        slots: Callable[[], int] = lambda: 1,
     ) -> None:
         self._middleware = tuple(middleware)
         self._elsewhere = elsewhere
+        self._slots = slots
         self._made: dict[str, Handle] = {}
 
     def of(self, registration: Registration) -> Handle:
@@ -60,6 +64,8 @@ class Handlers:
 
     def _innermost(self, registration: Registration) -> Handle:
         call, elsewhere = registration.target.call, self._elsewhere
+        if registration.batch is not None:
+            return Gathering(registration, registration.batch, elsewhere, self._slots)
         if registration.target.pool is Pool.LOOP:
             return lambda context: call(context, context.arguments)
         return lambda context: elsewhere(lambda: call(context, context.arguments))

@@ -90,6 +90,7 @@ class Executor:
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
         resources: Resources,
+        slots: Callable[[], int],
     ) -> None:
         self._registry = registry
         self._children = children
@@ -99,7 +100,7 @@ class Executor:
         self._report = report
         self._transact = transact
         self._resources = resources
-        self._handlers = Handlers(middleware, threads.run)
+        self._handlers = Handlers(middleware, threads.run, slots)
         self._timeouts: dict[str, float] = {}
         self._graces = {kind: registry[kind].grace_or(HEED) for kind in registry}
         self._runs: dict[UUID, Run] = {}
