@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.app.bed import Bed, on_embedded_stores
 from windlass import Draft, FanOut, FanOutTooLarge, Handler, Windlass
 
 
-def kind_of(app: Windlass) -> Handler[[int], None, [int], object]:
+def kind_of(app: Windlass) -> Handler[[int], None, [int], Awaitable[None]]:
     @app.job
     async def notify(user: int) -> None:
         del user
@@ -115,9 +116,10 @@ def test_a_rate_is_kept(bed: Bed) -> None:
 def test_nonsense_is_refused_before_anything_is_taken(bed: Bed) -> None:
     app = bed.app()
     untouched = iter([kind_of(app).draft(1)])
-    for nonsense in ({"chunk": 0}, {"at_most": 0}, {"rate": "fast"}, {"rate": "-1/s"}):
+    odd: list[dict[str, Any]] = [{"chunk": 0}, {"at_most": 0}, {"rate": "fast"}, {"rate": "-1/s"}]
+    for nonsense in odd:
         with pytest.raises(ValueError, match=r"at least 1|not a rate"):
-            app.fan_out(untouched, **nonsense)  # type: ignore[arg-type]
+            app.fan_out(untouched, **nonsense)
     with pytest.raises(ValueError, match="leave out"):
         app.fan_out(untouched, atomic=True, rate="1/s")
     assert len(list(untouched)) == 1

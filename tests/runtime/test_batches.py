@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -226,17 +227,18 @@ def test_a_batch_has_resources_and_stays_callable(bed: Bed) -> None:
 
 def test_what_cannot_be_a_batch_is_refused_at_import() -> None:
     app = Windlass("memory://")
+    job: Any = app.job
     for size in (0, -1, True):
         with pytest.raises(ConfigError, match="at least one job"):
-            app.job(batch=size, name=f"size{size}")(_good)
+            job(batch=size)(_good)
     with pytest.raises(ConfigError, match="a child process runs one job"):
         app.job(batch=5, isolate=True, name="isolated")(_good)
     with pytest.raises(ConfigError, match="the list of its payloads"):
-        app.job(batch=5)(_no_list)  # type: ignore[arg-type]
+        job(batch=5)(_no_list)
     with pytest.raises(ConfigError, match="the list of its payloads"):
-        app.job(batch=5)(_two)
+        job(batch=5)(_two)
     with pytest.raises(ConfigError, match="one context"):
-        app.job(batch=5)(_with_context)  # type: ignore[arg-type]
+        job(batch=5)(_with_context)
 
 
 async def _good(numbers: list[int]) -> None:
