@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,18 +109,20 @@ async def astream(
 ) -> FanOut:
     """Do the same in a coroutine."""
     done, began = FanOut(), time.monotonic()
-    is_async = isinstance(drafts, AsyncIterable)
-    source: Any = aiter(drafts) if is_async else iter(drafts)
-    while True:
-        piece = await _apiece(source, plan, done) if is_async else _piece(source, plan, done)
-        if not piece:
-            return done
+    source = aiter(drafts) if isinstance(drafts, AsyncIterable) else _asynced(drafts)
+    while piece := await _apiece(source, plan, done):
         await asyncio.sleep(max(0.0, began + plan.due(done.total) - time.monotonic()))
         done = _sum(done, await enqueue(piece))
         progress(done)
+    return done
 
 
-def _piece(source: Any, plan: Plan, done: FanOut) -> list[Draft[Any]]:
+async def _asynced(drafts: Iterable[Draft[Any]]) -> AsyncIterator[Draft[Any]]:
+    for draft in drafts:
+        yield draft
+
+
+def _piece(source: Iterator[Draft[Any]], plan: Plan, done: FanOut) -> list[Draft[Any]]:
     # One more than fits into an atomic one, to see whether there is one more.
     piece = list(itertools.islice(source, plan.size + plan.atomic))
     plan.check(done, len(piece))
