@@ -232,7 +232,7 @@ def test_what_cannot_be_a_batch_is_refused_at_import() -> None:
         with pytest.raises(ConfigError, match="at least one job"):
             job(batch=size)(_good)
     with pytest.raises(ConfigError, match="a child process runs one job"):
-        app.job(batch=5, isolate=True, name="isolated")(_good)
+        job(batch=5, isolate=True)(_good)
     with pytest.raises(ConfigError, match="the list of its payloads"):
         job(batch=5)(_no_list)
     with pytest.raises(ConfigError, match="the list of its payloads"):
