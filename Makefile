@@ -7,6 +7,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Half as many again as there are CPUs: tests with real processes wait most of the time.
 TESTERS ?= $(shell $(PYTHON) -c 'import os; print(-(-3 * (os.cpu_count() or 1) // 2))')
 
+# Tests start hundreds of processes: without bytecode, each would compile all of the sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test torture test-system check format bench bench-sqlite profile clean
 
@@ -19,8 +22,8 @@ demo: $(VENV)/.base ## watch a thousand jobs run on an embedded queue
 test: $(VENV)/.dev ## run every quick test that needs nothing but wheels
 	@$(BIN)/python -m pytest --ignore=tests/system -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal
 
-torture: $(VENV)/.dev ## run the tests that take minutes
-	@$(BIN)/python -m pytest tests/torture -m long
+torture: $(VENV)/.dev ## run the tests that are slow by nature, up to minutes each
+	@$(BIN)/python -m pytest --ignore=tests/system -m long --numprocesses=$(TESTERS) --dist=worksteal
 
 test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15 and PgBouncer
 	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal
@@ -47,6 +50,7 @@ profile: $(VENV)/.bench ## show where the time of a drain goes
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # ensurepip gives the venv its pip; a failed install leaves no stamp, so the next call tries again.
 $(BIN)/python:

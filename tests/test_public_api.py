@@ -73,7 +73,22 @@ def test_the_package_is_typed_and_has_a_version() -> None:
 
 
 def test_importing_it_loads_no_framework() -> None:
-    script = "import sys, windlass; print(' '.join(sorted(sys.modules)))"
+    loaded = loaded_by("import windlass")
+    assert loaded.isdisjoint({"typer", "click", "pydantic", "pytest", "hypothesis"})
+    assert loaded.isdisjoint({"rich", "structlog", "psycopg"})
+
+
+def test_a_worker_process_loads_nothing_that_draws_tables() -> None:
+    loaded = loaded_by(
+        "import windlass.cli.worker, windlass.cli.root, windlass.observe.logs\n"
+        "windlass.observe.logs.configure_logging('info', 'json')"
+    )
+    assert loaded.isdisjoint({"rich", "structlog", "pygments"})
+
+
+def loaded_by(script: str) -> set[str]:
+    """Return the modules that a program has loaded at its end."""
+    script = f"import sys\n{script}\nprint(' '.join(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
         env={"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"},
@@ -82,5 +97,4 @@ def test_importing_it_loads_no_framework() -> None:
         timeout=30,
         check=True,
     )
-    loaded = set(done.stdout.split())
-    assert loaded.isdisjoint({"typer", "click", "pydantic", "pytest", "hypothesis"})
+    return set(done.stdout.split())

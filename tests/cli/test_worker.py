@@ -153,6 +153,7 @@ DEAF = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("closing", "event"),
     [(DEAF, "resource.not_closed"), ("time.sleep(1000)", "worker.stuck")],

@@ -72,8 +72,13 @@ class Reader:
         self._environment = environment
         self._background = background
         self._program: list[str] = []
+        self._ran = 0
 
     def follow(self, block: Block) -> None:
+        if block.language == "python" and not _FILE.match(block.text):
+            self._program.append(block.text)
+            return
+        self.catch_up()
         if block.language == "console":
             for line in block.text.splitlines():
                 if line.startswith("$ "):
@@ -83,18 +88,21 @@ class Reader:
             self._run([sys.executable, "-c", f"import {name[1].removesuffix('.py')}"])
             if name[1].startswith("test_"):
                 self._run([sys.executable, "-m", "pytest", "-q", "-x", name[1]])
-        elif block.language == "python":
-            self._continue(block.text)
         elif block.language == "sql":
             url = self._environment["WINDLASS_URL"]
             with psycopg.connect(url) as db:
                 db.execute(with_own_roles(block.text, url).encode())
 
-    def _continue(self, code: str) -> None:
-        """Run the page's program from its start, since a block goes on where the last one ended."""
-        self._program.append(code)
-        (self._directory / "page.py").write_text("\n".join(self._program))
-        self._run([sys.executable, "page.py"])
+    def catch_up(self) -> None:
+        """Run the page's program as far as it was read, unless nothing of it is new.
+
+        It starts anew, since a block goes on where the last one ended; blocks between which nothing
+        else is done run together.
+        """
+        if len(self._program) > self._ran:
+            self._ran = len(self._program)
+            (self._directory / "page.py").write_text("\n".join(self._program))
+            self._run([sys.executable, "page.py"])
 
     def _type(self, command: str) -> None:
         if command.split()[:2] == ["windlass", "worker"]:
@@ -132,6 +140,7 @@ def test_every_block_of_a_page_runs(page: str, tmp_path: Path, environment: dict
         reader = Reader(tmp_path, environment, background)
         for block in blocks_of(page):
             reader.follow(block)
+        reader.catch_up()
 
 
 @pytest.mark.parametrize("page", PAGES)

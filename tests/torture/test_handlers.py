@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 
+import pytest
+
 from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
 from tests.torture.yards import on_sqlite
 from windlass import Context, State, Windlass
@@ -22,6 +24,7 @@ def seasoned_pair(yard: Yard) -> list[WorkerProcess]:
     return workers
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_is_found_out(yard: Yard) -> None:
     """Case 7. Prevents a second run of a job whose handler forgot that it is async."""
@@ -40,6 +43,7 @@ def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_is_found_out(yard: Y
     holder.event("loop.moves_again")
 
 
+@pytest.mark.long
 def test_a_job_longer_than_three_leases_runs_once(yard: Yard) -> None:
     """Case 46. Prevents a visibility timeout in disguise: long jobs that run again and again.
 

@@ -56,6 +56,7 @@ def test_a_job_whose_worker_was_killed_runs_again_within_two_leases_and_once(yar
     assert other.event("job.rescued", job_id=str(job))["lost_by"] == holder_id
 
 
+@pytest.mark.long
 def test_a_late_acknowledgement_changes_nothing_and_is_logged(yard: Yard) -> None:
     """Case 2. Prevents a worker that stood still from overwriting the outcome of its successor.
 
@@ -78,6 +79,7 @@ def test_a_late_acknowledgement_changes_nothing_and_is_logged(yard: Yard) -> Non
     assert [entry.pid for entry in yard.ledger.entries("end", job)] == [other.pid, holder.pid]
 
 
+@pytest.mark.long
 def test_a_worker_that_lost_its_lease_gives_its_jobs_up_and_goes_on_under_a_new_id(
     yard: Yard,
 ) -> None:

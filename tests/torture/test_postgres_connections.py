@@ -47,6 +47,7 @@ STORMS = 10
 BATCH = 60
 
 
+@pytest.mark.long
 def test_backends_that_are_terminated_again_and_again_lose_no_job(
     postgres_yard: PostgresYard,
 ) -> None:
@@ -80,6 +81,7 @@ def test_backends_that_are_terminated_again_and_again_lose_no_job(
 # -- case 22 -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_worker_whose_connections_are_black_holed_goes_on_by_new_ones(
     far_yard: PostgresYard, proxy: Proxy
 ) -> None:

@@ -28,6 +28,7 @@ LANE = Lane("default", "raced")
 # -- case 27 -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_handlers_that_hold_every_pooled_connection_keep_nobody_from_settling(
     postgres_yard: PostgresYard,
 ) -> None:
@@ -156,6 +157,7 @@ def move(job: Job, state: State, crashes: int = 0) -> Transition:
     return Transition(id=job.id, token=job.token, state=state, crashes=crashes)
 
 
+@pytest.mark.long
 def test_sixteen_workers_that_write_the_same_rows_meet_no_deadlock(
     postgres_yard: PostgresYard,
 ) -> None:

@@ -170,6 +170,7 @@ def test_a_megabyte_passes_and_a_worker_without_notifications_polls(
 # -- case 32 -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_workers_whose_clocks_are_an_hour_off_keep_leases_and_due_times(
     postgres_yard: PostgresYard,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.torture.harness import PATIENCE, Yard, until
 from tests.torture.yards import SqliteYard, on_sqlite
 from windlass import State
@@ -53,6 +55,7 @@ CROWD = 20
 EACH = 25
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_crowd_of_processes_shares_one_file_without_a_locked_database(yard: SqliteYard) -> None:
     """Case 43. Prevents "database is locked" from reaching a user, and any job a second claim."""

@@ -127,6 +127,7 @@ def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_process(yard
     assert_given_back(yard.job(job))
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_handler_that_blocks_the_loop_does_not_keep_the_process(yard: Yard) -> None:
     """Case 17. Prevents a blocked loop, which hears no signal, from outliving the grace period."""

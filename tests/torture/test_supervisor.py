@@ -43,6 +43,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_jobs_run_again_at_once(yard
     assert [(job.state, job.failures, job.crashes) for job in done] == [(State.COMPLETED, 0, 0)] * 4
 
 
+@pytest.mark.long
 def test_a_worker_that_is_stopped_loses_its_lease_and_comes_back_under_another(yard: Yard) -> None:
     """Cases 2 and 3. Prevents a supervisor that renews for a worker which cannot do anything."""
     fleet = yard.fleet("--processes=2")
@@ -62,6 +63,7 @@ def test_a_worker_that_is_stopped_loses_its_lease_and_comes_back_under_another(y
     assert [each.alive for each in yard.workers() if each.info.id == again] == [True]
 
 
+@pytest.mark.long
 def test_code_that_holds_the_interpreter_costs_no_lease_and_is_found(yard: Yard) -> None:
     """Case 8. Prevents C code from making its own worker look dead, and so from running twice."""
     fleet = yard.fleet()
@@ -161,6 +163,7 @@ def test_told_twice_a_fleet_gives_everything_back_at_once(yard: Yard) -> None:
     assert yard.charged() == 0
 
 
+@pytest.mark.long
 def test_whatever_a_handler_does_a_fleet_ends_in_time(yard: Yard) -> None:
     """Case 17, with a worker that is stopped as well: it could not end if it wanted to."""
     fleet = yard.fleet("--processes=2", shutdown_timeout="1s")
@@ -186,6 +189,7 @@ def test_an_app_that_cannot_be_loaded_ends_the_supervisor_with_the_reason(yard: 
     assert "nothing" in told[0]
 
 
+@pytest.mark.long
 def test_backends_and_leases_survive_a_busy_fleet(postgres_yard: PostgresYard) -> None:
     """The supervisor renews by a connection of its own, which no handler can use up."""
     yard = postgres_yard

@@ -6,6 +6,7 @@ for an error; every other line must be clean.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from mypy import api
 
 import windlass
+from tests.postgres.fixtures import session_directory
+from tests.postgres.shared import one_at_a_time
 
 CASES = Path(__file__).parent / "cases"
 SOURCE = Path(windlass.__file__).parents[1]
@@ -23,9 +26,20 @@ Place = tuple[str, int]
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[Place, list[str]]:
-    """What mypy says about every line of the cases, in one strict run."""
-    directory = tmp_path_factory.mktemp("mypy")
+def reported(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Place, list[str]]:
+    """What mypy says about every line of the cases, in one strict run for the whole session."""
+    told = session_directory(request.config, tmp_path_factory) / "mypy.json"
+    with one_at_a_time(told.with_suffix(".lock")):
+        if not told.exists():
+            found = checked(tmp_path_factory.mktemp("mypy"))
+            told.write_text(json.dumps(list(found.items())))
+    return {(file, line): said for (file, line), said in json.loads(told.read_text())}
+
+
+def checked(directory: Path) -> dict[Place, list[str]]:
+    """Run mypy over the cases, and return what it says about which line."""
     config = directory / "mypy.ini"
     config.write_text(f"[mypy]\nstrict = true\nmypy_path = {SOURCE}:{CASES.parent}\n")
     arguments = ["--config-file", str(config), "--cache-dir", str(directory / "cache")]

@@ -5,35 +5,28 @@ Exit codes: 0 done, 1 it could not be done (and one line on stderr says why), 2 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
-from windlass.cli import (
-    dead,
-    demo,
-    doctor,
-    enqueue,
-    jobs,
-    limits,
-    migrate,
-    queues,
-    show,
-    worker,
-    workers,
-)
 from windlass.core.errors import WindlassError
 from windlass.release import __version__
 
-_ORDER = [
+_COMMANDS = [
     "demo", "worker", "enqueue", "jobs", "dead", "queues", "limits", "workers", "migrate", "doctor",
 ]  # fmt: skip
+"""In the order in which a newcomer needs them; each is in the module of its name."""
 _DEBUG = object()
 
 
 class _Tidy(TyperGroup):
-    """The group of all commands: an error of ours becomes one line and exit code 1."""
+    """The group of all commands: an error of ours becomes one line and exit code 1.
+
+    A command is loaded when it is called: a worker would wait for rich, and draws no tables.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -41,19 +34,37 @@ class _Tidy(TyperGroup):
         except WindlassError as error:
             if ctx.obj is _DEBUG:
                 raise
-            show.error(str(error))
-            raise typer.Exit(1) from None
+            raise _refusal(str(error)) from None
         except BrokenPipeError:
             raise
         except OSError as error:
             if ctx.obj is _DEBUG:
                 raise
-            show.error(f"{error.strerror or error}")
-            raise typer.Exit(1) from None
+            raise _refusal(f"{error.strerror or error}") from None
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  (What Typer calls.)
         """List the commands in the order in which a newcomer needs them."""
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
+        return _COMMANDS
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Load a command; of all of them that one is suggested which somebody may have meant."""
+        for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
+            self._load(name)
+        return super().get_command(ctx, cmd_name)
+
+    def _load(self, name: str) -> None:
+        if name not in self.commands:
+            own = typer.Typer(rich_markup_mode=None)
+            import_module(f"windlass.cli.{name}").register(own)
+            self.commands[name] = get_group(own).commands[name]
+
+
+def _refusal(why: str) -> typer.Exit:
+    # Imported here, because it loads rich.
+    from windlass.cli import show
+
+    show.error(why)
+    return typer.Exit(1)
 
 
 cli = typer.Typer(
@@ -88,15 +99,3 @@ def windlass(
 ) -> None:
     """Background jobs on the database you already have: leased, fenced, never lost."""
     ctx.obj = _DEBUG if debug else None
-
-
-worker.register(cli)
-enqueue.register(cli)
-jobs.register(cli)
-dead.register(cli)
-queues.register(cli)
-limits.register(cli)
-workers.register(cli)
-migrate.register(cli)
-doctor.register(cli)
-demo.register(cli)

@@ -11,7 +11,6 @@ import typer
 
 from windlass.app import Windlass
 from windlass.cli import options, places, target, worker_flags
-from windlass.cli.drain import drain
 from windlass.cli.serve import serve
 from windlass.cli.supervise import supervise
 from windlass.observe.logs import configure_logging, get_logger
@@ -66,6 +65,9 @@ def worker(
         "log_format": log_format,
     }
     if drained is not None:
+        # Imported here, because it loads rich, which a worker never needs.
+        from windlass.cli.drain import drain
+
         drain(drained, shutdown_timeout)
         return
     if queues is not None and not queues.strip():

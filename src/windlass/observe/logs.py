@@ -3,6 +3,9 @@
 Windlass logs through the standard library's loggers named `windlass...`, and never calls
 `structlog.configure`: where it is embedded, that program's logging decides what becomes of a line.
 Only the command line calls `configure_logging`, which puts one handler on the root logger.
+
+structlog draws the lines for people, and is loaded for nothing else: it loads rich and pygments,
+for which every worker and every program that enqueues would wait.
 """
 
 from __future__ import annotations
@@ -11,35 +14,43 @@ import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
-from typing import Any, TextIO
+from types import TracebackType
+from typing import Any, Self, TextIO
 from uuid import UUID
-
-from structlog import BoundLoggerBase
-from structlog.dev import ConsoleRenderer, plain_traceback
-from structlog.processors import format_exc_info
-from structlog.stdlib import ProcessorFormatter
-from structlog.typing import EventDict, Processor, WrappedLogger
 
 from windlass.core.text import inert, inert_lines
 from windlass.settings import LogFormat, LogLevel
 
+Line = dict[str, Any]
+"""A log line before it is written: its fields, the event among them."""
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 job_fields: ContextVar[Callable[[], Mapping[str, object]]] = ContextVar(
     "windlass_job_fields", default=dict
 )
 """Tells what every line inside a job carries: job_id, worker_id, kind, queue and attempt."""
 
 
-class Logger(BoundLoggerBase):
+class Logger:
     """A logger of named events with fields; `bind` makes one whose lines all carry some fields."""
+
+    __slots__ = ("_bound", "_logger")
+
+    def __init__(self, logger: logging.Logger, bound: Mapping[str, object]) -> None:
+        self._logger = logger
+        self._bound = bound
+
+    def bind(self, **fields: object) -> Self:
+        """Make a logger whose lines carry these fields, besides those that the lines of this do."""
+        return type(self)(self._logger, {**self._bound, **fields})
 
     def is_enabled_for(self, level: int) -> bool:
         """Say whether lines of a level are logged at all, before effort goes into one."""
-        enabled: bool = self._logger.isEnabledFor(level)
-        return enabled
+        return self._logger.isEnabledFor(level)
 
     def debug(self, event: str, /, **fields: object) -> None:
         """Log what only somebody who looks for a fault wants to know."""
@@ -72,13 +83,17 @@ class Logger(BoundLoggerBase):
             self._emit(logging.CRITICAL, event, fields)
 
     def _emit(self, level: int, event: str, fields: dict[str, Any]) -> None:
-        args, options = self._process_event(logging.getLevelName(level).lower(), event, fields)
-        self._logger.log(level, *args, stacklevel=3, **options)
+        line = _Event({**job_fields.get()(), **self._bound, **fields, "event": event})
+        if (exc_info := _resolved(line.pop("exc_info", None))) is not None:
+            line["exc_info"] = exc_info
+        # By these two, structlog's own formatter knows a message that is a dictionary.
+        extra = {"_logger": self._logger, "_name": logging.getLevelName(level).lower()}
+        self._logger.log(level, line, exc_info=exc_info, extra=extra, stacklevel=3)
 
 
 def get_logger(name: str) -> Logger:
     """Make a logger; `name` is the module's, so that it stands below `windlass`."""
-    return Logger(logging.getLogger(name), _EMITTING, {})
+    return Logger(logging.getLogger(name), {})
 
 
 def configure_logging(
@@ -92,7 +107,7 @@ def configure_logging(
     colors = pretty and stream.isatty() and not os.environ.get("NO_COLOR")
     handler = _Lines(stream)
     handler.chosen = format
-    handler.setFormatter(_Formatter(_console(colors=colors) if pretty else [_json]))
+    handler.setFormatter(_Formatter(_console(colors=colors) if pretty else _json))
     root = logging.getLogger()
     for old in [each for each in root.handlers if isinstance(each, _Lines)]:
         root.removeHandler(old)
@@ -121,89 +136,82 @@ class _Event(dict[str, object]):
         return " ".join([inert(str(self["event"])), *fields])
 
 
+_UNTOLD = ("event", "exc_info")
+
+
 class _Lines(logging.StreamHandler[TextIO]):
     """The handler that `configure_logging` installs, which writes each line by one call."""
 
     chosen: LogFormat = "auto"
 
 
-class _Formatter(ProcessorFormatter):
+class _Formatter(logging.Formatter):
     """Turns any record into one line, whatever is in it."""
 
-    def __init__(self, rendering: list[Processor]) -> None:
-        super().__init__(
-            foreign_pre_chain=[_add_extra, _impose_job_fields],
-            processors=[_fill_in_job_fields, _stamp, format_exc_info, *rendering],
-        )
+    def __init__(self, render: Callable[[Line], str]) -> None:
+        super().__init__()
+        self._render = render
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record; one that cannot be written is told about as far as it can be."""
         try:
-            return super().format(record)
+            return self._render(_told(record))
         except Exception as error:  # noqa: BLE001  A log line never costs the job that writes it.
-            return super().format(_unformattable(record, error))
+            return self._render(_told(_unformattable(record, error)))
 
 
-def _fill_in_job_fields(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Add what the running job adds, unless the line says otherwise, being about another job."""
-    return {**job_fields.get()(), **event}
+def _told(record: logging.LogRecord) -> Line:
+    """Return what a record says, with first what every line has: no field can claim these names."""
+    fields = _fields(record)
+    if (exc_info := _resolved(fields.pop("exc_info", None))) is not None:
+        fields["exception"] = "".join(traceback.format_exception(*exc_info)).removesuffix("\n")
+    created = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
+    first = {
+        "timestamp": created.replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "event": str(fields["event"]),
+        "logger": record.name,
+    }
+    return {**first, **fields, **first}
 
 
-def _impose_job_fields(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Add what the running job adds; what the user's own `extra` says instead is not believed."""
-    event.update(job_fields.get()())
-    return event
+def _fields(record: logging.LogRecord) -> Line:
+    """Return the fields of a record, and what the running job adds.
 
-
-def _resolve_exception(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Make `exc_info` what logging and structlog both take: the exception itself, or absent."""
-    error = event.pop("exc_info", None)
-    if error is True:
-        error = sys.exc_info()[1]
-    if isinstance(error, BaseException):
-        event["exc_info"] = (type(error), error, error.__traceback__)
-    return event
-
-
-def _hand_over(logger: WrappedLogger, name: str, event: EventDict) -> Any:
-    """Make the record's arguments: what structlog's formatter takes, and any other can read."""
-    extra = {"_logger": logger, "_name": name}
-    return (_Event(event),), {"exc_info": event.get("exc_info"), "extra": extra}
-
-
-_EMITTING: tuple[Processor, ...] = (_fill_in_job_fields, _resolve_exception, _hand_over)
-_UNTOLD = ("event", "exc_info")
-
-
-def _add_extra(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Add what the user's program gave as `extra`, which may not replace what the line is."""
-    extra = event["_record"].__dict__
-    return {**{key: extra[key] for key in extra if key not in _STANDARD}, **event}
+    A line of ours, or of the user's structlog, may say otherwise, being about another job. What an
+    `extra` says instead is not believed, nor may it replace what the line is.
+    """
+    job = job_fields.get()()
+    has = record.__dict__
+    if "_logger" in has and "_name" in has and isinstance(record.msg, dict):
+        return {**job, **record.msg}
+    fields = {key: has[key] for key in has if key not in _STANDARD}
+    fields["event"] = record.getMessage()
+    fields |= {key: has[key] for key in ("exc_info", "stack_info") if has[key]}
+    return {**fields, **job}
 
 
 _STANDARD = {*logging.makeLogRecord({}).__dict__, "message", "asctime"}
 
 
-def _stamp(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Put first what every line has, from the record itself; nothing else can claim these names."""
-    record: logging.LogRecord = event.pop("_record")
-    del event["_from_structlog"]
-    created = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
-    first = {
-        "timestamp": created.replace("+00:00", "Z"),
-        "level": record.levelname.lower(),
-        "event": str(event["event"]),
-        "logger": record.name,
-    }
-    return {**first, **event, **first}
+def _resolved(error: object) -> _ExcInfo | None:
+    """Return what logging takes for `exc_info`, of whatever stands for an exception or for none."""
+    match error:
+        case (_, BaseException() as raised, (TracebackType() | None) as where):
+            return type(raised), raised, where
+        case BaseException():
+            return type(error), error, error.__traceback__
+        case _:
+            found = sys.exc_info() if error else (None, None, None)
+            return None if found[0] is None else found
 
 
-def _json(_logger: WrappedLogger, _name: str, event: EventDict) -> str:
+def _json(line: Line) -> str:
     """Write one JSON object in ASCII, in which no character can do harm."""
     try:
-        return _ENCODER.encode(event)
+        return _ENCODER.encode(line)
     except Exception:  # noqa: BLE001  Circular, odd keys, NaN: such values are written by repr.
-        return _ENCODER.encode({_repr(key): _encoded(value) for key, value in event.items()})
+        return _ENCODER.encode({_repr(key): _encoded(value) for key, value in line.items()})
 
 
 def _encoded(value: object) -> object:
@@ -221,14 +229,16 @@ def _encodable(value: object) -> object:
 _ENCODER = json.JSONEncoder(default=_encodable, allow_nan=False)
 
 
-def _console(*, colors: bool) -> list[Processor]:
+def _console(*, colors: bool) -> Callable[[Line], str]:
+    from structlog.dev import ConsoleRenderer, plain_traceback
+
     render = ConsoleRenderer(colors=colors, sort_keys=False, exception_formatter=plain_traceback)
-    return [_make_inert, render]
+    return lambda line: str(render(None, "", _made_inert(line)))
 
 
-def _make_inert(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+def _made_inert(line: Line) -> Line:
     """Escape whatever could fake a line, in names and values; tracebacks are indented as well."""
-    return {inert(str(key)): _inert_field(key, value) for key, value in event.items()}
+    return {inert(str(key)): _inert_field(key, value) for key, value in line.items()}
 
 
 def _inert_field(key: str, value: object) -> object:
