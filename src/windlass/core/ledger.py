@@ -22,7 +22,7 @@ class Ledger:
     """The tokens of one key that a worker holds; their number changes by a reply only.
 
     `slack` is within how many seconds a job that is about to start has mostly done so; then
-    `has_begun` is asked, and its tokens begin to cool.
+    `has_begun` is asked, and its tokens begin to cool. `amount` is the most that a job uses.
     """
 
     def __init__(
@@ -30,10 +30,12 @@ class Ledger:
         tokens: Tokens,
         slack: float = 0.0,
         has_begun: Callable[[Any], bool] = lambda _job: True,
+        amount: int = 1,
     ) -> None:
         self.tokens = tokens
         self.slack = slack
         self.has_begun = has_begun
+        self.amount = amount
         self.idle = 0
         self.reserved = 0
         """How many of the idle ones a claim under way may use."""
@@ -50,8 +52,16 @@ class Ledger:
 
     @property
     def free(self) -> int:
-        """How many could be used now."""
-        return self.idle - self.reserved
+        """How many can be used now: none that is to go to others once it comes back."""
+        return max(self.idle - self.reserved - self.over, 0)
+
+    @property
+    def over(self) -> int:
+        """How many more there are than should be, since others want some or the limit fell."""
+        most = self.tokens.capacity
+        if self.wanted:
+            most = min(most, max(self.share, self.amount))
+        return max(self.held - most, 0)
 
     @property
     def held(self) -> int:
@@ -150,7 +160,7 @@ class Ledger:
 
         They are gone from here whatever becomes of the word; whoever says it may have to repeat it.
         """
-        idle = max(min(give, self.free), 0)
+        idle = max(min(give, self.idle - self.reserved), 0)
         self.idle -= idle
         give -= idle
         while give > 0 and self._cooling:

@@ -76,6 +76,10 @@ class Limits(Gate):
         self._slots = slots
         self._lease = lease.total_seconds()
         self._limits = dict(registry.limits)
+        self._amounts: dict[str, int] = {}
+        for kind in registry:
+            resource, amount = registry[kind].resource or "", registry[kind].amount
+            self._amounts[resource] = max(self._amounts.get(resource, 1), amount)
         self._overrides: Mapping[str, Json] = {}
         self._now = asyncio.get_running_loop().time
         self._stirred = asyncio.Event()
@@ -92,6 +96,7 @@ class Limits(Gate):
         self._unsettled: dict[_Run, list[tuple[Purse, Ledger, int]]] = {}
         self._wanted: dict[Purse, int] = {}
         self._lacking: dict[Purse, float] = {}
+        self._over = False
         self._holders: frozenset[str] = frozenset()
         self._gone: frozenset[str] = frozenset()
         self._busy: dict[str, frozenset[str]] = {}
@@ -112,12 +117,15 @@ class Limits(Gate):
         left = ledger.free if self._worker == self._worker_id() else 0
         if left < amount:
             self._lack(purse, amount, now)
-        return Allowance(purse.name, left, amount, shared=not purse.limit.keyed)
+        return Allowance(purse.name, left, amount, shared=self._is_shared(purse))
+
+    def _is_shared(self, purse: Purse) -> bool:
+        """Say whether a claim itself draws it down: not if some jobs use more of it than others."""
+        return not purse.limit.keyed and purse.ledger.amount == 1
 
     def _lack(self, purse: Purse, amount: int, now: float) -> None:
         """Ask for tokens, unless it is known that there will be none before some time."""
         ledger = purse.ledger
-        purse.amount = amount
         if ledger.held < ledger.tokens.capacity and purse.retry_at <= now:
             if purse not in self._wanted:
                 self._wanted[purse] = amount
@@ -177,10 +185,17 @@ class Limits(Gate):
                     self._unsettled.setdefault(run, []).append(entry)
                 else:
                     ledger.bring(taken)
+                    self._mind(ledger)
             elif never_began:
                 ledger.refund(run)
             else:
                 ledger.started(run, self._now())
+
+    def _mind(self, ledger: Ledger) -> None:
+        """Give back soon what has come back, and is to go to others."""
+        if ledger.over and not self._over:
+            self._over = True
+            self._stirred.set()
 
     def settled(self, job: Job, move: Transition | None) -> None:
         for _, ledger, taken in self._unsettled.pop((job.id, job.token), ()):
@@ -222,12 +237,13 @@ class Limits(Gate):
         place = (limit.name, measure, key if limit.keyed else "")
         purse = self._purses.get(place)
         if purse is None:
-            purse = Purse(limit, measure, place[2], self._ledger(tokens, slack))
+            purse = Purse(limit, measure, place[2], self._ledger(limit, tokens, slack))
             self._purses[place] = self._named[purse.name] = purse
         return purse
 
-    def _ledger(self, tokens: Tokens, slack: float) -> Ledger:
-        return Ledger(tokens, slack, lambda run: self._has_begun(run[0]))
+    def _ledger(self, limit: Limit, tokens: Tokens, slack: float) -> Ledger:
+        amount = self._amounts.get(limit.name, 1)
+        return Ledger(tokens, slack, lambda run: self._has_begun(run[0]), amount)
 
     # -- words with the store ------------------------------------------------------------------
 
@@ -262,7 +278,7 @@ class Limits(Gate):
     def _due(self) -> float:
         """Return when there is something to do, unless the claimer says so before."""
         due = min(self._lacking.values(), default=math.inf)
-        if self._wanted:
+        if self._wanted or self._over:
             due = min(due, self._applied_at + _PACE)
         if self._purses:
             due = min(due, max(self._looked_at, self._applied_at) + _LOOK)
@@ -286,8 +302,8 @@ class Limits(Gate):
                 amount = self._wanted.pop(purse)
                 self._lacking[purse] = now + _LOOK
                 wishes[purse] = purse.want(amount, slots=self._slots(), now=now)
-        if now >= max(self._looked_at, self._applied_at) + _LOOK or wishes:
-            self._looked_at = now
+        if now >= max(self._looked_at, self._applied_at) + _LOOK or wishes or self._over:
+            self._looked_at, self._over = now, False
             for purse in list(self._purses.values()):
                 if len(wishes) >= 2 * _AT_ONCE:
                     break
@@ -317,7 +333,8 @@ class Limits(Gate):
             wish = wishes[purse]
             if not purse.ledger.take_in(wish, reply):
                 # We were thought dead, and what we held is with others by now.
-                purse.ledger = self._ledger(purse.ledger.tokens, purse.ledger.slack)
+                old = purse.ledger
+                purse.ledger = self._ledger(purse.limit, old.tokens, old.slack)
             if reply.granted:
                 self._lacking.pop(purse, None)
                 came = True

@@ -23,7 +23,7 @@ SPARE = 0.5
 class Purse:
     """The tokens of one key under one measure of a limit."""
 
-    __slots__ = ("amount", "key", "ledger", "limit", "measure", "name", "record", "retry_at")
+    __slots__ = ("key", "ledger", "limit", "measure", "name", "record", "retry_at")
 
     def __init__(self, limit: Limit, measure: Measure, key: str, ledger: Ledger) -> None:
         self.limit = limit
@@ -32,7 +32,6 @@ class Purse:
         self.ledger = ledger
         self.record = limit.record(key)
         self.name = f"limit:{limit.name}:{measure.value}:{key}"
-        self.amount = 1
         self.retry_at = -math.inf
 
     def want(self, amount: int, *, slots: int, now: float) -> Wish:
@@ -58,12 +57,9 @@ class Purse:
         ledger.tick(now)
         if not is_needed and not self.was_needed(now):
             return ledger.held
-        over = ledger.held - ledger.tokens.capacity
-        if ledger.wanted:
-            over = max(over, ledger.held - ledger.share)
-            if 0 < ledger.free < self.amount:
-                over = max(over, ledger.free)
-        return max(over, 0)
+        if ledger.wanted and ledger.free < ledger.amount:
+            return ledger.over + ledger.free  # Of no use here, and maybe elsewhere.
+        return ledger.over
 
     def was_needed(self, now: float) -> bool:
         """Say whether anybody used them, or asked for them, lately."""
