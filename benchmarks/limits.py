@@ -1,4 +1,4 @@
-"""Owns what limits cost on PostgreSQL: those that do not bind, and a backlog behind one that does."""
+"""Owns what limits cost on PostgreSQL: such as do not bind, and a backlog behind one that does."""
 
 from __future__ import annotations
 

@@ -115,7 +115,9 @@ class Limits(Gate):
         ledger.tick(now)
         ledger.needed_at = now
         left = ledger.free if self._worker == self._worker_id() else 0
-        if left < amount:
+        if ledger.amount > 1 and purse.is_kept_for_others(amount, left, now):
+            left = 0
+        elif left < amount:
             self._lack(purse, amount, now)
         return Allowance(purse.name, left, amount, shared=self._is_shared(purse))
 
