@@ -45,7 +45,10 @@ _CHILD = 1.0
 _AT_ONCE = 100
 _REMEMBERED = 10_000
 _FOUND_AT_ONCE = 1_000
-_Run = tuple[UUID, int | None]
+_Found = tuple[tuple[Purse, int], ...]
+_Run = tuple[Job | None, _Found]
+_NOTHING: _Run = (None, ())
+_GIVEN_BACK = (Released, Snoozed)
 
 
 class Limits(Gate):
@@ -91,9 +94,10 @@ class Limits(Gate):
         self._worker = worker
         self._purses: dict[tuple[str, Measure, str], Purse] = {}
         self._named: dict[str, Purse] = {}
-        self._lanes: dict[tuple[str, str, str], tuple[tuple[Purse, int], ...]] = {}
-        self._running: dict[_Run, list[tuple[Purse, Ledger, int]]] = {}
-        self._unsettled: dict[_Run, list[tuple[Purse, Ledger, int]]] = {}
+        self._lanes: dict[tuple[str, str, str], _Found] = {}
+        # By the identity of a job that is kept here, since to hash its id takes longer.
+        self._running: dict[int, tuple[Job, _Found]] = {}
+        self._unsettled: dict[int, tuple[Job, _Found]] = {}
         self._wanted: dict[Purse, int] = {}
         self._lacking: dict[Purse, float] = {}
         self._over = False
@@ -163,35 +167,32 @@ class Limits(Gate):
         found = self._of(job.queue, job.kind, job.key)
         if not found:
             return
-        now, run = self._now(), (job.id, job.token)
-        held = self._running[run] = []
+        now, run = self._now(), id(job)
+        self._running[run] = (job, found)
         for purse, amount in found:
             ledger = purse.ledger
             ledger.needed_at = now
-            if purse.measure is Measure.RATE:
+            if purse.is_rate:
                 ledger.start(run, amount, now)
-                held.append((purse, ledger, 0))
             else:
-                held.append((purse, ledger, ledger.take(amount)))
+                ledger.take(amount)
 
     def ended(self, job: Job, outcome: Outcome | Transition) -> None:
-        run = (job.id, job.token)
-        held = self._running.pop(run, None)
-        if held is None:
-            return
-        never_began = isinstance(outcome, Released | Snoozed) and not outcome.begun
-        for entry in held:
-            purse, ledger, taken = entry
-            if purse.measure is Measure.CONCURRENCY:
-                if purse.limit.ordered:
-                    self._unsettled.setdefault(run, []).append(entry)
+        run = id(job)
+        _, found = self._running.pop(run, _NOTHING)
+        for purse, amount in found:
+            ledger = purse.ledger
+            if purse.is_rate:
+                if isinstance(outcome, _GIVEN_BACK) and not outcome.begun:
+                    ledger.refund(run)
                 else:
-                    ledger.bring(taken)
-                    self._mind(ledger)
-            elif never_began:
-                ledger.refund(run)
+                    ledger.started(run, self._now())
+            elif purse.limit.ordered:
+                self._unsettled[run] = (job, found)
             else:
-                ledger.started(run, self._now())
+                ledger.bring(amount)
+                if ledger.pressed:
+                    self._mind(ledger)
 
     def _mind(self, ledger: Ledger) -> None:
         """Give back soon what has come back, and is to go to others."""
@@ -200,17 +201,27 @@ class Limits(Gate):
             self._stirred.set()
 
     def settled(self, job: Job, move: Transition | None) -> None:
-        for _, ledger, taken in self._unsettled.pop((job.id, job.token), ()):
-            hold = None if move is None else move.hold
+        if not self._unsettled:
+            return
+        _, found = self._unsettled.pop(id(job), _NOTHING)
+        hold = None if move is None else move.hold
+        for purse, amount in found:
+            if purse.is_rate or not purse.limit.ordered:
+                continue
             if hold is None:
-                ledger.bring(taken)
+                purse.ledger.bring(amount)
             else:
-                ledger.hold_back(taken, self._now() + _seconds(hold, job))
+                purse.ledger.hold_back(amount, self._now() + _seconds(hold, job))
             self._rouse()
+
+    def _has_come(self, run: int) -> bool:
+        """Say whether a job has come to its handler; one that is not known has ended."""
+        running = self._running.get(run)
+        return running is None or self._has_begun(running[0].id)
 
     # -- what is limited by what ---------------------------------------------------------------
 
-    def _of(self, queue: str, kind: str, key: str) -> tuple[tuple[Purse, int], ...]:
+    def _of(self, queue: str, kind: str, key: str) -> _Found:
         found = self._lanes.get((queue, kind, key))
         if found is None:
             found = tuple(self._find(queue, kind, key))
@@ -245,7 +256,7 @@ class Limits(Gate):
 
     def _ledger(self, limit: Limit, tokens: Tokens, slack: float) -> Ledger:
         amount = self._amounts.get(limit.name, 1)
-        return Ledger(tokens, slack, lambda run: self._has_begun(run[0]), amount)
+        return Ledger(tokens, slack, self._has_come, amount)
 
     # -- words with the store ------------------------------------------------------------------
 
@@ -335,8 +346,8 @@ class Limits(Gate):
             wish = wishes[purse]
             if not purse.ledger.take_in(wish, reply):
                 # We were thought dead, and what we held is with others by now.
-                old = purse.ledger
-                purse.ledger = self._ledger(purse.limit, old.tokens, old.slack)
+                self._forget(worker)
+                return
             if reply.granted:
                 self._lacking.pop(purse, None)
                 came = True
@@ -374,7 +385,7 @@ class Limits(Gate):
         for purse in self._purses.values():
             tokens = self._limits[purse.limit.name].tokens().get(purse.measure)
             if tokens is not None:
-                purse.ledger.tokens = tokens
+                purse.ledger.change(tokens)
         self._rouse()
 
     async def _count_the_living(self) -> None:

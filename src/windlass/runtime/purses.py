@@ -26,13 +26,14 @@ class Purse:
     """The tokens of one key under one measure of a limit."""
 
     __slots__ = (
-        "_asked_at", "_starves_at", "_starving", "key", "ledger", "limit", "measure", "name",
-        "record", "retry_at",
+        "_asked_at", "_starves_at", "_starving", "is_rate", "key", "ledger", "limit", "measure",
+        "name", "record", "retry_at",
     )  # fmt: skip
 
     def __init__(self, limit: Limit, measure: Measure, key: str, ledger: Ledger) -> None:
         self.limit = limit
         self.measure = measure
+        self.is_rate = measure is Measure.RATE
         self.key = key
         self.ledger = ledger
         self.record = limit.record(key)
@@ -67,7 +68,7 @@ class Purse:
         if give := self.surplus(now, is_needed=True):
             return ledger.wish(now, give=give)
         free = max(ledger.free, 0)
-        if self.measure is Measure.RATE:
+        if self.is_rate:
             most = max(slots * amount, math.ceil(tokens.capacity / max(tokens.cools, 1.0))) - free
         else:
             most = slots * amount - ledger.held
