@@ -317,12 +317,14 @@ class Limits(Gate):
                 wishes[purse] = purse.want(amount, slots=self._slots(), now=now)
         if now >= max(self._looked_at, self._applied_at) + _LOOK or wishes or self._over:
             self._looked_at, self._over = now, False
-            for purse in list(self._purses.values()):
+            for place, purse in list(self._purses.items()):
                 if len(wishes) >= 2 * _AT_ONCE:
+                    self._over = True  # The rest of them soon; so those come first then.
                     break
                 if purse not in wishes and not self._is_over(purse, now):
                     give = purse.surplus(now, is_needed=purse in self._lacking)
                     wishes[purse] = purse.ledger.wish(now, give=give)
+                    self._purses[place] = self._purses.pop(place)
         return wishes
 
     def _is_over(self, purse: Purse, now: float) -> bool:
