@@ -18,6 +18,7 @@ from rich.console import Console
 from benchmarks.database import Arena, own_server
 from benchmarks.entrants import PEERS, in_python, peer
 from benchmarks.field import QUICK, Field, Sizes
+from benchmarks.limits import limits
 from benchmarks.races import drain, latency, single, snapshot
 from benchmarks.report import Race, Report
 from benchmarks.steadiness import crowd, naps, waiting
@@ -31,6 +32,7 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "crowd": crowd,
     "waiting": waiting,
     "naps": naps,
+    "limits": limits,
 }
 """By which names they can be chosen. `drain` measures the bulk enqueue, too: it has to fill."""
 

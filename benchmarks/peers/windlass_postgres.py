@@ -31,6 +31,21 @@ class WindlassPostgres:
         async def noop() -> None:
             note(time.monotonic_ns())
 
+        self._app.limit("wide", concurrency=_SLOTS)
+        self._app.limit("fast", rate="1000000/s")
+        self._app.limit("shut", rate="1/d")
+
+        @self._app.job(resource="wide")
+        async def bounded() -> None:
+            note(time.monotonic_ns())
+
+        @self._app.job(resource="fast")
+        async def paced() -> None:
+            note(time.monotonic_ns())
+
+        @self._app.job(resource="shut")
+        async def blocked() -> None: ...
+
         @self._app.job
         async def nap() -> None:
             note(time.monotonic_ns())
@@ -40,8 +55,14 @@ class WindlassPostgres:
         async def stamped(sent: int) -> None:
             note(time.monotonic_ns() - sent)
 
+        self._kinds = {
+            "noop": noop,
+            "nap": nap,
+            "bounded": bounded,
+            "paced": paced,
+            "blocked": blocked,
+        }
         self._noop = noop
-        self._nap = nap
         self._stamped = stamped
         self._elsewhere = self._app.of(Kind("elsewhere", dict[str, str]))
 
@@ -66,7 +87,7 @@ class WindlassPostgres:
         if kind == "elsewhere":
             drafts = [self._elsewhere.draft({}) for _ in range(count)]
         else:
-            producer = (self._nap if kind == "nap" else self._noop).using(priority=priority)
+            producer = self._kinds[kind].using(priority=priority)
             drafts = [producer.draft() for _ in range(count)]
         await self._app.aenqueue_many(drafts)
 

@@ -30,6 +30,9 @@ COMMANDS = [
     "queues list",
     "queues pause",
     "queues resume",
+    "limits list",
+    "limits set",
+    "limits reset",
     "workers",
     "migrate",
     "doctor",
@@ -43,13 +46,14 @@ def test_the_release_is_told(shell: Shell) -> None:
 def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: Shell) -> None:
     text = shell.ok("--help").out.partition("Commands:")[2]
     named = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
-    assert named[:9] == [
+    assert named[:10] == [
         "demo",
         "worker",
         "enqueue",
         "jobs",
         "dead",
         "queues",
+        "limits",
         "workers",
         "migrate",
         "doctor",

@@ -74,6 +74,28 @@ async def wait(ctx: Context, gate: str, attempts: int = 10**6) -> int:
     return os.getpid()
 
 
+@app.job(concurrency=4)
+async def limited(ctx: Context, pause: float = 0.05) -> None:
+    note(ctx, "start")
+    await asyncio.sleep(pause)
+    note(ctx, "end")
+
+
+@app.job(rate="30/s")
+async def paced(ctx: Context) -> None:
+    note(ctx, "start")
+
+
+@app.job(key="account", ordered=True, retry=Retry(max_retries=9).waiting("50ms", cap="50ms"))
+async def in_order(ctx: Context, account: str, fails: bool) -> None:
+    note(ctx, f"start {account}")
+    await asyncio.sleep(0.02)
+    if fails and ctx.attempt == 1:
+        note(ctx, f"failed {account}")
+        raise ValueError("not yet")
+    note(ctx, f"end {account}")
+
+
 @app.job
 async def labour(ctx: Context) -> None:
     """Keep the loop for as long as this process is slow."""

@@ -22,7 +22,7 @@ class Ledger:
     """The tokens of one key that a worker holds; their number changes by a reply only.
 
     `slack` is within how many seconds a job that is about to start has mostly done so; then
-    `has_begun` is asked, and its tokens begin to cool.
+    `has_begun` is asked, and its tokens begin to cool. `amount` is the most that a job uses.
     """
 
     def __init__(
@@ -30,10 +30,12 @@ class Ledger:
         tokens: Tokens,
         slack: float = 0.0,
         has_begun: Callable[[Any], bool] = lambda _job: True,
+        amount: int = 1,
     ) -> None:
         self.tokens = tokens
         self.slack = slack
         self.has_begun = has_begun
+        self.amount = amount
         self.idle = 0
         self.reserved = 0
         """How many of the idle ones a claim under way may use."""
@@ -41,6 +43,8 @@ class Ledger:
         self._fresh: dict[Any, tuple[float, int]] = {}
         self._cooling: deque[tuple[float, float, int]] = deque()
         self._returned: list[tuple[float, int]] = []
+        self.pressed = False
+        """Whether there may be more than there should be."""
         self.wanted = False
         """Whether others want some, by the last reply."""
         self.share = tokens.capacity
@@ -50,8 +54,16 @@ class Ledger:
 
     @property
     def free(self) -> int:
-        """How many could be used now."""
-        return self.idle - self.reserved
+        """How many can be used now: none that is to go to others once it comes back."""
+        return max(self.idle - self.reserved - (self.over if self.pressed else 0), 0)
+
+    @property
+    def over(self) -> int:
+        """How many more there are than should be, since others want some or the limit fell."""
+        most = self.tokens.capacity
+        if self.wanted:
+            most = min(most, max(self.share, self.amount))
+        return max(self.held - most, 0)
 
     @property
     def held(self) -> int:
@@ -60,12 +72,13 @@ class Ledger:
 
     # -- what jobs do --------------------------------------------------------------------------
 
-    def take(self, amount: int) -> int:
-        """Give tokens to a job that runs, and return how many; it brings them back."""
-        taken = min(amount, self.idle)
-        self.idle -= taken
-        self._used += taken
-        return taken
+    def take(self, amount: int) -> None:
+        """Give tokens to a job that runs; it brings them back.
+
+        One that has run off with more than there was, since all was forgotten, leaves a debt.
+        """
+        self.idle -= amount
+        self._used += amount
 
     def bring(self, amount: int) -> None:
         """Take them back from a job that has ended."""
@@ -79,16 +92,15 @@ class Ledger:
 
     def doubt(self, amount: int, until: float) -> None:
         """Let nobody have tokens before a time that a claim may have used, or not."""
-        doubtful = min(amount, self.idle)
+        doubtful = max(min(amount, self.idle), 0)
         self.idle -= doubtful
         self._cool(until, doubtful)
 
     def start(self, job: Any, amount: int, now: float) -> None:
         """Use tokens up for a start that is about to be; they cool once it has been."""
-        taken = min(amount, self.idle)
-        self.idle -= taken
-        self._starting += taken
-        self._fresh[job] = (now, taken)
+        self.idle -= amount
+        self._starting += amount
+        self._fresh[job] = (now, amount)
 
     def started(self, job: Any, now: float) -> None:
         """Let the tokens of a start cool, if they do not yet."""
@@ -150,7 +162,7 @@ class Ledger:
 
         They are gone from here whatever becomes of the word; whoever says it may have to repeat it.
         """
-        idle = max(min(give, self.free), 0)
+        idle = max(min(give, self.idle - self.reserved), 0)
         self.idle -= idle
         give -= idle
         while give > 0 and self._cooling:
@@ -164,10 +176,16 @@ class Ledger:
         cools = tuple((until - now, count) for until, count in self._returned if until > now)
         return Wish(keeps=self.held, cools=cools, least=least, most=most)
 
+    def change(self, tokens: Tokens) -> None:
+        """Take notice of a change of the limit."""
+        self.tokens = tokens
+        self.pressed = True
+
     def take_in(self, wish: Wish, reply: Reply) -> bool:
         """Add what was granted; False says that others have what was held here by now."""
         self._returned.clear()
         self.wanted, self.share = reply.wanted, reply.share
+        self.pressed = self.wanted or self.held > self.tokens.capacity
         if reply.held - reply.granted < wish.keeps:
             return False
         self.idle += reply.granted

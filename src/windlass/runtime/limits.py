@@ -45,7 +45,10 @@ _CHILD = 1.0
 _AT_ONCE = 100
 _REMEMBERED = 10_000
 _FOUND_AT_ONCE = 1_000
-_Run = tuple[UUID, int | None]
+_Found = tuple[tuple[Purse, int], ...]
+_Run = tuple[Job | None, _Found]
+_NOTHING: _Run = (None, ())
+_GIVEN_BACK = (Released, Snoozed)
 
 
 class Limits(Gate):
@@ -76,6 +79,10 @@ class Limits(Gate):
         self._slots = slots
         self._lease = lease.total_seconds()
         self._limits = dict(registry.limits)
+        self._amounts: dict[str, int] = {}
+        for kind in registry:
+            resource, amount = registry[kind].resource or "", registry[kind].amount
+            self._amounts[resource] = max(self._amounts.get(resource, 1), amount)
         self._overrides: Mapping[str, Json] = {}
         self._now = asyncio.get_running_loop().time
         self._stirred = asyncio.Event()
@@ -87,11 +94,13 @@ class Limits(Gate):
         self._worker = worker
         self._purses: dict[tuple[str, Measure, str], Purse] = {}
         self._named: dict[str, Purse] = {}
-        self._lanes: dict[tuple[str, str, str], tuple[tuple[Purse, int], ...]] = {}
-        self._running: dict[_Run, list[tuple[Purse, Ledger, int]]] = {}
-        self._unsettled: dict[_Run, list[tuple[Purse, Ledger, int]]] = {}
+        self._lanes: dict[tuple[str, str, str], _Found] = {}
+        # By the identity of a job that is kept here, since to hash its id takes longer.
+        self._running: dict[int, tuple[Job, _Found]] = {}
+        self._unsettled: dict[int, tuple[Job, _Found]] = {}
         self._wanted: dict[Purse, int] = {}
         self._lacking: dict[Purse, float] = {}
+        self._over = False
         self._holders: frozenset[str] = frozenset()
         self._gone: frozenset[str] = frozenset()
         self._busy: dict[str, frozenset[str]] = {}
@@ -110,14 +119,19 @@ class Limits(Gate):
         ledger.tick(now)
         ledger.needed_at = now
         left = ledger.free if self._worker == self._worker_id() else 0
-        if left < amount:
+        if ledger.amount > 1 and purse.is_kept_for_others(amount, left, now):
+            left = 0
+        elif left < amount:
             self._lack(purse, amount, now)
-        return Allowance(purse.name, left, amount, shared=not purse.limit.keyed)
+        return Allowance(purse.name, left, amount, shared=self._is_shared(purse))
+
+    def _is_shared(self, purse: Purse) -> bool:
+        """Say whether a claim itself draws it down: not if some jobs use more of it than others."""
+        return not purse.limit.keyed and purse.ledger.amount == 1
 
     def _lack(self, purse: Purse, amount: int, now: float) -> None:
         """Ask for tokens, unless it is known that there will be none before some time."""
         ledger = purse.ledger
-        purse.amount = amount
         if ledger.held < ledger.tokens.capacity and purse.retry_at <= now:
             if purse not in self._wanted:
                 self._wanted[purse] = amount
@@ -153,47 +167,61 @@ class Limits(Gate):
         found = self._of(job.queue, job.kind, job.key)
         if not found:
             return
-        now, run = self._now(), (job.id, job.token)
-        held = self._running[run] = []
+        now, run = self._now(), id(job)
+        self._running[run] = (job, found)
         for purse, amount in found:
             ledger = purse.ledger
             ledger.needed_at = now
-            if purse.measure is Measure.RATE:
+            if purse.is_rate:
                 ledger.start(run, amount, now)
-                held.append((purse, ledger, 0))
             else:
-                held.append((purse, ledger, ledger.take(amount)))
+                ledger.take(amount)
 
     def ended(self, job: Job, outcome: Outcome | Transition) -> None:
-        run = (job.id, job.token)
-        held = self._running.pop(run, None)
-        if held is None:
-            return
-        never_began = isinstance(outcome, Released | Snoozed) and not outcome.begun
-        for entry in held:
-            purse, ledger, taken = entry
-            if purse.measure is Measure.CONCURRENCY:
-                if purse.limit.ordered:
-                    self._unsettled.setdefault(run, []).append(entry)
+        run = id(job)
+        _, found = self._running.pop(run, _NOTHING)
+        for purse, amount in found:
+            ledger = purse.ledger
+            if purse.is_rate:
+                if isinstance(outcome, _GIVEN_BACK) and not outcome.begun:
+                    ledger.refund(run)
                 else:
-                    ledger.bring(taken)
-            elif never_began:
-                ledger.refund(run)
+                    ledger.started(run, self._now())
+            elif purse.limit.ordered:
+                self._unsettled[run] = (job, found)
             else:
-                ledger.started(run, self._now())
+                ledger.bring(amount)
+                if ledger.pressed:
+                    self._mind(ledger)
+
+    def _mind(self, ledger: Ledger) -> None:
+        """Give back soon what has come back, and is to go to others."""
+        if ledger.over and not self._over:
+            self._over = True
+            self._stirred.set()
 
     def settled(self, job: Job, move: Transition | None) -> None:
-        for _, ledger, taken in self._unsettled.pop((job.id, job.token), ()):
-            hold = None if move is None else move.hold
+        if not self._unsettled:
+            return
+        _, found = self._unsettled.pop(id(job), _NOTHING)
+        hold = None if move is None else move.hold
+        for purse, amount in found:
+            if purse.is_rate or not purse.limit.ordered:
+                continue
             if hold is None:
-                ledger.bring(taken)
+                purse.ledger.bring(amount)
             else:
-                ledger.hold_back(taken, self._now() + _seconds(hold, job))
+                purse.ledger.hold_back(amount, self._now() + _seconds(hold, job))
             self._rouse()
+
+    def _has_come(self, run: int) -> bool:
+        """Say whether a job has come to its handler; one that is not known has ended."""
+        running = self._running.get(run)
+        return running is None or self._has_begun(running[0].id)
 
     # -- what is limited by what ---------------------------------------------------------------
 
-    def _of(self, queue: str, kind: str, key: str) -> tuple[tuple[Purse, int], ...]:
+    def _of(self, queue: str, kind: str, key: str) -> _Found:
         found = self._lanes.get((queue, kind, key))
         if found is None:
             found = tuple(self._find(queue, kind, key))
@@ -222,12 +250,13 @@ class Limits(Gate):
         place = (limit.name, measure, key if limit.keyed else "")
         purse = self._purses.get(place)
         if purse is None:
-            purse = Purse(limit, measure, place[2], self._ledger(tokens, slack))
+            purse = Purse(limit, measure, place[2], self._ledger(limit, tokens, slack))
             self._purses[place] = self._named[purse.name] = purse
         return purse
 
-    def _ledger(self, tokens: Tokens, slack: float) -> Ledger:
-        return Ledger(tokens, slack, lambda run: self._has_begun(run[0]))
+    def _ledger(self, limit: Limit, tokens: Tokens, slack: float) -> Ledger:
+        amount = self._amounts.get(limit.name, 1)
+        return Ledger(tokens, slack, self._has_come, amount)
 
     # -- words with the store ------------------------------------------------------------------
 
@@ -262,7 +291,7 @@ class Limits(Gate):
     def _due(self) -> float:
         """Return when there is something to do, unless the claimer says so before."""
         due = min(self._lacking.values(), default=math.inf)
-        if self._wanted:
+        if self._wanted or self._over:
             due = min(due, self._applied_at + _PACE)
         if self._purses:
             due = min(due, max(self._looked_at, self._applied_at) + _LOOK)
@@ -286,14 +315,16 @@ class Limits(Gate):
                 amount = self._wanted.pop(purse)
                 self._lacking[purse] = now + _LOOK
                 wishes[purse] = purse.want(amount, slots=self._slots(), now=now)
-        if now >= max(self._looked_at, self._applied_at) + _LOOK or wishes:
-            self._looked_at = now
-            for purse in list(self._purses.values()):
+        if now >= max(self._looked_at, self._applied_at) + _LOOK or wishes or self._over:
+            self._looked_at, self._over = now, False
+            for place, purse in list(self._purses.items()):
                 if len(wishes) >= 2 * _AT_ONCE:
+                    self._over = True  # The rest of them soon; so those come first then.
                     break
                 if purse not in wishes and not self._is_over(purse, now):
                     give = purse.surplus(now, is_needed=purse in self._lacking)
                     wishes[purse] = purse.ledger.wish(now, give=give)
+                    self._purses[place] = self._purses.pop(place)
         return wishes
 
     def _is_over(self, purse: Purse, now: float) -> bool:
@@ -317,7 +348,8 @@ class Limits(Gate):
             wish = wishes[purse]
             if not purse.ledger.take_in(wish, reply):
                 # We were thought dead, and what we held is with others by now.
-                purse.ledger = self._ledger(purse.ledger.tokens, purse.ledger.slack)
+                self._forget(worker)
+                return
             if reply.granted:
                 self._lacking.pop(purse, None)
                 came = True
@@ -355,7 +387,7 @@ class Limits(Gate):
         for purse in self._purses.values():
             tokens = self._limits[purse.limit.name].tokens().get(purse.measure)
             if tokens is not None:
-                purse.ledger.tokens = tokens
+                purse.ledger.change(tokens)
         self._rouse()
 
     async def _count_the_living(self) -> None:

@@ -16,6 +16,8 @@ from windlass.core.ledger import Ledger
 from windlass.core.limits import Limit, Measure
 from windlass.core.tokens import Reply, Wish, serve
 
+_PATIENCE = 1.0
+"""Seconds for which jobs that use much of a limit may be passed by those that use less."""
 SPARE = 0.5
 """Seconds after which tokens that nobody here needed are given back."""
 
@@ -23,17 +25,38 @@ SPARE = 0.5
 class Purse:
     """The tokens of one key under one measure of a limit."""
 
-    __slots__ = ("amount", "key", "ledger", "limit", "measure", "name", "record", "retry_at")
+    __slots__ = (
+        "_asked_at", "_starves_at", "_starving", "is_rate", "key", "ledger", "limit", "measure",
+        "name", "record", "retry_at",
+    )  # fmt: skip
 
     def __init__(self, limit: Limit, measure: Measure, key: str, ledger: Ledger) -> None:
         self.limit = limit
         self.measure = measure
+        self.is_rate = measure is Measure.RATE
         self.key = key
         self.ledger = ledger
         self.record = limit.record(key)
         self.name = f"limit:{limit.name}:{measure.value}:{key}"
-        self.amount = 1
         self.retry_at = -math.inf
+        self._starving = 0
+        self._starves_at = self._asked_at = -math.inf
+
+    def is_kept_for_others(self, amount: int, left: int, now: float) -> bool:
+        """Say whether jobs of such an amount have to wait for some that use more, and starve.
+
+        Those have been asked for in vain for a while, and still are.
+        """
+        if amount >= self._starving:
+            self._asked_at = now
+            if left >= amount:
+                self._starving = 0
+            elif self._starving < amount:
+                self._starving, self._starves_at = amount, now + _PATIENCE
+            return False
+        if now - self._asked_at > _PATIENCE:
+            self._starving = 0
+        return self._starving > 0 and now >= self._starves_at
 
     def want(self, amount: int, *, slots: int, now: float) -> Wish:
         """Ask for so many tokens as a worker with so many slots may soon need, or give some back.
@@ -45,7 +68,7 @@ class Purse:
         if give := self.surplus(now, is_needed=True):
             return ledger.wish(now, give=give)
         free = max(ledger.free, 0)
-        if self.measure is Measure.RATE:
+        if self.is_rate:
             most = max(slots * amount, math.ceil(tokens.capacity / max(tokens.cools, 1.0))) - free
         else:
             most = slots * amount - ledger.held
@@ -58,12 +81,9 @@ class Purse:
         ledger.tick(now)
         if not is_needed and not self.was_needed(now):
             return ledger.held
-        over = ledger.held - ledger.tokens.capacity
-        if ledger.wanted:
-            over = max(over, ledger.held - ledger.share)
-            if 0 < ledger.free < self.amount:
-                over = max(over, ledger.free)
-        return max(over, 0)
+        if ledger.wanted and ledger.free < ledger.amount:
+            return ledger.over + ledger.free  # Of no use here, and maybe elsewhere.
+        return ledger.over
 
     def was_needed(self, now: float) -> bool:
         """Say whether anybody used them, or asked for them, lately."""

@@ -116,22 +116,24 @@ SELECT id FROM {schema}.jobs WHERE state = 'running' AND worker = %s AND cancel_
 -- Return the records whose names begin with a prefix.
 SELECT name, value FROM {schema}.records WHERE starts_with(name, %s)
 
--- name: lock_record
--- Lock a record until the end of the transaction, whether it exists or not.
-SELECT pg_advisory_xact_lock(hashtextextended(%s, 1463898692))
+-- name: lock_records
+-- Lock records until the end of the transaction, one after the other, whether they exist or not.
+SELECT pg_advisory_xact_lock(hashtextextended(name, 1463898692))
+FROM unnest(%s::text[]) AS wanted (name)
 
--- name: read_record
--- Return one record.
-SELECT value FROM {schema}.records WHERE name = %s
+-- name: read_records
+-- Return records by their names.
+SELECT name, value FROM {schema}.records WHERE name = ANY (%s::text[])
 
--- name: write_record
--- Set a record.
-INSERT INTO {schema}.records (name, value) VALUES (%s, %s::text::json)
+-- name: write_records
+-- Set records.
+INSERT INTO {schema}.records (name, value)
+SELECT name, value::json FROM unnest(%s::text[], %s::text[]) AS changed (name, value)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
--- name: delete_record
--- Remove a record.
-DELETE FROM {schema}.records WHERE name = %s
+-- name: delete_records
+-- Remove records.
+DELETE FROM {schema}.records WHERE name = ANY (%s::text[])
 
 -- name: clock
 -- Say what time it is.
