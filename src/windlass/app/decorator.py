@@ -22,6 +22,7 @@ from typing import (
 from windlass.app.kind import Kind
 from windlass.app.producer import Handler, Options, Producer
 from windlass.context import Context
+from windlass.core.breaker import Breaker
 from windlass.core.durations import Duration, duration
 from windlass.core.error_classes import Classes, checked_classes
 from windlass.core.errors import ConfigError
@@ -83,6 +84,7 @@ class JobOptions:
     memory: Size | None = None
     grace: Duration | None = None
     key: Key | None = None
+    breaker: Breaker | str | None = None
 
     @property
     def isolated(self) -> bool | None:
@@ -134,6 +136,7 @@ class JobDecorator:
         memory: Size | None = None,
         grace: Duration | None = None,
         key: Key | None = None,
+        breaker: Breaker | str | None = None,
     ) -> KindDecorator[T]: ...
     @overload
     def __call__(
@@ -153,6 +156,7 @@ class JobDecorator:
         memory: Size | None = None,
         grace: Duration | None = None,
         key: Key | None = None,
+        breaker: Breaker | str | None = None,
     ) -> JobDecorator: ...
 
     def __call__(self, *targets: Any, **options: Any) -> Any:
@@ -169,6 +173,9 @@ class JobDecorator:
 
         `key` is what the limits and the fairness of the kind go by: the name of an argument, or a
         function of the arguments.
+
+        `breaker` keeps the jobs of all kinds that name it from starting while what they depend on
+        is down: a `Breaker`, or the name of one that is defined with another kind.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -282,6 +289,7 @@ def _register(
             memory=None if options.memory is None else size(options.memory),
             grace=None if options.grace is None else duration(options.grace),
             key=key,
+            breaker=options.breaker,
         )
     )
     producer: Producer[Any, Any] = Producer(

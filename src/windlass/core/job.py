@@ -224,7 +224,10 @@ class Pulse(Struct, frozen=True, kw_only=True):
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True):
-    """A worker as the store holds it; alive while its lease has neither run out nor been ended."""
+    """A worker as the store holds it; alive while its lease has neither run out nor been ended.
+
+    One whose lease has run out may renew it, and go on; one whose lease was `ended` never does.
+    """
 
     info: WorkerInfo
     pulse: Pulse
@@ -232,6 +235,7 @@ class WorkerRecord(Struct, frozen=True, kw_only=True):
     last_seen: datetime
     lease_until: datetime
     alive: bool
+    ended: bool = False
 
 
 class QueueCount(Struct, frozen=True, kw_only=True):

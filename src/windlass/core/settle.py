@@ -87,6 +87,8 @@ class Transition(Struct, frozen=True, kw_only=True):
     error: ErrorInfo | None = None
     reason: str | None = None
     attempt: Attempt | None = None
+    trips: bool = False
+    """Whether it counts against a breaker, as found in the child process where it happened."""
 
 
 def settle(

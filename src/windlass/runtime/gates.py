@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from windlass.core.job import Job, Lane
 from windlass.core.outcomes import Outcome
 from windlass.core.plan import Allowance
 from windlass.core.settle import Transition
-from windlass.registry import Registry
 from windlass.runtime.service import Service
-from windlass.store import Store
 
 
 class Gate(Service):
@@ -77,11 +75,3 @@ class Gates:
         """Tell them of an end."""
         for gate in self._gates:
             gate.ended(job, outcome)
-
-
-def gates_for(
-    registry: Registry, store: Store, *, worker_id: Callable[[], str], rouse: Callable[[], None]
-) -> list[Gate]:
-    """Return the gates that the kinds of a registry need; `rouse` lets the claimer look again."""
-    del registry, store, worker_id, rouse
-    return []

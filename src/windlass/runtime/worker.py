@@ -36,13 +36,14 @@ from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.forks import guard, unguard
-from windlass.runtime.gates import Gates, gates_for
+from windlass.runtime.gates import Gates
 from windlass.runtime.gauges import CpuGauge
 from windlass.runtime.heart import Heart
 from windlass.runtime.judge import Judge
 from windlass.runtime.leash import Leash, Leaving, Ready, Registered, Word
 from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.needs import check_needs
+from windlass.runtime.policies import gates_for
 from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.shares import Shares
@@ -243,7 +244,11 @@ class Worker:
         self._cpu = CpuGauge()
         self._demand = Demand(lambda: len(self._executor.runs))
         self._each_gate = gates_for(
-            self._registry, store, worker_id=lambda: self._id, rouse=lambda: self._claimer.freed()
+            self._registry,
+            store,
+            judge=self._judge,
+            worker_id=lambda: self._id,
+            rouse=lambda: self._claimer.freed(),
         )
         self._gates = Gates(self._each_gate)
         if self._gates:

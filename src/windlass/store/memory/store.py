@@ -330,6 +330,7 @@ class MemoryStore(Plain):
                     last_seen=lease.last_seen,
                     lease_until=lease.until,
                     alive=lease.is_live(now),
+                    ended=lease.ended,
                 )
                 for lease in self._leases.values()
             ]

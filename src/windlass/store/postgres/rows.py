@@ -192,7 +192,7 @@ def _with_rest(job: Job, rest: _Rest) -> Job:
 
 def worker_of(row: Row) -> WorkerRecord:
     """Return the worker in a row of `list_workers`."""
-    info, pulse, started_at, last_seen, lease_until, alive = row
+    info, pulse, started_at, last_seen, lease_until, alive, ended = row
     return WorkerRecord(
         info=_info.decode(info),
         pulse=_pulse.decode(pulse),
@@ -200,6 +200,7 @@ def worker_of(row: Row) -> WorkerRecord:
         last_seen=instant(last_seen),
         lease_until=instant(lease_until),
         alive=alive,
+        ended=ended,
     )
 
 

@@ -223,7 +223,7 @@ ORDER BY queue, state
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,
-       NOT ended AND lease_until > now AND last_seen <= now + lease
+       NOT ended AND lease_until > now AND last_seen <= now + lease, ended
 FROM {schema}.workers, {schema}.clock() AS now ORDER BY started_at DESC, id
 
 -- name: old_snapshots

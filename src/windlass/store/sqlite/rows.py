@@ -198,7 +198,7 @@ def worker_values(worker: WorkerInfo, now: datetime) -> dict[str, Any]:
 
 def worker_of(row: Row) -> WorkerRecord:
     """Return the worker in a row of `list_workers`."""
-    info, pulse, started_at, last_seen, lease_until, alive = row
+    info, pulse, started_at, last_seen, lease_until, alive, ended = row
     return WorkerRecord(
         info=_info.decode(info),
         pulse=_pulse.decode(pulse),
@@ -206,4 +206,5 @@ def worker_of(row: Row) -> WorkerRecord:
         last_seen=instant(last_seen),
         lease_until=instant(lease_until),
         alive=bool(alive),
+        ended=bool(ended),
     )

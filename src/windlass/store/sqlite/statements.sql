@@ -268,5 +268,5 @@ FROM jobs GROUP BY queue, state ORDER BY queue, state
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,
-       NOT ended AND lease_until > :now AND last_seen <= :now + lease
+       NOT ended AND lease_until > :now AND last_seen <= :now + lease, ended
 FROM workers ORDER BY started_at DESC, id
