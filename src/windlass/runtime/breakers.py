@@ -169,6 +169,8 @@ class Breakers(Gate):
         """Learn how all breakers stand, and who is gone that holds what jobs here wait for."""
         records = await self._store.records(RECORD)
         self._look_at = self._loop.time() + _LOOK
+        # Asked for anew, where it matters: the store's clock may have been set since.
+        self._clock = None
         for watch in self._watches.values():
             is_new = watch.status is None
             self._learn(watch, read_status(watch.rule.name, records.get(watch.record)), worker)
@@ -197,6 +199,7 @@ class Breakers(Gate):
             # Should it have happened all the same, a failure counts twice: better than never.
             watch.put_back(news)
             raise
+        watch.told(news)
         status, now = applied.answer
         self._clock = (now, before)
         self._learn(watch, status, worker)

@@ -53,6 +53,8 @@ class Watch:
         self.wanted_at = float("-inf")
         self._held = 0
         """How many probes may be used here, which is no more than are held by the record."""
+        self._spent = 0
+        """How many of them have ended, and the record does not know how."""
 
     @property
     def state(self) -> BreakerState | None:
@@ -62,7 +64,7 @@ class Watch:
     @property
     def left(self) -> int:
         """How many more probes may be started."""
-        return max(self._held - self.running - self.reserved, 0)
+        return max(self._held - self.running - self.reserved - self._spent, 0)
 
     @property
     def holders(self) -> frozenset[str]:
@@ -75,8 +77,9 @@ class Watch:
         """Take notice of a failure; say whether anybody has to be told."""
         if self.state is BreakerState.OPEN and not probe:
             return False  # As many others that ran when it opened.
-        if len(self.events) < _MOST_EVENTS:
+        if probe or len(self.events) < _MOST_EVENTS:
             self.events.append(Failure(why=why, probe=probe))
+        self._spent += probe
         return True
 
     def succeeded(self, *, probe: bool) -> bool:
@@ -88,6 +91,7 @@ class Watch:
         success = Success(probe=probe)
         if probe or not self.events or self.events[-1] != success:
             self.events.append(success)
+        self._spent += probe
         return True
 
     # -- what is to be told, and learnt --------------------------------------------------------
@@ -136,7 +140,12 @@ class Watch:
     def put_back(self, news: list[Event]) -> None:
         """Keep what could not be told; what was wanted is found out anew."""
         kept = [each for each in news if isinstance(each, Failure | Success)]
-        self.events = [*kept, *self.events][:_MOST_EVENTS]
+        self.events = [*kept, *self.events]
+
+    def told(self, news: list[Event]) -> None:
+        """Take notice that this is in the record."""
+        outcomes = [each for each in news if isinstance(each, Failure | Success)]
+        self._spent -= sum(each.probe for each in outcomes)
 
     def learn(self, status: BreakerStatus, worker: str) -> bool:
         """Take notice of how it stands; say whether more may start than before."""
