@@ -73,7 +73,7 @@ class Breakers(Gate):
     def allowances(self, lane: Lane) -> Iterable[Allowance]:
         """Allow nothing of a kind whose breaker is open, or not known yet."""
         watch = self._by_kind.get(lane.kind)
-        if watch is None or watch.state is BreakerState.CLOSED:
+        if watch is None or watch.is_closed:
             return ()
         if watch.state is not BreakerState.HALF_OPEN:
             return (Allowance(watch.record, 0),)

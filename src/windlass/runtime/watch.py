@@ -5,7 +5,7 @@ It decides nothing: that is done under the record's lock, by `windlass.core.brea
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from windlass.core.breaker import OWN, Rule
@@ -53,6 +53,8 @@ class Watch:
         self.wanted_at = float("-inf")
         self._held = 0
         """How many probes may be used here, which is no more than are held by the record."""
+        self._row = 0
+        """How many failures there were in a row, as far as is known here."""
         self._spent = 0
         """How many of them have ended, and the record does not know how."""
 
@@ -60,6 +62,14 @@ class Watch:
     def state(self) -> BreakerState | None:
         """Whether it is open; None: nobody has looked yet."""
         return None if self.status is None else self.status.state
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether everything may start: it is closed, and not about to be opened by us."""
+        status = self.status
+        if status is None or status.state is not BreakerState.CLOSED:
+            return False
+        return self._row < self.rule.failures or status.forced is not None
 
     @property
     def left(self) -> int:
@@ -79,6 +89,7 @@ class Watch:
             return False  # As many others that ran when it opened.
         if probe or len(self.events) < _MOST_EVENTS:
             self.events.append(Failure(why=why, probe=probe))
+        self._row += 1
         self._spent += probe
         return True
 
@@ -88,6 +99,7 @@ class Watch:
             return False
         if not probe and not self.events and self.status is not None and not self.status.failures:
             return False
+        self._row = 0
         success = Success(probe=probe)
         if probe or not self.events or self.events[-1] != success:
             self.events.append(success)
@@ -149,14 +161,14 @@ class Watch:
 
     def learn(self, status: BreakerStatus, worker: str) -> bool:
         """Take notice of how it stands; say whether more may start than before."""
-        before, left = self.status, self.left
+        before, was_closed, left = self.status, self.is_closed, self.left
         self.status = status
         self._held = status.probes.get(worker, 0)
+        self._row = _row(status.failures, self.events)
         self._log(before, status, worker)
-        opened_up = status.state is not BreakerState.OPEN and (
-            before is None or before.state is not status.state
-        )
-        return opened_up or self.left > left
+        is_tried = status.state is BreakerState.HALF_OPEN
+        began = is_tried and (before is None or before.state is not status.state)
+        return began or (self.is_closed and not was_closed) or self.left > left
 
     def enlist(self) -> None:
         """See to it that there is a record, with the kinds of ours, so that people find it."""
@@ -198,3 +210,14 @@ class Watch:
                 worker_id=worker,
                 kinds=sorted(self.kinds),
             )
+
+
+def _row(failures: int, events: Sequence[Event]) -> int:
+    """Return how many failures there are in a row after what is yet to be told."""
+    for event in events:
+        match event:
+            case Failure():
+                failures += 1
+            case Success():
+                failures = 0
+    return failures
