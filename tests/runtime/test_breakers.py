@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import sys
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.app.bed import QUICK, Bed, Through, in_state, on_embedded_stores, serving, told, until
-from windlass import Backoff, Breaker, ConfigError, ErrorClass, Retry, State, Windlass
+from windlass import Backoff, Breaker, Cancel, ConfigError, ErrorClass, Retry, State, Windlass
 from windlass.core.breaker_record import (
     BreakerState,
     BreakerStatus,
@@ -376,6 +378,121 @@ def test_without_breakers_there_is_no_gate_and_no_record(bed: Bed) -> None:
             assert not worker._gates
             await in_state(await charge.aenqueue(), State.DEAD)
             assert await app.control.breakers() == []
+
+    asyncio.run(main())
+
+
+ISOLATED = """
+from windlass import Breaker, Windlass
+
+app = Windlass()
+
+
+class Down(Exception):
+    pass
+
+
+class FarDown(Down):
+    pass
+
+
+@app.job(isolate=True, max_retries=0, breaker=Breaker("stripe", failures=1, on=Down))
+async def charge(down: bool):
+    raise FarDown if down else ValueError
+"""
+
+
+@pytest.mark.parametrize("bed", ["sqlite"], indirect=True)
+def test_what_an_isolated_job_raises_counts_as_it_does_elsewhere(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception itself cannot leave its process, so that is where it is looked at."""
+    (bed.directory / "isolated_shop.py").write_text(ISOLATED)
+    monkeypatch.syspath_prepend(bed.directory)
+    shop = importlib.import_module("isolated_shop")
+    monkeypatch.setitem(sys.modules, "isolated_shop", shop)
+    shop.app.configure(url=bed.url)
+
+    async def main() -> None:
+        async with serving(shop.app):
+            await in_state(await shop.charge.aenqueue(down=False), State.DEAD, within=30)
+            assert (await status_of(shop.app)).state is BreakerState.CLOSED
+            await shop.charge.aenqueue(down=True)
+            assert "FarDown in job" in (await becomes(shop.app, BreakerState.OPEN)).why
+        await shop.app.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bed", ["memory"], indirect=True)
+def test_a_probe_that_says_nothing_about_the_gateway_is_followed_by_another(bed: Bed) -> None:
+    app, gateway = bed.app(), Gateway()
+    gateway.up = True
+
+    @app.job(breaker=Breaker("stripe"))
+    async def charge(*, moot: bool) -> object:
+        if moot:
+            return Cancel("moot")
+        return await gateway.call()
+
+    async def main() -> None:
+        await put(app, BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN))
+        handles = [await charge.aenqueue(moot=True) for _ in range(5)]
+        async with serving(app):
+            for handle in handles:
+                await in_state(handle, State.CANCELLED)
+            assert (await status_of(app)).state is BreakerState.HALF_OPEN
+            await charge.aenqueue(moot=False)
+            await becomes(app, BreakerState.CLOSED)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bed", ["memory"], indirect=True)
+def test_probes_that_nobody_needs_are_given_back(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(breaker=Breaker("stripe", probes=3))
+    async def charge() -> None:
+        pass
+
+    async def main() -> None:
+        await put(app, BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN))
+        async with serving(app):
+            await in_state(await charge.aenqueue(), State.COMPLETED)
+
+            async def is_free() -> bool:
+                status = await status_of(app)
+                return status.successes == 1 and status.probes == {}
+
+            await until(is_free)
+            assert (await status_of(app)).state is BreakerState.HALF_OPEN
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bed", ["memory"], indirect=True)
+def test_while_nothing_fails_nothing_is_told(bed: Bed) -> None:
+    class Counted(Through):
+        applied = 0
+
+        async def apply(self, names: Any, decide: Any) -> Any:
+            self.applied += 1
+            return await self.inner.apply(names, decide)
+
+    store = Counted(bed.store())
+    app = bed.app(store=store)
+
+    @app.job(breaker=Breaker("stripe"))
+    async def charge() -> None:
+        pass
+
+    async def main() -> None:
+        async with serving(app):
+            await until(lambda: store.applied == 1)  # That the breaker exists.
+            for handle in await app.aenqueue_many(charge.draft() for _ in range(200)):
+                await in_state(handle, State.COMPLETED)
+        assert store.applied == 1
 
     asyncio.run(main())
 
