@@ -433,7 +433,8 @@ def test_a_probe_that_says_nothing_about_the_gateway_is_followed_by_another(bed:
     async def charge(*, moot: bool) -> object:
         if moot:
             return Cancel("moot")
-        return await gateway.call()
+        await gateway.call()
+        return None
 
     async def main() -> None:
         await put(app, BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN))
@@ -493,6 +494,29 @@ def test_while_nothing_fails_nothing_is_told(bed: Bed) -> None:
             for handle in await app.aenqueue_many(charge.draft() for _ in range(200)):
                 await in_state(handle, State.COMPLETED)
         assert store.applied == 1
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_burst_does_not_wait_for_an_open_breaker(bed: Bed) -> None:
+    app, gateway = bed.app(), Gateway()
+
+    @app.job(breaker=Breaker("stripe", failures=3, cooldown="1h"), retry=AT_ONCE)
+    async def charge() -> None:
+        await gateway.call()
+
+    @app.job
+    async def mail() -> None:
+        pass
+
+    async def main() -> None:
+        charges = await app.aenqueue_many(charge.draft() for _ in range(10))
+        mails = await app.aenqueue_many(mail.draft() for _ in range(10))
+        await asyncio.wait_for(app.run_worker(burst=True, slots=1, **QUICK), 20)
+        assert {await handle.astatus() for handle in mails} == {State.COMPLETED}
+        assert State.PENDING in {await handle.astatus() for handle in charges}
+        assert 3 <= gateway.calls <= 5
 
     asyncio.run(main())
 

@@ -57,6 +57,8 @@ class Policies:
     paused_queues: frozenset[str] = frozenset()
     aging: timedelta = timedelta(minutes=1)
     allowances: Callable[[Lane], Iterable[Allowance]] = _unlimited
+    bars: Callable[[Lane], bool] | None = None
+    """Says of which lanes nothing may start, however much room there is; None: of none."""
 
     def serves(self, lane: Lane) -> bool:
         """Say whether this lane may be asked at all."""
@@ -65,6 +67,7 @@ class Policies:
             and (self.queues is None or lane.queue in self.queues)
             and lane.queue not in self.excluded
             and lane.queue not in self.paused_queues
+            and (self.bars is None or not self.bars(lane))
         )
 
     def urgency(self, head: Head) -> float:

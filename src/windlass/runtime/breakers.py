@@ -70,6 +70,11 @@ class Breakers(Gate):
 
     # -- what the claimer and the worker ask and tell ------------------------------------------
 
+    def bars(self, lane: Lane) -> bool:
+        """Bar a kind whose breaker is open."""
+        watch = self._by_kind.get(lane.kind)
+        return watch is not None and watch.state is BreakerState.OPEN
+
     def allowances(self, lane: Lane) -> Iterable[Allowance]:
         """Allow nothing of a kind whose breaker is open, or not known yet."""
         watch = self._by_kind.get(lane.kind)

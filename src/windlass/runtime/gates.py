@@ -25,6 +25,14 @@ class Gate(Service):
         """
         raise NotImplementedError
 
+    def bars(self, lane: Lane) -> bool:
+        """Say whether nothing of a lane may start, as if its queue were paused.
+
+        Neither is such a lane asked for, nor does anybody wait for it who works off what there is.
+        """
+        del lane
+        return False
+
     def reserve(self, reserves: Mapping[str, int]) -> None:
         """Keep for a claim under way what it may use up; names of other gates are among them."""
         raise NotImplementedError
@@ -55,6 +63,10 @@ class Gates:
         """Return what all of them allow of a lane."""
         for gate in self._gates:
             yield from gate.allowances(lane)
+
+    def bars(self, lane: Lane) -> bool:
+        """Say whether one of them lets nothing of a lane start."""
+        return any(gate.bars(lane) for gate in self._gates)
 
     def reserve(self, reserves: Mapping[str, int]) -> None:
         """Keep for a claim under way what it may use up."""

@@ -252,7 +252,9 @@ class Worker:
         )
         self._gates = Gates(self._each_gate)
         if self._gates:
-            self._policies = replace(self._policies, allowances=self._gates.allowances)
+            self._policies = replace(
+                self._policies, allowances=self._gates.allowances, bars=self._gates.bars
+            )
         self._claimer = Claimer(
             store,
             worker_id=lambda: self._id,
