@@ -98,7 +98,8 @@ class Breakers(Gate):
     def began(self, job: Job) -> None:
         """Make a job a probe, if it could start only as one."""
         watch = self._by_kind.get(job.kind)
-        if watch is not None and watch.state is BreakerState.HALF_OPEN and watch.left > 0:
+        # Also if it was opened during the claim: the probe is held for as long as the job runs.
+        if watch is not None and not watch.is_closed and watch.left > 0:
             watch.running += 1
             self._probes[job.id] = watch
 
