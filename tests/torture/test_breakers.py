@@ -12,6 +12,11 @@ def gateway(yard: Yard) -> BreakerStatus | None:
     return next((each for each in known if each.name == "gateway"), None)
 
 
+def changes(yard: Yard) -> int:
+    known = gateway(yard)
+    return 0 if known is None else known.changes
+
+
 def is_in(yard: Yard, state: BreakerState) -> bool:
     known = gateway(yard)
     return known is not None and known.state is state
@@ -25,6 +30,8 @@ def test_the_probe_of_a_worker_that_was_killed_comes_back_with_its_lease(yard: Y
     jobs = yard.enqueue_many("call_gateway", 6)
     for worker in workers.values():
         worker.event("breaker.opened")
+    # A claim that was under way when it opened is over by the time that a probe has failed.
+    until(lambda: changes(yard) >= 3, "a probe that failed")
     yard.open_gate("up")
     (probe,) = until(lambda: yard.ledger.entries("start"), "a probe")
     held = gateway(yard)
