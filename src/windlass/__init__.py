@@ -2,6 +2,7 @@
 
 from windlass.app import Draft, FanOut, Handle, Handler, Kind, Windlass
 from windlass.context import Context, current_context
+from windlass.core.breaker import Breaker
 from windlass.core.error_classes import ErrorClass
 from windlass.core.errors import (
     CalledFromEventLoop,
@@ -41,6 +42,7 @@ from windlass.resources import Inject, Resources
 
 __all__ = [
     "Backoff",
+    "Breaker",
     "CallNext",
     "Callbacks",
     "CalledFromEventLoop",

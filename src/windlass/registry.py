@@ -16,7 +16,8 @@ from typing import Any, Literal
 import msgspec
 
 from windlass.context import Context
-from windlass.core.error_classes import Classes, Verdict, checked_classes
+from windlass.core.breaker import Breaker, Rule, own_rule
+from windlass.core.error_classes import Classes, ErrorClass, Verdict, checked_classes
 from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
 from windlass.core.hints import hints_of
 from windlass.core.keys import Key
@@ -27,6 +28,7 @@ from windlass.core.plan import Pool
 from windlass.core.retry import Retry
 from windlass.resources import Inject, Need, needs_of
 
+_SYSTEM = ErrorClass.SYSTEM
 CallNext = Callable[[], Awaitable[Any]]
 Middleware = Callable[[Context, CallNext], Awaitable[Any]]
 
@@ -85,6 +87,8 @@ class Registration:
     """The limit that it shares with others."""
     amount: int = 1
     """How much of the resource a job uses."""
+    breaker: Breaker | str | None = None
+    """What keeps its jobs from starting while something is down, or the name of that."""
 
     def timeout_or(self, default: timedelta) -> timedelta | None:
         """Return how long a run may take: as registered, or by default."""
@@ -110,6 +114,7 @@ class Registry:
         self._registrations: dict[str, Registration] = {}
         self._errors: dict[type[BaseException], Verdict] = {}
         self._limits: dict[str, Limit] = {}
+        self._breakers: dict[str, Rule] = {}
 
     @property
     def errors(self) -> Classes:
@@ -160,15 +165,31 @@ class Registry:
         """Register a handler under its kind and its aliases.
 
         Raises:
-            ConfigError: one of them is taken.
+            ConfigError: one of them is taken, or its breaker is defined otherwise elsewhere.
         """
         for name in (registration.kind, *registration.aliases):
             if name in self._registrations:
                 raise ConfigError(
                     f"two handlers are registered for kind {name!r}; give one another name="
                 )
+        self._define(registration)
         for name in (registration.kind, *registration.aliases):
             self._registrations[name] = registration
+
+    def _define(self, registration: Registration) -> None:
+        breaker = registration.breaker
+        if not isinstance(breaker, Breaker | str | None):
+            raise ConfigError(
+                f"kind {registration.kind!r}: breaker= takes a Breaker or the name of one, and "
+                f"{breaker!r} is neither"
+            )
+        if isinstance(breaker, Breaker):
+            rule = breaker.rule
+            if self._breakers.setdefault(rule.name, rule) != rule:
+                raise ConfigError(
+                    f"breaker {rule.name!r} is defined twice, and differently; define it once, and "
+                    f"elsewhere write breaker={rule.name!r}"
+                )
 
     def __getitem__(self, kind: str) -> Registration:
         """Return a kind's registration.
@@ -189,6 +210,40 @@ class Registry:
     def __iter__(self) -> Iterator[str]:
         """Iterate over all kinds and aliases."""
         return iter(self._registrations)
+
+    def rule_of(self, kind: str) -> Rule | None:
+        """Return the rule of the breaker that a kind goes by.
+
+        One that names none has one of its own, if there are errors that would be system errors.
+
+        Raises:
+            ConfigError: it names one that nobody defined.
+        """
+        registration = self._registrations[kind]
+        match registration.breaker:
+            case None:
+                verdicts = (*registration.errors.values(), *self._errors.values())
+                mattering = (each for each in verdicts if callable(each) or each is _SYSTEM)
+                return own_rule(registration.kind) if any(mattering) else None
+            case str(name) if name not in self._breakers:
+                known = ", ".join(sorted(self._breakers)) or "none"
+                raise ConfigError(
+                    f"kind {kind!r} goes by breaker {name!r}, which nobody defined; there are: "
+                    f"{known}. Is the module imported that has Breaker({name!r}, ...)?"
+                )
+            case str(name):
+                return self._breakers[name]
+            case defined:
+                return defined.rule
+
+    def rules(self) -> dict[str, Rule]:
+        """Return the rule of each kind that goes by a breaker.
+
+        Raises:
+            ConfigError: a kind names a breaker that nobody defined.
+        """
+        found = {kind: self.rule_of(kind) for kind in self._registrations}
+        return {kind: rule for kind, rule in found.items() if rule is not None}
 
     def pools(self, *, isolate: bool = False) -> dict[str, Pool]:
         """Return where the handler of each kind runs; `isolate` is the app's choice for `def`."""

@@ -352,11 +352,13 @@ def test_a_limit_that_cannot_be_is_refused_where_it_is_written(bed: Bed) -> None
         {"ordered": True},
         {"per": "key", "rate": "1/s"},
     ]
+    job: Any = app.job
+
+    async def work() -> None: ...
+
     for options in nonsense:
         with pytest.raises(ConfigError, match="kind 'work'"):
-
-            @app.job(**options)
-            async def work() -> None: ...
+            job(**options)(work)
 
     with pytest.raises(ConfigError, match="limits nothing"):
         app.limit("gpu")

@@ -337,3 +337,9 @@ def test_lanes_that_cannot_run_use_up_no_budget() -> None:
     room = Room(slots=10, threads=0, queues=dict.fromkeys([*names, "mail"], 2))
     blocked = [head("sync", queue=name, waited=MINUTE) for name in names]
     assert asked(*blocked, head(queue="mail"), room=room) == [head(queue="mail").lane]
+
+
+def test_a_lane_that_is_barred_is_not_asked_and_not_waited_for() -> None:
+    policies = Policies(kinds=KINDS, bars=lambda lane: lane.kind == "sync")
+    assert asked(head("sync"), head("async"), policies=policies) == [head("async").lane]
+    assert not policies.serves(head("sync").lane)

@@ -10,11 +10,12 @@ import ctypes
 import os
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from tests.torture.ledger import Ledger
-from windlass import Cancel, Context, Retry, RetryAfter, Windlass
+from windlass import Backoff, Breaker, Cancel, Context, Retry, RetryAfter, Windlass
 
 YARD = Path(os.environ["TORTURE_YARD"])
 NEVER = Retry.never()
@@ -22,6 +23,8 @@ ledger = Ledger(YARD / "ledger")
 app = Windlass()
 stranger = Windlass()
 """An app that knows none of the kinds but one of its own."""
+guarded = Windlass()
+"""An app whose jobs go by a breaker."""
 
 
 def is_open(gate: str) -> bool:
@@ -39,6 +42,20 @@ def note(ctx: Context, what: str) -> None:
 @stranger.job
 async def foreign(ctx: Context) -> None:
     note(ctx, "start")
+    note(ctx, "end")
+
+
+@guarded.job(
+    breaker=Breaker("gateway", failures=3, cooldown="1s"),
+    retry=Retry(max_retries=100, backoff=Backoff(base=timedelta(0))),
+)
+async def call_gateway(ctx: Context) -> None:
+    """Fail while the gateway is down; when it comes up, it keeps callers waiting first."""
+    if not is_open("up"):
+        raise ConnectionRefusedError("the gateway is down")
+    note(ctx, "start")
+    while not is_open("swift"):  # noqa: ASYNC110 - gates are files.
+        await asyncio.sleep(0.01)
     note(ctx, "end")
 
 

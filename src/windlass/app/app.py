@@ -86,7 +86,7 @@ class Windlass:
         self.providers = Providers()
         self.ids = Ids()
         self.portal = Portal()
-        self.control = Control(lambda: self.store, limits=lambda: self.registry.limits)
+        self.control = Control(lambda: self.store, self.registry)
         self.job = JobDecorator(self)
 
     def configure(self, **flags: object) -> None:

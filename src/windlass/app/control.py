@@ -1,18 +1,18 @@
-"""Owns what people do from outside: move jobs, pause and resume queues, change limits."""
+"""Owns what people do from outside: move jobs, pause and resume queues, pull the levers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
+from windlass.app.breaker_levers import BreakerLevers
+from windlass.app.limit_levers import LimitLevers
 from windlass.core.changes import FROM, Changes, Move, Verb
 from windlass.core.errors import IllegalMove, UnknownJob
-from windlass.core.job import ErrorGroup, Job, Json
-from windlass.core.limits import OVERRIDE, RECORD, Change, Limit
+from windlass.core.job import ErrorGroup, Job
 from windlass.core.names import check_name
 from windlass.core.text import storable
-from windlass.core.usage import LimitState, limit_state
+from windlass.registry import Registry
 from windlass.runtime.chores import PAUSED_QUEUE
 from windlass.store import Store
 
@@ -25,17 +25,12 @@ _REMEDIES = {
 }
 
 
-class Control:
+class Control(LimitLevers, BreakerLevers):
     """The levers of a store. All of them are coroutines."""
 
-    def __init__(
-        self,
-        store: Callable[[], Store],
-        *,
-        limits: Callable[[], Mapping[str, Limit]] = lambda: MappingProxyType({}),
-    ) -> None:
+    def __init__(self, store: Callable[[], Store], registry: Registry) -> None:
         self._store = store
-        self._limits = limits
+        self._registry = registry
 
     async def cancel(self, job_id: UUID, *, reason: str = "cancelled by an operator") -> Job:
         """Cancel a waiting job, or ask a running one to end.
@@ -104,66 +99,6 @@ class Control:
         records = await self._store().records(PAUSED_QUEUE)
         return sorted(name.removeprefix(PAUSED_QUEUE) for name in records)
 
-    async def set_limit(
-        self,
-        name: str,
-        *,
-        rate: str | None = None,
-        burst: int | None = None,
-        concurrency: int | None = None,
-    ) -> None:
-        """Change a limit while workers run: `kind:crawl`, `queue:mail`, or a resource's name.
-
-        What is not given stays as it was. Workers heed it within about a second; a lower limit
-        takes effect as running jobs end, and as used tokens cool.
-
-        Raises:
-            ValueError: it is no limit, or this app has none of that name.
-        """
-        record = OVERRIDE + check_name("limit", name)
-        change = Change.of(rate=rate, burst=burst, concurrency=concurrency)
-        self._check_limit(name, change)
-        told = change.written()
-        if rate is not None:
-            told = {"burst": None, **told}  # A burst that went with another rate goes with it.
-        await self._store().apply(
-            [record],
-            lambda known, _: Changes(
-                answer=None, records={record: _present(known.get(record, {}) | told)}
-            ),
-        )
-
-    async def reset_limit(self, name: str) -> bool:
-        """Let a limit be what the code says again; say whether it was changed."""
-        record = OVERRIDE + name
-        applied = await self._store().apply(
-            [record], lambda known, _: Changes(answer=record in known, records={record: None})
-        )
-        return applied.answer
-
-    async def limits(self) -> list[LimitState]:
-        """Return the limits that this app defines, or that were changed, and what is in use."""
-        store, known = self._store(), self._limits()
-        changes = await store.records(OVERRIDE)
-        accounts = await store.records(RECORD)
-        names = known.keys() | {record.removeprefix(OVERRIDE) for record in changes}
-        now = (await store.sweep()).now.timestamp()
-        return [
-            limit_state(name, known.get(name), changes.get(OVERRIDE + name), accounts, now)
-            for name in sorted(names)
-        ]
-
-    def _check_limit(self, name: str, change: Change) -> None:
-        known = self._limits()
-        if not known:
-            return  # An app that imports no handlers cannot know.
-        if name not in known:
-            raise ValueError(f"there is no limit {name!r}; there are: {', '.join(sorted(known))}")
-        if change.burst is not None and change.rate is None and known[name].rate is None:
-            raise ValueError(f"limit {name!r} has no rate, so it has no burst")
-        if known[name].ordered and change.concurrency not in (None, 1):
-            raise ValueError(f"limit {name!r} is ordered, so it is one at a time for each key")
-
     async def _move_one(
         self, verb: Verb, job_id: UUID, reason: str, payload: bytes | None = None
     ) -> Job:
@@ -184,7 +119,3 @@ class Control:
         moves = [Move(verb=verb, id=job_id, reason=said, payload=payload) for job_id in job_ids]
         applied = await self._store().apply([], lambda _, __: Changes(answer=None, moves=moves))
         return [job for job in applied.moved if job is not None]
-
-
-def _present(record: Json) -> Json:
-    return {name: value for name, value in record.items() if value is not None}

@@ -15,13 +15,16 @@ from typing import (
     Literal,
     ParamSpec,
     Protocol,
+    TypedDict,
     TypeVar,
+    Unpack,
     overload,
 )
 
 from windlass.app.kind import Kind
 from windlass.app.producer import Handler, Options, Producer
 from windlass.context import Context
+from windlass.core.breaker import Breaker
 from windlass.core.durations import Duration, duration
 from windlass.core.error_classes import Classes, checked_classes
 from windlass.core.errors import ConfigError
@@ -69,6 +72,36 @@ class Executes(Protocol[R_co]):
         """Do the job."""
 
 
+class Given(TypedDict, total=False):
+    """What `@app.job(...)` may be given, whatever it decorates."""
+
+    queue: str
+    priority: int
+    retry: Retry | None
+    max_retries: int | None
+    errors: Classes
+    timeout: Duration | None
+    middleware: Sequence[Middleware]
+    grace: Duration | None
+    key: Key | None
+    rate: str | None
+    burst: int | None
+    concurrency: int | None
+    per: Per | None
+    resource: str | None
+    amount: int
+    ordered: bool
+    breaker: Breaker | str | None
+
+
+class Isolable(Given, total=False):
+    """What it may be given for a handler that could run in a child process."""
+
+    isolate: bool | None
+    cpu: bool
+    memory: Size | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """What `@app.job(...)` was given."""
@@ -96,6 +129,7 @@ class JobOptions:
     resource: str | None = None
     amount: int = 1
     ordered: bool = False
+    breaker: Breaker | str | None = None
 
     @property
     def isolated(self) -> bool | None:
@@ -130,30 +164,7 @@ class JobDecorator:
     def __call__(self, target: Callable[P, R], /) -> Handler[P, R, P, R]: ...
     @overload
     def __call__(
-        self,
-        kind: Kind[T],
-        /,
-        *,
-        aliases: Sequence[str] = (),
-        queue: str = DEFAULT_QUEUE,
-        priority: int = 0,
-        retry: Retry | None = None,
-        max_retries: int | None = None,
-        errors: Classes = _NONE,
-        timeout: Duration | None = DEFAULT,
-        middleware: Sequence[Middleware] = (),
-        isolate: bool | None = None,
-        cpu: bool = False,
-        memory: Size | None = None,
-        grace: Duration | None = None,
-        key: Key | None = None,
-        rate: str | None = None,
-        burst: int | None = None,
-        concurrency: int | None = None,
-        per: Per | None = None,
-        resource: str | None = None,
-        amount: int = 1,
-        ordered: bool = False,
+        self, kind: Kind[T], /, *, aliases: Sequence[str] = (), **options: Unpack[Isolable]
     ) -> KindDecorator[T]: ...
     @overload
     def __call__(
@@ -163,48 +174,11 @@ class JobDecorator:
         within: Duration = ...,
         name: str | None = None,
         aliases: Sequence[str] = (),
-        queue: str = DEFAULT_QUEUE,
-        priority: int = 0,
-        retry: Retry | None = None,
-        max_retries: int | None = None,
-        errors: Classes = _NONE,
-        timeout: Duration | None = DEFAULT,
-        middleware: Sequence[Middleware] = (),
-        grace: Duration | None = None,
-        key: Key | None = None,
-        rate: str | None = None,
-        burst: int | None = None,
-        concurrency: int | None = None,
-        per: Per | None = None,
-        resource: str | None = None,
-        amount: int = 1,
-        ordered: bool = False,
+        **options: Unpack[Given],
     ) -> BatchDecorator: ...
     @overload
     def __call__(
-        self,
-        *,
-        name: str | None = None,
-        aliases: Sequence[str] = (),
-        queue: str = DEFAULT_QUEUE,
-        priority: int = 0,
-        retry: Retry | None = None,
-        max_retries: int | None = None,
-        errors: Classes = _NONE,
-        timeout: Duration | None = DEFAULT,
-        middleware: Sequence[Middleware] = (),
-        isolate: bool | None = None,
-        cpu: bool = False,
-        memory: Size | None = None,
-        grace: Duration | None = None,
-        key: Key | None = None,
-        rate: str | None = None,
-        burst: int | None = None,
-        concurrency: int | None = None,
-        per: Per | None = None,
-        resource: str | None = None,
-        amount: int = 1,
-        ordered: bool = False,
+        self, *, name: str | None = None, aliases: Sequence[str] = (), **options: Unpack[Isolable]
     ) -> JobDecorator: ...
 
     def __call__(self, *targets: Any, **options: Any) -> Any:
@@ -231,6 +205,8 @@ class JobDecorator:
         `burst` is how many may start at once. `resource="gpu", amount=2` uses so much of what
         `app.limit("gpu", concurrency=8)` allows. `ordered=True` runs the jobs of each key one after
         the other, and none before those ahead of it are done.
+        `breaker` keeps the jobs of all kinds that name it from starting while what they depend on
+        is down: a `Breaker`, or the name of one that is defined with another kind.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -374,6 +350,7 @@ def _register(
             ),
             resource=options.resource,
             amount=checked_amount(kind, options.resource, options.amount),
+            breaker=options.breaker,
         )
     )
     producer: Producer[Any, Any] = Producer(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from windlass.app import Windlass
 from windlass.cli import show, target
+from windlass.core.breaker_record import BreakerState, BreakerStatus
 from windlass.core.errors import WindlassError
 from windlass.core.job import Finding, Lane, Sweep, WorkerRecord
 from windlass.store import Store
@@ -63,6 +64,10 @@ def examine_settings(app: Windlass, report: Report) -> None:
         report.problem(warning, "correct the name, or unset it")
     for variable in app.resolved.unused:
         report.note(f"{variable} is set, and not used by this release", "nothing needs to be done")
+    try:
+        app.registry.rules()
+    except WindlassError as error:
+        report.problem(str(error), "define it, or correct the name")
     if report.app is not None:
         report.facts["kinds"] = ", ".join(sorted(app.registry)) or "none"
         if not list(app.registry):
@@ -134,6 +139,30 @@ async def _examine_work(app: Windlass, report: Report) -> None:
         report.note(f"queue {queue} is paused", f"windlass queues resume {queue}")
     waiting = [head.lane for head in sweep.heads if head.lane.queue not in paused]
     _examine_waiting(waiting, alive, sweep, report)
+    _examine_breakers(await app.control.breakers(), waiting, sweep, report)
+
+
+def _examine_breakers(
+    breakers: Sequence[BreakerStatus], waiting: Sequence[Lane], sweep: Sweep, report: Report
+) -> None:
+    """Say which breakers keep jobs from starting, for how long, and what waits for them."""
+    for each in breakers:
+        if each.state is BreakerState.CLOSED:
+            continue
+        kinds = sorted({lane.kind for lane in waiting} & set(each.kinds))
+        waits = f"jobs of kind {', '.join(kinds)} wait: " if kinds else ""
+        report.note(
+            f"{waits}breaker {each.name} is {each.state.value}{_until(each, sweep)}: {each.why}",
+            f"windlass breakers {'auto' if each.forced else 'show'} {each.name}",
+        )
+
+
+def _until(breaker: BreakerStatus, sweep: Sweep) -> str:
+    if breaker.state is BreakerState.HALF_OPEN:
+        return ", so a few jobs are tried"
+    if breaker.until is None:
+        return " until somebody lets it close"
+    return f" until {show.moment(breaker.until, sweep.now)}"
 
 
 def _examine_waiting(

@@ -1,4 +1,4 @@
-"""Owns the JSON documents in which jobs, workers, queues and limits are told to scripts.
+"""Owns the JSON documents in which jobs, workers, limits and so on are told to scripts.
 
 Keys are stable; times are ISO 8601 in UTC, durations are seconds.
 """
@@ -9,6 +9,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from windlass.core.breaker_record import BreakerStatus
 from windlass.core.fingerprint import place
 from windlass.core.job import Attempt, ErrorGroup, ErrorInfo, Job, WorkerRecord
 from windlass.core.usage import LimitState
@@ -113,6 +114,34 @@ def limit_facts(limit: LimitState) -> Facts:
         "held": limit.held,
         "used": limit.used,
     }
+
+
+def breaker_facts(status: BreakerStatus, *, history: bool = True) -> Facts:
+    """Tell about a breaker, with the history of its changes or without."""
+    told: Facts = {
+        "breaker": status.name,
+        "state": status.state.value,
+        "forced": status.forced,
+        "failures": status.failures,
+        "opened_at": iso(status.opened_at),
+        "until": iso(status.until),
+        "why": status.why,
+        "probes": dict(status.probes),
+        "kinds": list(status.kinds),
+        "changes": status.changes,
+    }
+    if history:
+        told["history"] = [
+            {
+                "at": iso(change.at),
+                "from": change.old.value,
+                "to": change.new.value,
+                "why": change.why,
+                "by": change.by,
+            }
+            for change in status.history
+        ]
+    return told
 
 
 def value_of(encoded: bytes) -> Any:

@@ -16,8 +16,18 @@ from windlass.core.errors import WindlassError
 from windlass.release import __version__
 
 _COMMANDS = [
-    "demo", "worker", "enqueue", "jobs", "dead", "queues", "limits", "workers", "migrate", "doctor",
-]  # fmt: skip
+    "demo",
+    "worker",
+    "enqueue",
+    "jobs",
+    "dead",
+    "queues",
+    "limits",
+    "breakers",
+    "workers",
+    "migrate",
+    "doctor",
+]
 """In the order in which a newcomer needs them; each is in the module of its name."""
 _DEBUG = object()
 

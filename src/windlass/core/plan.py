@@ -59,6 +59,8 @@ class Policies:
     """Kinds whose jobs must not be overtaken, so that no claim may begin above a lane's head."""
     aging: timedelta = timedelta(minutes=1)
     allowances: Callable[[Lane], Iterable[Allowance]] = _unlimited
+    bars: Callable[[Lane], bool] | None = None
+    """Says of which lanes nothing may start, however much room there is; None: of none."""
 
     def serves(self, lane: Lane) -> bool:
         """Say whether this lane may be asked at all."""
@@ -67,6 +69,7 @@ class Policies:
             and (self.queues is None or lane.queue in self.queues)
             and lane.queue not in self.excluded
             and lane.queue not in self.paused_queues
+            and (self.bars is None or not self.bars(lane))
         )
 
     def may_run(self, lane: Lane) -> bool:

@@ -92,6 +92,8 @@ class Transition(Struct, frozen=True, kw_only=True):
     attempt: Attempt | None = None
     hold: When | None = None
     """Until when the worker lets nothing of the job's key start; the store knows nothing of it."""
+    trips: bool = False
+    """Whether it counts against a breaker, as found in the child process where it happened."""
 
 
 def settle(

@@ -188,7 +188,8 @@ class Child:
         if isinstance(outcome, Succeeded):
             return Settled.of(completed(run.job, outcome.result))
         elapsed = timedelta(seconds=time.monotonic() - run.began)
-        return Settled.of(self._judge.settle(run.job, outcome, elapsed))
+        move = self._judge.settle(run.job, outcome, elapsed)
+        return Settled.of(move, trips=self._judge.trips(run.job, outcome))
 
     def _report(self, job: Job, progress: Progress) -> None:
         run = self._run

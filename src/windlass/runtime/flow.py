@@ -24,10 +24,11 @@ from windlass.runtime.cleaner import Cleaner
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
-from windlass.runtime.gates import Gates, gates_for
+from windlass.runtime.gates import Gates
 from windlass.runtime.judge import Judge
 from windlass.runtime.lines import fields_of, log_settled
 from windlass.runtime.options import WorkerOptions
+from windlass.runtime.policies import gates_for
 from windlass.runtime.shares import Shares
 from windlass.runtime.threads import Threads
 from windlass.runtime.waits import first
@@ -97,6 +98,7 @@ class Flow:
         self.each_gate = gates_for(
             registry,
             store,
+            judge=judge,
             worker_id=worker_id,
             rouse=lambda: self.claimer.freed(),
             pools=policies().kinds,

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from uuid import UUID
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from windlass.core.job import Job, Lane
 from windlass.core.outcomes import Outcome
-from windlass.core.plan import Allowance, Pool
+from windlass.core.plan import Allowance
 from windlass.core.settle import Transition
-from windlass.registry import Registry
 from windlass.runtime.service import Service
-from windlass.store import Store
 
 
 class Gate(Service):
@@ -28,6 +24,14 @@ class Gate(Service):
         To be asked means that the lane has a job, and that the worker has room for it.
         """
         raise NotImplementedError
+
+    def bars(self, lane: Lane) -> bool:
+        """Say whether nothing of a lane may start, as if its queue were paused.
+
+        Neither is such a lane asked for, nor does anybody wait for it who works off what there is.
+        """
+        del lane
+        return False
 
     def reserve(self, reserves: Mapping[str, int]) -> None:
         """Keep for a claim under way what it may use up; names of other gates are among them."""
@@ -66,6 +70,10 @@ class Gates:
         for gate in self._gates:
             yield from gate.allowances(lane)
 
+    def bars(self, lane: Lane) -> bool:
+        """Say whether one of them lets nothing of a lane start."""
+        return any(gate.bars(lane) for gate in self._gates)
+
     def reserve(self, reserves: Mapping[str, int]) -> None:
         """Keep for a claim under way what it may use up."""
         for gate in self._gates:
@@ -95,41 +103,3 @@ class Gates:
         """Tell them of a claim of unknown fate."""
         for gate in self._gates:
             gate.doubt(reserves)
-
-
-def gates_for(
-    registry: Registry,
-    store: Store,
-    *,
-    worker_id: Callable[[], str],
-    rouse: Callable[[], None],
-    pools: Mapping[str, Pool],
-    slots: Callable[[], int],
-    has_begun: Callable[[UUID], bool],
-    lease: timedelta,
-) -> list[Gate]:
-    """Return the gates that the kinds of a registry need; `rouse` lets the claimer look again.
-
-    `slots` says how many jobs the worker runs at once, `pools` where those of each kind do, and
-    `has_begun` whether one that was claimed has come to its handler.
-
-    Raises:
-        ConfigError: a kind names something that nobody defines.
-    """
-    # Imported here, since they are gates themselves.
-    from windlass.runtime.limits import Limits
-
-    gates: list[Gate] = []
-    if registry.is_limited:
-        limits = Limits(
-            store,
-            registry,
-            worker_id=worker_id,
-            rouse=rouse,
-            pools=pools,
-            slots=slots,
-            has_begun=has_begun,
-            lease=lease,
-        )
-        gates.append(limits)
-    return gates

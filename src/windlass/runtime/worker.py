@@ -170,7 +170,8 @@ class Worker:
             slots=lambda: self._slots,
         )
         if self._flow.gates:
-            self._policies = replace(self._policies, allowances=self._flow.gates.allowances)
+            gates = self._flow.gates
+            self._policies = replace(self._policies, allowances=gates.allowances, bars=gates.bars)
         self._heart = self._assemble_heart()
         self._assemble_chores()
         self._scalers = self._assemble_scalers()

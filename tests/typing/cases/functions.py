@@ -2,7 +2,7 @@
 
 from typing import reveal_type
 
-from windlass import Cancel, Context, Snooze, Windlass
+from windlass import Breaker, Cancel, Context, Snooze, Windlass
 
 app = Windlass("memory://")
 
@@ -17,7 +17,7 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-@app.job(queue="mail", timeout="30s")
+@app.job(queue="mail", timeout="30s", breaker=Breaker("smtp", cooldown="1m"))
 async def send(ctx: Context, to: str) -> str:
     return to
 
@@ -26,7 +26,7 @@ async def send(ctx: Context, to: str) -> str:
 def note(ctx: Context, text: str) -> None: ...
 
 
-@app.job(timeout=None, max_retries=2)
+@app.job(timeout=None, max_retries=2, breaker="smtp")
 def plain(x: list[int]) -> dict[str, int]:
     return {}
 
