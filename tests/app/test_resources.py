@@ -306,6 +306,13 @@ def _shutdown(app: Windlass) -> str:
     return r"the hook .*end asks for `db: Pool`"
 
 
+def _child_start(app: Windlass) -> str:
+    @app.on_child_start
+    def begin(db: Pool = Inject) -> None: ...
+
+    return r"the hook .*begin asks for `db: Pool`"
+
+
 def _callback(app: Windlass) -> str:
     @app.on_job_error
     def failed(ctx: Context, error: BaseException, db: Pool = Inject) -> None: ...
@@ -322,7 +329,9 @@ def _middleware(app: Windlass) -> str:
     return r"the middleware .*layer asks for `db: Pool`"
 
 
-@pytest.mark.parametrize("asking", [_handler, _start, _shutdown, _callback, _middleware])
+@pytest.mark.parametrize(
+    "asking", [_handler, _start, _shutdown, _child_start, _callback, _middleware]
+)
 def test_a_worker_does_not_start_if_somebody_asks_for_what_is_not_there(
     bed: Bed, asking: Callable[[Windlass], str]
 ) -> None:
@@ -337,7 +346,7 @@ def test_a_worker_does_not_start_if_somebody_asks_for_what_is_not_there(
 
     async def main() -> None:
         with pytest.raises(ConfigError, match=rf"{expected}, and no .* are: number \(int\);"):
-            await app.run_worker()
+            await asyncio.wait_for(app.run_worker(), 10)
         assert await app.store.workers() == []
 
     asyncio.run(main())

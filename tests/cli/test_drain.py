@@ -91,6 +91,20 @@ def _go_when_draining(shop: Shell, process: subprocess.Popen[str]) -> None:
             shop.write("go", "")
 
 
+def test_drain_of_a_supervised_worker_says_who_will_replace_it(shop: Shell, start: Start) -> None:
+    """Prevents a script that ends one worker after the other, and wonders at the new ones."""
+    process = start("-m", "windlass", "worker", "shop:app")
+    until(lambda: is_serving(shop), "a worker")
+    (told,) = shop.ok("workers", "--alive", "--json").json["workers"]
+
+    said = shop.ok("worker", "--drain", told["pid"]).err
+    assert f"the supervisor {process.pid}, which will replace it" in said
+    assert f"windlass worker --drain {process.pid}" in said
+    assert f"process {told['pid']} has ended" in said
+    until(lambda: is_serving(shop), "its successor")
+    assert "supervisor" not in shop.ok("worker", "--drain", process.pid).err
+
+
 def test_drain_of_a_process_that_is_gone_is_done(shop: Shell, start: Start) -> None:
     process = start("-c", "pass")
     process.wait()

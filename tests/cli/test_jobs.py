@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
+from rich.console import Console
 
+from windlass.cli.portrait import portrait
+from windlass.core.job import Attempt, ErrorInfo
 from windlass.core.states import State
 
 if TYPE_CHECKING:
@@ -126,6 +130,27 @@ def test_text_from_outside_is_shown_inert_and_its_markup_as_it_stands(shell: She
         assert "\u202e" not in text
     rows = shell.ok("dead", "list").out.splitlines()
     assert len(rows) == 3
+
+
+@pytest.mark.parametrize("outcome", ["suspected", "lost", "lost with its host"])
+def test_an_attempt_that_cost_nothing_says_so_and_is_not_red(shell: Shell, outcome: str) -> None:
+    shell.enqueue()
+    (job,) = shell.start()
+    error = ErrorInfo(type="Crashed", message="its process died of SIGSEGV")
+    attempt = Attempt(
+        number=1,
+        worker="w1",
+        started_at=job.started_at,
+        duration=timedelta(0),
+        outcome=outcome,
+        error=error,
+    )
+    console = Console(force_terminal=True, color_system="standard", width=200)
+    with console.capture() as captured:
+        console.print(portrait(replace(job, history=(attempt,)), job.created_at))
+    shown = captured.get()
+    assert f"\x1b[33m{outcome}\x1b[0m\x1b[33m, nothing was charged\x1b[0m" in shown
+    assert "\x1b[31m" not in shown
 
 
 @pytest.mark.parametrize("command", ["show", "retry", "cancel"])

@@ -49,6 +49,13 @@ def test_without_an_app_it_is_wrong_usage(shell: Shell) -> None:
     shell("worker").refused("which app?", "WINDLASS_APP", code=2)
 
 
+def test_the_help_has_processes_beside_slots_and_an_example_of_them(shell: Shell) -> None:
+    text = shell.ok("worker", "-h").out
+    flags = [line.split()[0] for line in text.splitlines() if line.lstrip().startswith("--")]
+    assert flags.index("--processes") == flags.index("--slots") + 1
+    assert "windlass worker shop.jobs:app --processes 4\n" in text
+
+
 @pytest.mark.parametrize(
     ("flag", "value"),
     [

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,27 @@ async def prepare() -> None:
     started.append("prepared")
 
 
+class Pool: ...
+
+
+@app.resource
+def pool() -> Iterator[Pool]:
+    yield Pool()
+    if (HERE / "clings").exists() and started:  # Only in children there was a start.
+        time.sleep(60)
+    (HERE / f"closed-{os.getpid()}").touch()
+
+
 @app.job(isolate=True)
 def where() -> tuple[int, int, bool]:
     is_main = threading.current_thread() is threading.main_thread()
     return os.getpid(), os.getppid(), is_main
+
+
+@app.job(isolate=True)
+def rest() -> int:
+    time.sleep(0.5)
+    return os.getpid()
 
 
 @app.job(isolate=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from contextlib import closing
 
-from windlass.runtime.blackbox import LIMIT, BlackBox
+import pytest
+
+from windlass.observe.logs import job_fields
+from windlass.runtime.blackbox import LIMIT, BlackBox, _Recorder
 
 PROGRAM = """
 import ctypes, logging, os, sys
@@ -65,6 +69,45 @@ def test_only_the_last_lines_are_kept_and_whole_ones() -> None:
     for number, line in enumerate(lines, 2_000 - len(lines)):
         assert f"WARNING shop line {number}: " in line
         assert line.endswith("x" * 30)
+
+
+def test_a_job_finds_its_own_lines_and_no_others() -> None:
+    with closing(BlackBox.create()) as box:
+        box.write("about nothing")
+        box.write("first\nsecond", "a")
+        box.write("third", "b")
+        box.write("\tfourth", "a")
+        assert box.read("a").splitlines() == ["first", "second", "\tfourth"]
+        assert box.read("b") == "third"
+        assert box.read("c") == ""
+        assert len(box.read().splitlines()) == 5
+
+
+@pytest.mark.parametrize("size", [1, 37, 1_000])
+def test_many_short_lines_at_once_harm_no_others(size: int) -> None:
+    with closing(BlackBox.create()) as box:
+        for n in range(200):
+            box.write("x\n" * size, "a" * 36)
+            box.write(f"line {n}", "b")
+        assert box.read("b").splitlines()[-1] == "line 199"
+        assert set(box.read("a" * 36).splitlines()) == {"x"}
+
+
+def test_a_line_is_about_the_job_that_it_names_or_in_which_it_was_logged() -> None:
+    with closing(BlackBox.create()) as box:
+        recorder = _Recorder(box)
+        ours, theirs = {"event": "job.retried", "job_id": "a"}, {"event": "worker.started"}
+        for message in (ours, theirs, "by a library"):
+            recorder.emit(logging.makeLogRecord({"msg": message}))
+        before = job_fields.set(lambda: {"job_id": "b"})
+        try:
+            for message in (ours, theirs, "by a handler"):
+                recorder.emit(logging.makeLogRecord({"msg": message}))
+        finally:
+            job_fields.reset(before)
+        assert box.read("a").count("job.retried") == len(box.read("a").splitlines()) == 2
+        assert "by a handler" in box.read("b")
+        assert "by a library" not in box.read("b")
 
 
 def test_a_box_that_was_cleared_tells_only_what_came_after() -> None:

@@ -18,14 +18,15 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.app.bed import Bed, charged, in_state, on_embedded_stores, serving, until
+from tests.app.bed import Bed, charged, in_state, on_embedded_stores, serving, told, until
 from tests.runtime.test_leases import register
-from windlass import ConfigError, State, Windlass
+from windlass import ConfigError, Handle, State, Windlass
 from windlass.core.job import Ask, Claim, Head, Job, Lane
 from windlass.core.outcomes import Crashed
 from windlass.core.plan import Policies, Pool, Room, plan
 from windlass.core.retry import Retry
 from windlass.core.settle import Policy, settle
+from windlass.runtime import children
 from windlass.runtime.claimer import _reservation
 
 on_sqlite = pytest.mark.parametrize("bed", ["sqlite"], indirect=True)
@@ -80,6 +81,51 @@ def test_an_isolated_job_runs_in_a_child_and_the_next_in_the_same(bed: Bed, nurs
         assert not is_alive(pid)
 
     asyncio.run(main())
+
+
+@on_memory
+def test_a_child_that_ends_with_its_worker_closes_its_resources(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, children=1):
+            pid, _, _ = await (await nursery.where.aenqueue()).aresult("30s")
+        assert (nursery.HERE / f"closed-{pid}").exists()
+        assert (nursery.HERE / f"closed-{os.getpid()}").exists()
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_child_that_is_not_needed_any_more_closes_its_resources(
+    bed: Bed, nursery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "_IDLE", 0.1)
+
+    async def main() -> None:
+        async with serving(nursery.app, children=2):
+            handles = [await nursery.rest.aenqueue() for _ in range(2)]
+            pids = {await handle.aresult("30s") for handle in handles}
+            assert len(pids) == 2
+            closed = [nursery.HERE / f"closed-{pid}" for pid in pids]
+            await until(lambda: sum(each.exists() for each in closed) == 1)
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_resource_that_does_not_close_does_not_keep_a_worker_from_its_end(
+    bed: Bed, nursery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (nursery.HERE / "clings").touch()
+
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        async with serving(nursery.app, children=1):
+            pid, _, _ = await (await nursery.where.aenqueue()).aresult("30s")
+            began = loop.time()
+        assert not is_alive(pid)
+        return loop.time() - began
+
+    assert asyncio.run(main()) < 5
 
 
 @on_memory
@@ -387,7 +433,7 @@ def test_a_lost_lease_ends_the_run_in_the_child(bed: Bed, nursery: Any) -> None:
     ],
 )
 def test_a_job_whose_child_dies_is_charged_with_its_last_words(
-    bed: Bed, nursery: Any, how: str, reason: str
+    bed: Bed, nursery: Any, how: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         async with serving(nursery.app, children=1):
@@ -402,6 +448,8 @@ def test_a_job_whose_child_dies_is_charged_with_its_last_words(
             assert (await (await nursery.where.aenqueue()).aresult("30s"))[1] == os.getpid()
 
     asyncio.run(main())
+    assert [len(told(caplog, f"job.{what}")) for what in ("crashed", "dead")] == [2, 1]
+    assert told(caplog, "job.released") == []
 
 
 async def suspect(app: Windlass, kind: str, count: int = 1) -> None:
@@ -457,6 +505,37 @@ def test_suspects_beyond_the_free_children_wait_uncharged(bed: Bed, nursery: Any
         assert [(job.failures, job.crashes) for job in jobs] == [(0, 0)] * 2
 
     asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_suspect_that_waits_for_a_child_is_tried_again_every_second(
+    bed: Bed, nursery: Any
+) -> None:
+    bed: Bed, nursery: Any
+) -> None:
+    """Prevents one that runs for hours from costing others anything but the wait."""
+
+    async def main() -> None:
+        busy = await nursery.wait.using(priority=10).aenqueue()
+        suspected = await nursery.ordinary.aenqueue()
+        await suspect(nursery.app, "ordinary")
+        async with serving(nursery.app, children=1):
+            await until(lambda: pid_in(nursery), within=SLOW)
+            before = (await suspected.ajob()).attempt
+            await until(lambda: has_been_tried(suspected, before + 2))
+            job = await in_state(suspected, State.SCHEDULED)
+            assert (job.due_at - datetime.now(UTC)).total_seconds() <= 1
+            assert [each.outcome for each in job.history] == ["suspected"]
+            assert (job.failures, job.crashes) == (0, 0)
+            (nursery.HERE / "gate").touch()
+            await busy.aresult("30s")
+            assert await suspected.aresult("5s") != os.getpid()
+
+    asyncio.run(main())
+
+
+async def has_been_tried(handle: Handle[Any], times: int) -> bool:
+    return (await handle.ajob()).attempt >= times
 
 
 @on_memory

@@ -208,6 +208,7 @@ def test_a_dead_workers_job_is_rescued_by_a_living_one(
     asyncio.run(main())
     (line,) = told(caplog, "job.rescued")
     assert (line["lost_by"], line["attempt"], line["state"]) == ("dead", 1, "pending")
+    assert told(caplog, "job.released") == []
 
 
 def test_a_job_that_takes_worker_after_worker_with_it_is_suspected_and_dead_in_the_end(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import timedelta
 
 import pytest
 
 from tests.app.bed import Bed, Clock, in_state, our_threads, serving, until
 from windlass import CallNext, Context, State
 from windlass.runtime.threads import Threads
+
+GRACE = timedelta(seconds=1)
 
 
 def test_threads_are_made_at_start_and_gone_after_the_end(bed: Bed) -> None:
@@ -314,15 +317,15 @@ def test_a_call_that_was_given_up_before_it_began_is_never_made() -> None:
         threads = Threads(1)
         threads.start()
         go, calls = threading.Event(), []
-        first = asyncio.create_task(threads.run(lambda: go.wait(10)))
+        first = asyncio.create_task(threads.run(lambda: go.wait(10), GRACE))
         await asyncio.sleep(0)
-        second = asyncio.create_task(threads.run(lambda: calls.append(2)))
+        second = asyncio.create_task(threads.run(lambda: calls.append(2), GRACE))
         await asyncio.sleep(0)
         second.cancel()
         await asyncio.wait({second})
         go.set()
         assert await first
-        assert await threads.run(lambda: 3) == 3
+        assert await threads.run(lambda: 3, GRACE) == 3
         assert (calls, threads.lost) == ([], 0)
         threads.stop()
 

@@ -8,8 +8,18 @@ from datetime import timedelta
 
 import pytest
 
-from tests.app.bed import Bed, Clock, in_state, our_threads, serving, told, until
+from tests.app.bed import (
+    Bed,
+    Clock,
+    in_state,
+    on_embedded_stores,
+    our_threads,
+    serving,
+    told,
+    until,
+)
 from windlass import Context, State
+from windlass.runtime.executor import HEED
 
 
 def test_an_async_handler_is_cancelled_when_its_time_is_up(bed: Bed) -> None:
@@ -81,6 +91,52 @@ def test_a_sync_handler_that_overruns_is_left_to_itself_and_its_place_is_filled(
             go.set()
         await app.aclose()
         await until(lambda: our_threads(besides=before) == [])
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_sync_handler_has_its_grace_to_come_back(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prevents a thread that is given up while its handler still cleans up, as it may."""
+    app = bed.app()
+    tidied, never = threading.Event(), threading.Event()
+
+    @app.job(timeout="50ms", grace="20s", max_retries=0)
+    def tidy(ctx: Context) -> None:
+        while not ctx.cancelled:
+            never.wait(0.01)
+        never.wait(HEED.total_seconds() + 0.5)
+        tidied.set()
+
+    async def main() -> None:
+        async with serving(app, threads=1) as worker:
+            job = await in_state(await tidy.aenqueue(), State.DEAD)
+            assert tidied.is_set()
+            assert job.history[0].outcome == "timed out"
+            assert worker.left_behind == 0
+
+    asyncio.run(main())
+    assert told(caplog, "thread.lost") == []
+
+
+@on_embedded_stores
+def test_a_thread_is_given_up_after_a_grace_that_is_short(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+    go = threading.Event()
+
+    @app.job(timeout="50ms", grace="50ms", max_retries=0)
+    def hang() -> None:
+        go.wait(20)
+
+    async def main() -> None:
+        async with serving(app, threads=1):
+            await in_state(await hang.aenqueue(), State.DEAD)
+            await until(lambda: told(caplog, "thread.lost"), within=HEED.total_seconds() / 2)
+            go.set()
 
     asyncio.run(main())
 

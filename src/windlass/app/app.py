@@ -379,7 +379,11 @@ class Windlass:
             registry=self.registry,
             options=_worker_options(settings, name, burst=burst),
             middleware=self.layers,
-            hooks=Hooks(on_start=self._on_start, on_shutdown=self._on_shutdown),
+            hooks=Hooks(
+                on_start=self._on_start,
+                on_shutdown=self._on_shutdown,
+                on_child_start=self.child_hooks,
+            ),
             providers=self.providers,
             leash=leash,
             recipe=lambda: recipe_of(self, settings),

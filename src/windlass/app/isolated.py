@@ -88,10 +88,14 @@ def _child(app: Windlass, tether: Tether, box: BlackBox) -> Child:
 
 async def _greet(app: Windlass, resources: Resources) -> None:
     await resources.open()
-    for hook in app.child_hooks:
-        answer = hook(**resources.given(hook))
-        if inspect.isawaitable(answer):
-            await answer
+    try:
+        for hook in app.child_hooks:
+            answer = hook(**resources.given(hook))
+            if inspect.isawaitable(answer):
+                await answer
+    except BaseException:
+        await resources.close()
+        raise
 
 
 class _Elsewhere:

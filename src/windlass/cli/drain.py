@@ -17,12 +17,13 @@ import typer
 from windlass.cli import show
 from windlass.core.durations import human
 from windlass.runtime.graces import DRAIN_GRACE
+from windlass.runtime.leash import VARIABLE
 from windlass.settings import load_settings
 
 _PROC = Path("/proc")
 _GLANCE = 0.05
-_STATE, _STARTED = 0, 19
-"""Where /proc/PID/stat has the state and the time of birth, after the name of the program."""
+_STATE, _PARENT, _STARTED = 0, 1, 19
+"""Where /proc/PID/stat has these, after the name of the program; the last is the time of birth."""
 _DEAD = ("Z", "X")
 
 
@@ -41,6 +42,11 @@ def drain(pid: int, shutdown_timeout: str | None) -> None:
         return
     if not _is_worker(pid):
         raise _refusal(f"process {pid} is not a `windlass worker`, and was not told to end")
+    if (supervisor := _supervisor_of(pid)) is not None:
+        show.note(
+            f"process {pid} is a worker of the supervisor {supervisor}, which will replace it; to "
+            f"end them all: windlass worker --drain {supervisor}"
+        )
     try:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
@@ -70,12 +76,18 @@ def _birth(pid: int) -> str | None:
     One that has ended may still be listed, until its parent takes notice; another may have its
     number by then. Without /proc neither can be seen, and every process was born at once.
     """
+    fields = _stat(pid)
+    if fields is None:
+        return None if (_PROC / "self").exists() else _listed(pid)
+    return None if fields[_STATE] in _DEAD else fields[_STARTED]
+
+
+def _stat(pid: int) -> list[str] | None:
     try:
         stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None if (_PROC / "self").exists() else _listed(pid)
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[_STATE] in _DEAD else fields[_STARTED]
+        return None
+    return stat.rpartition(")")[2].split()
 
 
 def _listed(pid: int) -> str | None:
@@ -86,6 +98,22 @@ def _listed(pid: int) -> str | None:
     except PermissionError:
         pass
     return ""
+
+
+def _supervisor_of(pid: int) -> int | None:
+    """Return who started a worker and will replace it, as far as the system tells that.
+
+    By the environment that the process began with: an init is a parent, too, and replaces nobody.
+    """
+    try:
+        environ = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    fields = _stat(pid)
+    if fields is None or not any(each.startswith(f"{VARIABLE}=".encode()) for each in environ):
+        return None
+    parent = int(fields[_PARENT])
+    return parent if _is_worker(parent) else None
 
 
 def _is_worker(pid: int) -> bool:

@@ -31,9 +31,9 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most 
 After = Annotated[UUID | None, typer.Option("--after", metavar="ID", help="Go on after this job.")]
 
 
-def example(line: str) -> str:
-    """Return the end of a command's help: a line that can be typed, and is not wrapped."""
-    return f"\b\nExample:\n  {line}"
+def example(*lines: str) -> str:
+    """Return the end of a command's help: lines that can be typed, and are not wrapped."""
+    return "\n  ".join(["\b\nExample:", *lines])
 
 
 @contextmanager

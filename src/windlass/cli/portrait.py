@@ -13,13 +13,17 @@ from windlass.cli import facts, show
 from windlass.core.durations import human
 from windlass.core.job import Attempt, ErrorInfo, Job
 from windlass.core.states import State
+from windlass.core.suspicion import LOST, LOST_WITH_HOST, SUSPECTED
 from windlass.core.text import inert
 
+_UNCHARGED = (SUSPECTED, LOST, LOST_WITH_HOST)
+"""What looks like a job's own failure, and is not taken for one."""
 _OUTCOMES = {
     "snoozed": "blue",
     "released": "yellow",
     "system error": "yellow",
     "cancelled": "dim",
+    **dict.fromkeys(_UNCHARGED, "yellow"),
 }
 
 
@@ -97,15 +101,17 @@ def _section(title: str, value: object) -> Iterator[RenderableType]:
 
 def _attempt(attempt: Attempt) -> Iterator[RenderableType]:
     started = "" if attempt.started_at is None else facts.iso(attempt.started_at)
+    style = _OUTCOMES.get(attempt.outcome, "red")
     yield Text.assemble(
         f"  {attempt.number}. ",
-        (inert(attempt.outcome), _OUTCOMES.get(attempt.outcome, "red")),
+        (inert(attempt.outcome), style),
         (_class_of(attempt), "dim"),
+        (", nothing was charged" if attempt.outcome in _UNCHARGED else "", style),
         (f" after {show.short(attempt.duration)}" if attempt.duration else "", ""),
         (inert(f" · {started} · {attempt.worker or 'no worker'}"), "dim"),
     )
     if attempt.error is not None:
-        yield from _error(attempt.error)
+        yield from _error(attempt.error, style)
 
 
 def _class_of(attempt: Attempt) -> str:
@@ -115,7 +121,7 @@ def _class_of(attempt: Attempt) -> str:
     return f" ({error_class.value})"
 
 
-def _error(error: ErrorInfo) -> Iterator[RenderableType]:
-    yield show.block(str(error), "red")
+def _error(error: ErrorInfo, style: str = "red") -> Iterator[RenderableType]:
+    yield show.block(str(error), style)
     if error.traceback:
         yield show.block(error.traceback, "dim")

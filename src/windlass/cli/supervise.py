@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import typer
 
+from windlass.cli import show
 from windlass.core.bounds import Bounds
 from windlass.observe.logs import configure_logging
 from windlass.runtime.reload import Watch
@@ -46,9 +48,19 @@ def supervise(
 
 async def _run(command: list[str], processes: Bounds, watch: Watch | None) -> int:
     # Made where the loop runs, like everything that waits on it.
-    supervisor = Supervisor(command, processes=processes, configure=_configure, watch=watch)
+    supervisor = Supervisor(
+        command, processes=processes, configure=_configure, watch=watch, interrupted=_hint
+    )
     return await supervisor.run()
 
 
 def _configure(settings: Settings) -> None:
     configure_logging(settings.log_level, settings.log_format)
+
+
+def _hint(running: int) -> None:
+    """Tell somebody at a terminal why the first Ctrl-C does not end it at once."""
+    if running and sys.stderr.isatty():
+        jobs = show.plural(running, "job")
+        them = "it" if running == 1 else "them"
+        show.note(f"finishing {jobs}; press Ctrl-C again to give {them} back at once")

@@ -28,6 +28,7 @@ def worker(
     exclude: worker_flags.Exclude = None,
     imports: worker_flags.Imports = None,
     slots: worker_flags.Slots = None,
+    processes: worker_flags.Processes = None,
     threads: worker_flags.Threads = None,
     children: worker_flags.Children = None,
     batch_size: worker_flags.BatchSize = None,
@@ -37,7 +38,6 @@ def worker(
     log_level: worker_flags.LogLevel = None,
     log_format: worker_flags.LogFormat = None,
     name: worker_flags.Name = "",
-    processes: worker_flags.Processes = None,
     reload: worker_flags.Reload = False,
     burst: worker_flags.Burst = False,
     drained: worker_flags.Drained = None,
@@ -116,5 +116,8 @@ def _warn(app: Windlass, reference: str) -> None:
 def register(cli: typer.Typer) -> None:
     """Add the command."""
     cli.command(
-        epilog=options.example("windlass worker shop.jobs:app --queues mail=10,reports --slots 50")
+        epilog=options.example(
+            "windlass worker shop.jobs:app --processes 4",
+            "windlass worker shop.jobs:app --queues mail=10,reports --slots 50",
+        )
     )(worker)

@@ -34,7 +34,8 @@ Exclude = Annotated[
 ]
 Imports = Annotated[str | None, _flag("--imports", "A,B", "Modules with handlers to load first.")]
 Slots = Annotated[
-    str | None, _flag("--slots", "N|A..B", "Jobs that run at once; A..B follows the load.")
+    str | None,
+    _flag("--slots", "N|A..B", "Jobs that each process runs at once; A..B follows the load."),
 ]
 Threads = Annotated[str | None, _flag("--threads", "N", "Threads for handlers that are not async.")]
 Children = Annotated[str | None, _flag("--children", "N", "Child processes for isolated handlers.")]

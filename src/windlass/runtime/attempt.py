@@ -38,14 +38,14 @@ _DONE = Succeeded()
 class Handlers:
     """The handlers with all middleware around them, put together once for each kind.
 
-    `elsewhere` runs a call where a `def` handler does not block the event loop; `slots` says how
-    many jobs can run at once, and so be gathered.
+    `elsewhere` runs a call of a kind where a `def` handler does not block the event loop; `slots`
+    says how many jobs can run at once, and so be gathered.
     """
 
     def __init__(
         self,
         middleware: Sequence[Middleware],
-        elsewhere: Callable[[Callable[[], Any]], Awaitable[Any]],
+        elsewhere: Callable[[Callable[[], Any], Registration], Awaitable[Any]],
         slots: Callable[[], int] = lambda: 1,
     ) -> None:
         self._middleware = tuple(middleware)
@@ -68,7 +68,7 @@ class Handlers:
             return Gathering(registration, registration.batch, elsewhere, self._slots)
         if registration.target.pool is Pool.LOOP:
             return lambda context: call(context, context.arguments)
-        return lambda context: elsewhere(lambda: call(context, context.arguments))
+        return lambda context: elsewhere(lambda: call(context, context.arguments), registration)
 
 
 def refusal_of(job: Job) -> Outcome | None:

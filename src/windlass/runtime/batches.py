@@ -18,7 +18,7 @@ from windlass.core.plan import Pool
 from windlass.observe.logs import job_fields
 from windlass.registry import Batch, Registration
 
-Elsewhere = Callable[[Callable[[], Any]], Awaitable[Any]]
+Elsewhere = Callable[[Callable[[], Any], Registration], Awaitable[Any]]
 
 
 @dataclass(eq=False)
@@ -50,6 +50,7 @@ class Gathering:
         elsewhere: Elsewhere,
         slots: Callable[[], int],
     ) -> None:
+        self._registration = registration
         self._kind = registration.kind
         self._target = registration.target
         self._batch = batch
@@ -114,7 +115,7 @@ class Gathering:
         call = self._target.call
         if self._target.pool is Pool.LOOP:
             return await call(context, items)
-        return await self._elsewhere(lambda: call(context, items))
+        return await self._elsewhere(lambda: call(context, items), self._registration)
 
     def _shares(self, answer: Any, count: int) -> Sequence[Any]:
         if answer is None:

@@ -3,6 +3,9 @@
 It is a file without a name, whose descriptor both sides hold. Its first part is a ring of log
 lines, by the process itself; behind that is what faulthandler writes when the process dies of a
 signal.
+
+Many jobs may write into one box, and each of them shall find its own lines there, so that every
+line begins with the id of the job that it is about.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ import os
 import struct
 import tempfile
 import threading
+from collections.abc import Mapping
 
 from windlass.core.text import storable
+from windlass.observe.logs import job_fields
 
 LIMIT = 8_000
 """How many characters `read` returns at most."""
@@ -22,7 +27,8 @@ _HALF = LIMIT // 2 - 1
 _LONGEST_DUMP = 100_000
 _LINES = 50
 _LINE = 1_000
-_RING = 16_384
+_RING = 65_536
+_BEHIND_ID = "\t"
 _COUNT = struct.Struct("<Q")
 _DUMP = _COUNT.size + _RING
 
@@ -66,11 +72,12 @@ class BlackBox:
         logging.getLogger().addHandler(handler)
         return box
 
-    def write(self, line: str) -> None:
-        """Add a line, in place of the oldest ones if there is no room."""
+    def write(self, text: str, job: str = "") -> None:
+        """Add what was logged about a job, in place of the oldest lines if there is no room."""
         if os.getpid() != self._pid:
             return
-        data = line[:_LINE].encode("utf-8", "backslashreplace") + b"\n"
+        lines = "".join(f"{job}{_BEHIND_ID}{line}\n" for line in text[:_LINE].splitlines())
+        data = lines.encode("utf-8", "backslashreplace")
         with self._lock:
             start = self._written % _RING
             head = data[: _RING - start]
@@ -83,20 +90,25 @@ class BlackBox:
         with self._lock:
             self._count(0)
 
-    def read(self) -> str:
-        """Return the last lines, and what faulthandler wrote; never more than `LIMIT` allows."""
-        lines, dump = self._lines(), self._dump()
+    def read(self, job: str | None = None) -> str:
+        """Return the last lines, only those about a `job` if one is given, and what faulthandler
+        wrote; never more than `LIMIT` allows.
+        """
+        lines, dump = self._lines(job), self._dump()
         return "\n\n".join(part for part in (lines, dump) if part)
 
-    def _lines(self) -> str:
+    def _lines(self, job: str | None) -> str:
         (written,) = _COUNT.unpack(os.pread(self.fd, _COUNT.size, 0))
         ring = os.pread(self.fd, _RING, _COUNT.size)
         start = written % _RING
         # Of the oldest line only a part may be left, which is left out.
         is_full = written > _RING
         text = (ring[start:] + ring[:start]).partition(b"\n")[2] if is_full else ring[:start]
-        lines = text.decode("utf-8", "replace").splitlines()[-_LINES:]
-        told = storable("\n".join(lines), _RING * 4)
+        tagged = [
+            line.partition(_BEHIND_ID) for line in text.decode("utf-8", "replace").split("\n")
+        ]
+        lines = [line for about, _, line in tagged if line and job in (None, about)]
+        told = storable("\n".join(lines[-_LINES:]), _RING * 4)
         return told if len(told) <= _HALF else told[-_HALF:].partition("\n")[2]
 
     def _dump(self) -> str:
@@ -132,10 +144,16 @@ class _Recorder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._box.write(self.format(record))
+            self._box.write(self.format(record), _job_of(record))
         except Exception:  # noqa: BLE001 - what cannot be recorded must not cost the run.
             return
         last = logging.lastResort
         is_alone = logging.getLogger().handlers == [self]
         if is_alone and last is not None and record.levelno >= last.level:
             last.handle(record)
+
+
+def _job_of(record: logging.LogRecord) -> str:
+    """Return the id of the job that a line is about: as it says itself, or where it was logged."""
+    said = record.msg.get("job_id") if isinstance(record.msg, Mapping) else None
+    return str(said or job_fields.get()().get("job_id", ""))

@@ -27,7 +27,7 @@ from windlass.core.job import Job, Progress
 from windlass.core.outcomes import Failed, Outcome, Succeeded
 from windlass.core.settle import Transition, completed
 from windlass.observe.logs import get_logger
-from windlass.registry import Middleware, Registry
+from windlass.registry import Middleware, Registration, Registry
 from windlass.resources import Resources
 from windlass.runtime.attempt import Handlers, outcome_of
 from windlass.runtime.blackbox import BlackBox
@@ -40,6 +40,8 @@ log = get_logger("windlass.child")
 _NUDGE = signal.SIGUSR2
 _REPORTS = 0.05
 """Seconds between two reports of progress."""
+_CLOSING = 2.0
+"""Seconds that all resources together have to close."""
 
 
 class _Run:
@@ -110,7 +112,15 @@ class Child:
         if self._run is not None:
             # The worker is dead, and others will run the job; nothing of this run may go on.
             os.killpg(os.getpgrp(), signal.SIGKILL)
+        self._close_resources()
         os._exit(0)
+
+    def _close_resources(self) -> None:
+        """Close what is open here, if that takes no longer than the worker waits for our end."""
+        closing = asyncio.run_coroutine_threadsafe(self._resources.close(), self._loop)
+        with suppress(Exception):
+            closing.result(_CLOSING)
+        _flush()
 
     def _stop(self, token: int, late: str | None) -> None:
         run = self._run
@@ -174,9 +184,7 @@ class Child:
 
     def _finish(self, run: _Run, outcome: Outcome | None) -> None:
         word = self._word(run, outcome)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
+        _flush()
         self._run = None
         self._tether.send(word)
 
@@ -210,7 +218,8 @@ class Child:
 
     # -- `def` handlers, in the main thread ----------------------------------------------------
 
-    async def _in_main_thread(self, call: Callable[[], Any]) -> Any:
+    async def _in_main_thread(self, call: Callable[[], Any], _kind: Registration) -> Any:
+        """Run a call there; it is the worker that ends a child whose handler takes too long."""
         run = self._run
         answer: asyncio.Future[Any] = self._loop.create_future()
         context = contextvars.copy_context()
@@ -255,6 +264,12 @@ def _deliver(answer: asyncio.Future[Any], value: Any, error: BaseException | Non
         answer.set_exception(RuntimeError(f"the handler raised {error!r}"))
     else:
         answer.set_exception(error)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
 
 
 def _must_not_fail(task: asyncio.Task[None]) -> None:

@@ -26,7 +26,9 @@ _LOOK = 0.05
 """Seconds between two looks at the memory that a job uses."""
 _IDLE = 60.0
 _START = 60.0
-_END = 2.0
+_CLOSING = 1.5
+"""Seconds in which idle children may close their resources when the worker ends."""
+_END = 0.4
 
 
 class Errand:
@@ -118,14 +120,19 @@ class Children:
         return answer
 
     async def stop(self) -> None:
-        """End all children, whatever they do."""
+        """End all children: the idle may close what they have open, and whatever else is killed."""
         living = list(self._living)
         for child in living:
-            child.kill()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_END):
-                for child in living:
-                    await child.gone.wait()
+            if child in self._idle:
+                child.end()
+            else:
+                child.kill()
+        try:
+            await _until_gone(living, _CLOSING)
+        finally:
+            for child in living:
+                child.kill()
+        await _until_gone(living, _END)
 
     async def _run_in(self, child: ChildProcess, errand: Errand) -> Answer:
         unseen = None if IS_VISIBLE else errand.memory
@@ -224,6 +231,13 @@ class Children:
         if child in self._idle and len(self._idle) > 1:
             self._idle.remove(child)
             child.end()
+
+
+async def _until_gone(children: Collection[ChildProcess], patience: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            for child in children:
+                await child.gone.wait()
 
 
 def _obituary(child: ChildProcess, errand: Errand) -> Outcome:

@@ -12,7 +12,7 @@ from windlass.core.job import Job, Progress, Retention
 from windlass.core.outcomes import Crashed, Released
 from windlass.core.settle import Policy, Transition, settle
 from windlass.observe.logs import get_logger
-from windlass.runtime.lines import fields_of
+from windlass.runtime.lines import RESCUED, fields_of
 from windlass.runtime.postmortem import last_moves
 from windlass.runtime.service import Service
 from windlass.store import Store
@@ -56,7 +56,7 @@ class Rescuer(Service):
         for job in jobs:
             move = self._crashed(job, hosts)
             told = fields_of(job, self._worker_id())
-            log.warning("job.rescued", **told, lost_by=job.worker, state=move.state.value)
+            log.warning(RESCUED, **told, lost_by=job.worker, state=move.state.value)
             # Not settled here: the job is ours now, so its outcome must not get lost either.
             self._settle(job, move)
         return 0 if len(jobs) == _RESCUED_AT_ONCE else self._interval
@@ -191,7 +191,7 @@ class Keeper(Service):
 
     def give_back(self, job: Job) -> None:
         """Release a job that nobody here runs."""
-        (move,) = last_moves([job], Released(reason="claimed, and never started"))
+        (move,) = last_moves([job], lambda _: Released(reason="claimed, and never started"))
         self._settle(job, move)
 
 

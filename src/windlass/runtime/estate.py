@@ -9,6 +9,7 @@ from windlass.core.errors import WindlassError
 from windlass.core.job import Job
 from windlass.core.outcomes import Crashed, Released
 from windlass.observe.logs import get_logger
+from windlass.runtime.lines import event_of, fields_of
 from windlass.runtime.postmortem import last_moves
 from windlass.runtime.ward import Ward
 from windlass.store import Store
@@ -39,26 +40,16 @@ async def see_to_jobs(ward: Ward, reason: str) -> None:
 
 async def _give_back(store: Store, ward: Ward, reason: str) -> None:
     held = await store.held(ward.worker)
-    await store.settle(last_moves(held, _outcome(ward, reason)))
+    moves = last_moves(held, lambda job: _outcome(ward, job, reason))
+    moved = await store.settle(moves)
     await store.retire(ward.worker)
-    for job in held:
-        _tell(job, ward, reason)
+    for job, move, is_moved in zip(held, moves, moved, strict=True):
+        if is_moved:
+            told = fields_of(job, ward.worker)
+            log.warning(event_of(move), **told, state=move.state.value, reason=move.reason)
 
 
-def _outcome(ward: Ward, reason: str) -> Crashed | Released:
+def _outcome(ward: Ward, job: Job, reason: str) -> Crashed | Released:
     if ward.was_let_go:
         return Released(reason=ward.leaving)
-    return Crashed(cause="process", reason=f"its process {reason}", log=ward.last_words())
-
-
-def _tell(job: Job, ward: Ward, reason: str) -> None:
-    event = "job.released" if ward.was_let_go else "job.suspected"
-    log.warning(
-        event,
-        job_id=job.id,
-        worker_id=ward.worker,
-        kind=job.kind,
-        queue=job.queue,
-        attempt=job.attempt,
-        reason=ward.leaving if ward.was_let_go else f"its process {reason}",
-    )
+    return Crashed(cause="process", reason=f"its process {reason}", log=ward.last_words(job))

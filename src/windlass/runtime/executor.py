@@ -100,7 +100,9 @@ class Executor:
         self._report = report
         self._transact = transact
         self._resources = resources
-        self._handlers = Handlers(middleware, threads.run, slots)
+        self._handlers = Handlers(
+            middleware, lambda call, kind: threads.run(call, kind.grace_or(HEED)), slots
+        )
         self._timeouts: dict[str, float] = {}
         self._graces = {kind: registry[kind].grace_or(HEED) for kind in registry}
         self._runs: dict[UUID, Run] = {}

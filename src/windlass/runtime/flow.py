@@ -26,7 +26,7 @@ from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.gates import Gates
 from windlass.runtime.judge import Judge
-from windlass.runtime.lines import fields_of, log_settled
+from windlass.runtime.lines import RESCUED, event_of, fields_of, log_settled
 from windlass.runtime.options import WorkerOptions
 from windlass.runtime.policies import gates_for
 from windlass.runtime.shares import Shares
@@ -211,8 +211,8 @@ class Flow:
         move = settled.transition
         if self.gates:
             self.gates.settled(settled.job, move)
-        if move.state is not State.COMPLETED and not (move.crashes and move.state is State.PENDING):
-            log_settled(settled.job, settled.transition, worker_id=self._worker_id())
+        if move.state is not State.COMPLETED and event_of(move) != RESCUED:
+            log_settled(settled.job, move, worker_id=self._worker_id())
 
     # -- words that come too late --------------------------------------------------------------
 

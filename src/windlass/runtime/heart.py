@@ -22,12 +22,28 @@ from windlass.observe.logs import get_logger
 from windlass.runtime.leash import Renew
 
 log = get_logger("windlass.heart")
+NEWS = 2.0
+"""Seconds after which others can know what has changed in a worker."""
 _STALL = 1.0
 _LOOK = 0.25
 
 
+def has_news(told: Pulse, pulse: Pulse) -> bool:
+    """Say whether a pulse differs from what was told, apart from what never stays the same.
+
+    An idle worker has nothing to tell, so that it writes no more than its lease wants.
+    """
+    return _lasting(told) != _lasting(pulse)
+
+
+def _lasting(pulse: Pulse) -> Pulse:
+    return replace(pulse, busy=0.0, cpu=0.0, loop_lag=timedelta(0))
+
+
 class Heart:
     """Renews a worker's lease at intervals, and tells the loop when the lease is lost.
+
+    What is new it tells earlier, but not at once: see `NEWS`.
 
     A loop that has not moved for longer than `patience` is beyond hope: the heart stops, so that
     others may rescue its jobs.
@@ -55,6 +71,7 @@ class Heart:
         self._ticked = time.monotonic()
         self._ticker: asyncio.TimerHandle | None = None
         self._stalled = False
+        self._told = Pulse()
         self._thread = threading.Thread(target=self._run, name="windlass-heart", daemon=True)
 
     def start(self) -> None:
@@ -75,7 +92,7 @@ class Heart:
         self._ticker = self._loop.call_later(_LOOK, self._tick)
 
     def _run(self) -> None:
-        due = time.monotonic() + self._interval
+        due = look = time.monotonic()
         given_up = False
         while not self._stopping.wait(min(_LOOK, self._interval)):
             lag = self._watch_loop()
@@ -85,16 +102,22 @@ class Heart:
                 given_up = True
                 continue  # Should the loop move again, the next beat learns what became of us.
             given_up = False
-            if time.monotonic() >= due:
-                due = time.monotonic() + self._beat(lag)
+            now = time.monotonic()
+            if now >= look:
+                good_for = self._beat(lag, is_due=now >= due)
+                due = due if good_for is None else time.monotonic() + good_for
+                look = min(due, time.monotonic() + NEWS)
 
-    def _beat(self, lag: float) -> float:
-        """Renew the lease once, and return how long that is good for."""
+    def _beat(self, lag: float, *, is_due: bool) -> float | None:
+        """Renew the lease, and return how long that is good for; None if there was no need yet."""
         worker = self._worker_id()
         if not worker:
             return _LOOK  # The worker is between two leases, so there is nothing to renew.
         try:
             pulse = replace(self._pulse(), loop_lag=timedelta(seconds=round(lag, 3)))
+            if not is_due and not has_news(self._told, pulse):
+                return None
+            self._told = pulse
             alive = self._renew(worker, pulse, timedelta(seconds=self._interval))
         except WindlassError as error:
             log.warning("heartbeat.failed", worker_id=worker, error=str(error))
@@ -104,6 +127,7 @@ class Heart:
             return min(1.0, self._interval)
         if not alive:
             log.error("lease.lost", worker_id=worker)
+            self._told = Pulse()  # Whoever has the next lease has told nothing yet.
             self._tell_loop(worker)
         return self._interval
 

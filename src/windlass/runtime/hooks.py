@@ -20,6 +20,8 @@ class Hooks:
 
     on_start: Sequence[Hook] = ()
     on_shutdown: Sequence[Hook] = ()
+    on_child_start: Sequence[Hook] = ()
+    """These the worker only looks at: it is its children that call them."""
 
     async def start(self, resources: Resources) -> None:
         """Call what is to happen before the first job; whatever it raises keeps the worker away."""

@@ -9,9 +9,19 @@ from windlass.core.durations import human
 from windlass.core.job import Job
 from windlass.core.settle import Transition
 from windlass.core.states import State
+from windlass.core.suspicion import CRASHED, LOST, LOST_WITH_HOST, SUSPECTED
 from windlass.observe.logs import get_logger
 
 log = get_logger("windlass.worker")
+RESCUED = "job.rescued"
+"""What whoever takes over the job of a worker that lost its lease says at once."""
+_CRASHES = {
+    CRASHED: "job.crashed",
+    SUSPECTED: "job.suspected",
+    LOST: RESCUED,
+    LOST_WITH_HOST: RESCUED,
+}
+"""What a job's way back to `pending` is called when its process, or its lease, was lost."""
 
 
 def fields_of(job: Job, worker_id: str) -> dict[str, Any]:
@@ -27,7 +37,8 @@ def fields_of(job: Job, worker_id: str) -> dict[str, Any]:
 
 def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
     """Log what became of a job that was not completed."""
-    is_trouble = move.failures or move.state is State.DEAD or move.error is not None
+    crashed = move.attempt is not None and move.attempt.outcome in _CRASHES
+    is_trouble = move.failures or move.state is State.DEAD or move.error is not None or crashed
     say = log.warning if is_trouble else log.info
     fields: dict[str, Any] = {}
     if move.due is not None:
@@ -37,7 +48,7 @@ def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
         if move.error.error_class is not None:
             fields["error_class"] = move.error.error_class.value
     say(
-        _event(move),
+        event_of(move),
         **fields_of(job, worker_id),
         failures=job.failures + move.failures,
         reason=move.reason,
@@ -45,7 +56,10 @@ def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
     )
 
 
-def _event(move: Transition) -> str:
+def event_of(move: Transition) -> str:
+    """Return the name of what happened to a job that was not completed."""
     if move.state is State.SCHEDULED:
         return "job.retried" if move.failures else "job.snoozed"
-    return "job.released" if move.state is State.PENDING else f"job.{move.state.value}"
+    if move.state is State.PENDING:
+        return _CRASHES.get(move.attempt.outcome if move.attempt else "", "job.released")
+    return f"job.{move.state.value}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 
 from windlass.observe.logs import get_logger
 from windlass.runtime.graces import SUPERVISOR_GRACE
+from windlass.runtime.postmortem import OutOfMemory
 from windlass.runtime.service import Service
 from windlass.runtime.ward import Ward
 
@@ -22,13 +23,19 @@ class Lookout(Service):
     name = "lookout"
 
     def __init__(
-        self, wards: Callable[[], Collection[Ward]], *, looked: Callable[[], None]
+        self,
+        wards: Callable[[], Collection[Ward]],
+        *,
+        looked: Callable[[], None],
+        memory: OutOfMemory,
     ) -> None:
         super().__init__()
         self._wards = wards
         self._looked = looked
+        self._memory = memory
 
     async def tick(self) -> float:
+        self._memory.look(time.monotonic())
         for ward in list(self._wards()):
             await self._look_at(ward)
         self._looked()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,24 +13,42 @@ from windlass.core.outcomes import Outcome
 from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, settle
 
-_CGROUP = (
-    Path("/sys/fs/cgroup/memory.events"),
-    Path("/sys/fs/cgroup/memory/memory.oom_control"),
-)
+_MINE = Path("/proc/self/cgroup")
+_MOUNT = Path("/sys/fs/cgroup")
+_FRESH = 10.0
+"""Seconds within which a process that the kernel killed for want of memory has ended."""
 
 
 class OutOfMemory:
-    """Knows how often the kernel has killed a process of this container for want of memory."""
+    """Knows how often the kernel has killed a process of this control group for want of memory.
 
-    def __init__(self) -> None:
-        self._seen = _kills()
+    `mine` says in which group this process is, and `mount` is where the groups are.
+    """
 
-    def struck(self) -> bool:
-        """Say whether it has since the last look."""
-        kills = _kills()
-        struck = kills > self._seen
-        self._seen = kills
-        return struck
+    def __init__(self, mine: Path = _MINE, mount: Path = _MOUNT) -> None:
+        self._counter = _counter(mine, mount)
+        self._counted = _kills(self._counter)
+        self._kills: deque[float] = deque()
+
+    def look(self, now: float) -> None:
+        """Take note of what was killed since the last look; `now` is a monotonic time."""
+        counted = _kills(self._counter, self._counted)
+        self._kills.extend([now] * (counted - self._counted))
+        self._counted = counted
+        while self._kills and now - self._kills[0] > _FRESH:
+            # It was none of those that are asked about: a handler's own subprocess, maybe.
+            self._kills.popleft()
+
+    def struck(self, code: int, now: float) -> bool:
+        """Say whether a process that ended with an exit code was killed so.
+
+        Every kill explains one end, so that of several processes each gets its own.
+        """
+        self.look(now)
+        if code != -signal.SIGKILL or not self._kills:
+            return False
+        self._kills.popleft()
+        return True
 
 
 def how_it_ended(code: int, *, out_of_memory: bool = False) -> str:
@@ -47,24 +66,60 @@ def how_it_ended(code: int, *, out_of_memory: bool = False) -> str:
     return f"died of {name}"
 
 
-def last_moves(jobs: Sequence[Job], outcome: Outcome) -> list[Transition]:
+def last_moves(jobs: Sequence[Job], outcome: Callable[[Job], Outcome]) -> list[Transition]:
     """Return what becomes of the jobs of a process that is gone; none of them is charged."""
     policy = Policy(retry=Retry())
     return [
         # When a run ended nobody knows, so it is recorded without a duration.
-        settle(job, outcome, policy, now=job.started_at or datetime.now(UTC), jitter=0)
+        settle(job, outcome(job), policy, now=job.started_at or datetime.now(UTC), jitter=0)
         for job in jobs
     ]
 
 
-def _kills() -> int:
-    for file in _CGROUP:
-        try:
-            lines = file.read_text().split("\n")
-        except OSError:
-            continue
-        for line in lines:
-            name, _, count = line.partition(" ")
-            if name == "oom_kill" and count.isdigit():
-                return int(count)
-    return 0
+def _counter(mine: Path, mount: Path) -> Path | None:
+    """Return the file in which the kernel counts, if there is one."""
+    return next((file for file in _candidates(mine, mount) if file.exists()), None)
+
+
+def _candidates(mine: Path, mount: Path) -> Iterator[Path]:
+    """Yield where the count may be, the likeliest first.
+
+    A container may see its own group as the root of all, whatever it is called from outside.
+    """
+    unified, memory = _groups(mine)
+    for group in (unified, ""):
+        yield mount / group / "memory.events"
+    for group in (memory, ""):
+        yield mount / "memory" / group / "memory.oom_control"
+
+
+def _groups(mine: Path) -> tuple[str, str]:
+    """Return in which group this process is: by version 2 of the interface, and by version 1.
+
+    A line is `ID:CONTROLLERS:PATH`, without controllers in version 2.
+    """
+    unified = memory = ""
+    try:
+        lines = mine.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            unified = path.lstrip("/")
+        elif "memory" in controllers.split(","):
+            memory = path.lstrip("/")
+    return unified, memory
+
+
+def _kills(counter: Path | None, before: int = 0) -> int:
+    """Return how many kills the kernel has counted, or as many as `before` if it does not say."""
+    try:
+        lines = [] if counter is None else counter.read_text().splitlines()
+    except OSError:
+        return before
+    for line in lines:
+        name, _, count = line.partition(" ")
+        if name == "oom_kill" and count.isdigit():
+            return int(count)
+    return before

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import math
+import time
 from datetime import timedelta
 
 from msgspec.structs import replace
 
 from windlass.core.errors import WindlassError
+from windlass.core.job import Pulse
 from windlass.observe.logs import get_logger
 from windlass.runtime import leash
+from windlass.runtime.heart import NEWS, has_news
+from windlass.runtime.waits import first
 from windlass.runtime.ward import Ward
 from windlass.store import Store
 
@@ -23,14 +27,17 @@ async def keep_lease(ward: Ward) -> None:
     if settings is None or store is None:
         return
     interval = settings.lease / 3
-    wait = interval
+    await first(ward.beating.wait(), ward.ended.wait(), patience=interval.total_seconds())
+    due, told, known = -math.inf, Pulse(), ""
     while not ward.ended.is_set():
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait.total_seconds()):
-                await ward.ended.wait()
-                return
-        if ward.worker and not ward.is_stopped:
-            wait = await _renew(store, ward, interval)
+        has_more = known != ward.worker or has_news(told, ward.pulse)
+        if ward.worker and not ward.is_stopped and (has_more or time.monotonic() >= due):
+            told, known = ward.pulse, ward.worker
+            good_for = await _renew(store, ward, interval)
+            due = time.monotonic() + good_for.total_seconds()
+        left = due - time.monotonic()
+        wait = left if left > 0 else interval.total_seconds()
+        await first(ward.ended.wait(), patience=min(wait, NEWS))
 
 
 async def _renew(store: Store, ward: Ward, interval: timedelta) -> timedelta:

@@ -41,7 +41,8 @@ _NO_ROOM = 1.0
 class Supervisor:
     """Keeps a number of workers alive, each in a process of its own, until it is told to stop.
 
-    `run()` returns the exit code: 0, or that of a worker that could not even start.
+    `run()` returns the exit code: 0, or that of a worker that could not even start. `interrupted`
+    is told how many jobs run when the first SIGINT comes.
     """
 
     def __init__(
@@ -51,7 +52,10 @@ class Supervisor:
         processes: Bounds,
         configure: Callable[[Settings], None],
         watch: Watch | None = None,
+        interrupted: Callable[[int], None] = lambda _: None,
     ) -> None:
+        self._tell_interrupted = interrupted
+        self._is_watching = watch is not None
         self._command = command
         self._bounds = processes
         self._processes = processes.least
@@ -70,7 +74,7 @@ class Supervisor:
         self._rolling: asyncio.Task[None] | None = None
         self._roll_again = False
         self._services: list[Service] = [
-            Lookout(lambda: self._wards.values(), looked=self._follow_load)
+            Lookout(lambda: self._wards.values(), looked=self._follow_load, memory=self._memory)
         ]
         if watch is not None:
             self._services.append(Reloader(watch, self.roll))
@@ -83,8 +87,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGHUP, self.roll)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGTERM, self.stop)
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for _ in range(self._processes):
             self._start_one()
         for service in self._services:
@@ -112,6 +116,12 @@ class Supervisor:
             for ward in self._wards.values():
                 ward.hurry()
         self._end_if_alone()
+
+    def _interrupt(self) -> None:
+        is_first = not self._stopping
+        self.stop()
+        if is_first:
+            self._tell_interrupted(sum(ward.pulse.running for ward in self._wards.values()))
 
     def roll(self) -> None:
         """Replace every worker, each only when its successor serves."""
@@ -187,10 +197,13 @@ class Supervisor:
     async def _bury(self, ward: Ward) -> None:
         """Say why a process ended, see to the jobs that it held, and replace it."""
         code = ward.code or 0
-        reason = how_it_ended(code, out_of_memory=self._memory.struck())
+        out_of_memory = self._memory.struck(code, time.monotonic())
+        reason = how_it_ended(code, out_of_memory=out_of_memory)
         expected = ward.was_let_go and code == 0
-        tell = log.info if expected else log.error if ward.ready.is_set() else log.debug
-        tell("process.ended", pid=ward.pid, worker_id=ward.worker, why=ward.leaving, how=reason)
+        # What could never start has said so itself, in the one line that people see then.
+        tell = log.info if expected else log.error if self._was_ready else log.debug
+        named = {"worker_id": ward.known_as} if ward.known_as else {}
+        tell("process.ended", pid=ward.pid, **named, why=ward.why, how=reason)
         del self._wards[ward.pid]
         self._finished = self._finished or ward.finished
         self._burying += 1
@@ -208,8 +221,13 @@ class Supervisor:
     def _succeed(self, ward: Ward, code: int, *, expected: bool) -> None:
         if not (self._was_ready or ward.ready.is_set() or ward.leaving):
             # It has never worked, so it will not by trying again.
-            self._code = code or 1
-            self.stop()
+            if not self._is_watching:
+                self._code = code or 1
+                self.stop()
+            elif not self._wards:
+                log.error(
+                    "supervisor.waiting", why="no worker could start", until="a file is saved"
+                )
             return
         lived = time.monotonic() - ward.began
         self._quick_deaths = 0 if expected or lived > _SETTLED else self._quick_deaths + 1
@@ -252,6 +270,7 @@ class Supervisor:
                     self._meet(ward, word)
                 case leash.Registered():
                     ward.worker = word.worker
+                    ward.known_as = word.worker or ward.known_as
                     if ward.keeping is None:
                         ward.keeping = self._go(keep_lease(ward))
                 case leash.Ready():

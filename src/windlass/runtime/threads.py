@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,8 +17,6 @@ from windlass.observe.logs import get_logger
 from windlass.runtime.forks import end_if_forked
 
 log = get_logger("windlass.threads")
-_HEED = 1.0
-"""Seconds in which a call that nobody waits for any more may come back by itself."""
 _Call = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", "_Work"]
 
 
@@ -47,8 +46,11 @@ class Threads:
         for _ in range(self._count):
             self._calls.put(None)
 
-    async def run(self, call: Callable[[], Any]) -> Any:
-        """Run a call in a thread, in a copy of this task's context, and return what it returns."""
+    async def run(self, call: Callable[[], Any], grace: timedelta) -> Any:
+        """Run a call in a thread, in a copy of this task's context, and return what it returns.
+
+        Once nobody waits for it any more, it has the `grace` to come back by itself.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         work = _Work(contextvars.copy_context(), call)
@@ -58,7 +60,7 @@ class Threads:
         except asyncio.CancelledError:
             # It may look at ctx.cancelled, and come back by itself.
             if not answer.done():
-                await asyncio.wait({answer}, timeout=_HEED)
+                await asyncio.wait({answer}, timeout=grace.total_seconds())
             if answer.done():
                 answer.exception()
             else:

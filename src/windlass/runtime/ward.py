@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from windlass.core.job import Pulse
+from windlass.core.job import Job, Pulse
 from windlass.runtime import leash
 from windlass.runtime.blackbox import BlackBox, shared_file
 from windlass.settings import Settings
@@ -48,13 +48,17 @@ class Ward:
             theirs.close()
         self.pid = self._process.pid
         self.ready = asyncio.Event()
+        self.beating = asyncio.Event()
+        """Whether it has said how it is, for the first time."""
         self.ended = asyncio.Event()
         self.settings: Settings | None = None
         self.store: Store | None = None
         """Where it has its lease; None if that cannot be told from its settings."""
         self.patience: float | None = None
         self.worker = ""
-        """The id of its lease, once it has one."""
+        """The id of its lease, while it has one."""
+        self.known_as = ""
+        """The id of the last lease that it had."""
         self.keeping: asyncio.Task[None] | None = None
         self.pulse = Pulse()
         self.leaving = ""
@@ -89,6 +93,7 @@ class Ward:
         for word in words or ():
             if isinstance(word, leash.Beat):
                 self.pulse, self._lag = word.pulse, word.lag
+                self.beating.set()
         return words
 
     def send(self, number: int) -> None:
@@ -123,6 +128,19 @@ class Ward:
         ours = self._killed or (self.code or 0) >= 0 or self.code == -signal.SIGTERM
         return bool(self.leaving) and ours
 
+    @property
+    def why(self) -> str:
+        """Why it ended, as far as its supervisor knows."""
+        if self.leaving:
+            return self.leaving
+        if self._killed:
+            return "its loop stood still, and it was killed"
+        if self.ready.is_set():
+            return "nobody told it to"
+        if self.known_as:
+            return "it could not start: it had registered, and was not ready to serve"
+        return "it could not start: it ended before it had registered"
+
     def gone(self, code: int) -> None:
         """Note how it ended, and let go of what was shared with it."""
         self.code = self._process.returncode = code
@@ -140,9 +158,9 @@ class Ward:
             return ""
         return os.pread(self._stacks, 16_384, here).decode(errors="replace")
 
-    def last_words(self) -> str:
-        """Return the last lines that it logged, and what it wrote when it died of a signal."""
-        return self._box.read()
+    def last_words(self, job: Job) -> str:
+        """Return the last lines that it logged about a job, and what it wrote as it died."""
+        return self._box.read(str(job.id))
 
     def close(self) -> None:
         """Let go of the rest."""

@@ -255,7 +255,7 @@ class Worker:
             self._providers,
             registry=self._registry,
             middleware=self._middleware,
-            hooks=(*hooks.on_start, *hooks.on_shutdown),
+            hooks=(*hooks.on_start, *hooks.on_shutdown, *hooks.on_child_start),
         )
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._resources.close)
