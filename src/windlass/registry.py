@@ -17,6 +17,7 @@ import msgspec
 from windlass.context import Context
 from windlass.core.error_classes import Classes, Verdict, checked_classes
 from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
+from windlass.core.fairness import Weights
 from windlass.core.hints import hints_of
 from windlass.core.keys import Key
 from windlass.core.outcomes import Cancel, Snooze
@@ -67,6 +68,10 @@ class Registration:
     """How long a run that is stopped may clean up."""
     key: Key | None = None
     """What its limits and its fairness go by."""
+    weights: Weights | None = None
+    """The weights of its keys, which take turns; None: they do not."""
+    slo: timedelta | None = None
+    """How long a job of it may wait for its start."""
 
     def timeout_or(self, default: timedelta) -> timedelta | None:
         """Return how long a run may take: as registered, or by default."""
@@ -145,6 +150,12 @@ class Registry:
     def pools(self, *, isolate: bool = False) -> dict[str, Pool]:
         """Return where the handler of each kind runs; `isolate` is the app's choice for `def`."""
         return {kind: each.pool(isolate=isolate) for kind, each in self._registrations.items()}
+
+    def targets(self) -> dict[str, timedelta]:
+        """Return how long the jobs of each kind that has a target may wait for their start."""
+        return {
+            kind: each.slo for kind, each in self._registrations.items() if each.slo is not None
+        }
 
 
 def function_target(kind: str, function: Callable[..., Any]) -> Target:

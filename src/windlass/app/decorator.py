@@ -25,11 +25,13 @@ from windlass.context import Context
 from windlass.core.durations import Duration, duration
 from windlass.core.error_classes import Classes, checked_classes
 from windlass.core.errors import ConfigError
+from windlass.core.fairness import Weights, checked_weights
 from windlass.core.job import DEFAULT_QUEUE
 from windlass.core.keys import Key, checked_key
 from windlass.core.names import check_name
 from windlass.core.retry import Retry
 from windlass.core.sizes import Size, size
+from windlass.core.targets import checked_target
 from windlass.registry import (
     Middleware,
     Registration,
@@ -83,6 +85,9 @@ class JobOptions:
     memory: Size | None = None
     grace: Duration | None = None
     key: Key | None = None
+    fair_by: Key | None = None
+    weights: Weights | None = None
+    slo: Duration | None = None
 
     @property
     def isolated(self) -> bool | None:
@@ -134,6 +139,9 @@ class JobDecorator:
         memory: Size | None = None,
         grace: Duration | None = None,
         key: Key | None = None,
+        fair_by: Key | None = None,
+        weights: Weights | None = None,
+        slo: Duration | None = None,
     ) -> KindDecorator[T]: ...
     @overload
     def __call__(
@@ -153,6 +161,9 @@ class JobDecorator:
         memory: Size | None = None,
         grace: Duration | None = None,
         key: Key | None = None,
+        fair_by: Key | None = None,
+        weights: Weights | None = None,
+        slo: Duration | None = None,
     ) -> JobDecorator: ...
 
     def __call__(self, *targets: Any, **options: Any) -> Any:
@@ -169,6 +180,10 @@ class JobDecorator:
 
         `key` is what the limits and the fairness of the kind go by: the name of an argument, or a
         function of the arguments.
+
+        `fair_by="tenant_id"` is such a key, and lets its values take turns, so that one's flood
+        does not delay another's next job; `weights={"acme": 3}` gives some more than others.
+        `slo="start within 5s"` pulls jobs forward before they are late, and counts those that are.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -262,9 +277,7 @@ def _register(
             f"kind {kind!r}: {names} cannot be both in errors= and in retry=Retry(on=...): "
             "what has a policy of its own is transient"
         )
-    key = None
-    if options.key is not None:
-        key = checked_key(kind, options.key, target.parameters)
+    key = _key(kind, target, options)
     defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(
         Registration(
@@ -282,6 +295,8 @@ def _register(
             memory=None if options.memory is None else size(options.memory),
             grace=None if options.grace is None else duration(options.grace),
             key=key,
+            weights=_weights(kind, options),
+            slo=None if options.slo is None else checked_target(kind, options.slo),
         )
     )
     producer: Producer[Any, Any] = Producer(
@@ -294,6 +309,25 @@ def _register(
         key=key,
     )
     return Handler(function, producer)
+
+
+def _key(kind: str, target: Target, options: JobOptions) -> Key | None:
+    key, fair_by = options.key, options.fair_by
+    if key is not None and fair_by is not None and key != fair_by:
+        raise ConfigError(
+            f"kind {kind!r} has one key, by which it is both limited and fair: give key= or "
+            "fair_by=, or the same to both"
+        )
+    chosen = fair_by if key is None else key
+    return None if chosen is None else checked_key(kind, chosen, target.parameters)
+
+
+def _weights(kind: str, options: JobOptions) -> Weights | None:
+    if options.fair_by is not None:
+        return checked_weights(kind, {} if options.weights is None else options.weights)
+    if options.weights is not None:
+        raise ConfigError(f"kind {kind!r}: weights= says how fair_by= divides; give that, too")
+    return None
 
 
 def _timeout(given: Duration | None) -> timedelta | Literal["default"] | None:

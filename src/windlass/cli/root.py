@@ -10,11 +10,34 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from windlass.cli import dead, demo, doctor, enqueue, jobs, migrate, queues, show, worker, workers
+from windlass.cli import (
+    dead,
+    demo,
+    doctor,
+    enqueue,
+    jobs,
+    migrate,
+    queues,
+    show,
+    slo,
+    worker,
+    workers,
+)
 from windlass.core.errors import WindlassError
 from windlass.release import __version__
 
-_ORDER = ["demo", "worker", "enqueue", "jobs", "dead", "queues", "workers", "migrate", "doctor"]
+_ORDER = [
+    "demo",
+    "worker",
+    "enqueue",
+    "jobs",
+    "dead",
+    "queues",
+    "slo",
+    "workers",
+    "migrate",
+    "doctor",
+]
 _DEBUG = object()
 
 
@@ -81,6 +104,7 @@ enqueue.register(cli)
 jobs.register(cli)
 dead.register(cli)
 queues.register(cli)
+slo.register(cli)
 workers.register(cli)
 migrate.register(cli)
 doctor.register(cli)

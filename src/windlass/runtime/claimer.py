@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
@@ -90,7 +91,7 @@ class Claimer(Service):
             # What is under way will bring the slots' fill; a second claim would be a small one.
             return await self._claimed()
         sweep = await self._sweep()
-        claim = plan(sweep.heads, self._policies(), room, at_most=at_most)
+        claim = plan(sweep.heads, self._policies(), room, at_most=at_most, now=sweep.now)
         if claim.asks and not self._flowing and not self._under_way:
             return await self._claim(claim)
         if claim.asks:
@@ -131,6 +132,10 @@ class Claimer(Service):
         wanted = _reservation(claim)
         self._reserve(wanted, 1)
         self._gates.reserve(claim.reserves)
+        rotation = self._policies().rotation
+        if rotation is not None:
+            rotation.take(claim.turns)
+        jobs: list[Job] = []
         try:
             token = secrets.randbits(63)
             jobs = await self._store.claim(claim, worker=self._worker_id(), token=token)
@@ -140,6 +145,8 @@ class Claimer(Service):
         finally:
             self._reserve(wanted, -1)
             self._gates.unreserve(claim.reserves)
+            if rotation is not None:
+                rotation.settle(claim.turns, Counter(job.lane for job in jobs))
         for job in jobs:
             self._start_job(job)
         self._flowing = len(jobs) >= wanted.slots

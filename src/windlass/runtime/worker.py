@@ -20,6 +20,7 @@ from windlass.core.error_classes import ErrorClass
 from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Pulse, Retention, WorkerInfo
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
+from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool, Room
 from windlass.core.scale import SLOTS_PACE
 from windlass.core.settle import Transition, completed
@@ -35,6 +36,7 @@ from windlass.runtime.cleaner import Cleaner
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
+from windlass.runtime.fairness import rotation_for
 from windlass.runtime.forks import guard, unguard
 from windlass.runtime.gates import Gates, gates_for
 from windlass.runtime.gauges import CpuGauge
@@ -46,6 +48,7 @@ from windlass.runtime.needs import check_needs
 from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.shares import Shares
+from windlass.runtime.targets import Watch
 from windlass.runtime.threads import Threads
 from windlass.runtime.wire import Recipe
 from windlass.store import Store
@@ -128,6 +131,8 @@ class Worker:
             kinds=registry.pools(isolate=options.isolate),
             queues=options.queues,
             excluded=options.excluded,
+            targets=registry.targets(),
+            rotation=rotation_for(registry),
         )
         self._shares = Shares(options.queue_slots)
         self._id = ""
@@ -308,6 +313,7 @@ class Worker:
             is_known=self._is_known,
             settle=self._completer.add,
         )
+        self._watch = Watch(store, self._policies.targets, now=self._now)
         self._chores: list[Service] = [
             self._orders,
             Rescuer(
@@ -321,6 +327,8 @@ class Worker:
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
         ]
+        if self._watch:
+            self._chores.append(self._watch)
         if options.burst:
             self._chores.append(self._burst())
 
@@ -431,6 +439,8 @@ class Worker:
                 self._shares.take(job.queue)
             if self._gates:
                 self._gates.began(job)
+            if self._watch:
+                self._watch.began(job)
             self._executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
@@ -491,10 +501,18 @@ class Worker:
         self._slots = slots
         self._claimer.freed()
 
-    def _pause(self, queues: frozenset[str]) -> None:
-        if queues != self._policies.paused_queues:
-            log.info("queues.paused", queues=sorted(queues))
-            self._policies = replace(self._policies, paused_queues=queues)
+    def _pause(self, pauses: Pauses) -> None:
+        # A kind is paused under every name that it has, or had.
+        names = {name for name in self._registry if self._registry[name].kind in pauses.kinds}
+        pauses = replace(pauses, kinds=pauses.kinds | names)
+        if pauses != self._policies.paused:
+            log.info(
+                "work.paused",
+                queues=sorted(pauses.queues),
+                kinds=sorted(pauses.kinds),
+                keys=sorted(pauses.keys),
+            )
+            self._policies = replace(self._policies, paused=pauses)
             self._claimer.freed()
 
     def _cancel(self, job_id: UUID) -> None:
