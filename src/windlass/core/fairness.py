@@ -89,7 +89,8 @@ class Rotation:
         is by its turns. Where every key that can be asked is, the last of them is asked for `most`
         more, which is what the others leave. `draw` says how much of a quantum a lane may have.
         """
-        line = self._line_up(heads)
+        places = self._line_up(heads)
+        line = list(places)
         heapify(line)
         quantum = -(-room // MOST_TURNS)
         turns: dict[int, Turn] = {}
@@ -106,7 +107,8 @@ class Rotation:
             heapreplace(line, (at + count / self.weight(lane), position, number))
         asked = {number: turn.count for number, turn in turns.items()}
         if line and all(number in asked for _, _, number in line):
-            _, _, last = max(line)
+            # Who was given most before is most likely to have more.
+            _, _, last = max(places[number] for _, _, number in line)
             asked[last] = asked.pop(last) + draw(heads[last].lane, most)
         return [(heads[number], count) for number, count in asked.items()], list(turns.values())
 

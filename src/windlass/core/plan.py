@@ -68,6 +68,11 @@ class Policies:
     rotation: Rotation | None = None
     allowances: Callable[[Lane], Iterable[Allowance]] = _unlimited
 
+    @property
+    def minds_newcomers(self) -> bool:
+        """Whether a lane that was not there before may go before those that were."""
+        return self.rotation is not None or bool(self.targets)
+
     def serves(self, lane: Lane) -> bool:
         """Say whether this lane may be asked at all."""
         return (

@@ -18,6 +18,8 @@ from windlass.store import Store
 
 _PROMOTED_AT_ONCE = 1_000
 _EMPTY_HANDED = 0.005
+_GLANCE = 0.05
+"""Seconds between two looks at the lanes while there is no room, where it matters who is new."""
 _AHEAD = 2
 """How many claims may be under way: one that is answered, and one that follows."""
 _UNQUEUED = 3
@@ -110,6 +112,13 @@ class Claimer(Service):
 
     async def _full(self) -> float:
         await self._store.busy()
+        while not self._freed.is_set() and self._policies().minds_newcomers:
+            # Who comes anew meanwhile is to have the next slot, and not the one after that.
+            await self._store.sweep(fresh=False)
+            await asyncio.wait(
+                {freed := asyncio.ensure_future(self._freed.wait())}, timeout=_GLANCE
+            )
+            freed.cancel()
         await self._freed.wait()
         return 0
 
