@@ -17,6 +17,7 @@ from rich.console import Console
 
 from benchmarks.database import Arena, own_server
 from benchmarks.entrants import PEERS, in_python, peer
+from benchmarks.fairness import fairness
 from benchmarks.field import QUICK, Field, Sizes
 from benchmarks.races import drain, latency, single, snapshot
 from benchmarks.report import Race, Report
@@ -31,6 +32,7 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "crowd": crowd,
     "waiting": waiting,
     "naps": naps,
+    "fairness": fairness,
 }
 """By which names they can be chosen. `drain` measures the bulk enqueue, too: it has to fill."""
 

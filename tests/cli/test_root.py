@@ -30,6 +30,8 @@ COMMANDS = [
     "queues list",
     "queues pause",
     "queues resume",
+    "queues drain",
+    "slo",
     "workers",
     "migrate",
     "doctor",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.core.errors import ConfigError
-from windlass.core.fairness import MOST_TURNS, Rotation, checked_weights, weight_of
+from windlass.core.fairness import FEW_TURNS, MOST_TURNS, Rotation, checked_weights, weight_of
 from windlass.core.job import Claim, Head, Lane
 from windlass.core.pauses import Pauses
 from windlass.core.plan import SLOTS, Allowance, Policies, Pool, Room, plan
@@ -162,6 +162,20 @@ def test_of_a_thousand_tenants_a_claim_asks_a_few_and_all_have_their_turn() -> N
         claims += 1
     assert claims == 20, "two of each tenant, a hundred with each claim"
     assert set(shop.served.values()) == {2}
+
+
+def test_where_slots_are_not_scarce_a_claim_asks_fewer_tenants_for_more() -> None:
+    """Another claim follows at once, and a lane more costs the store more than a job more."""
+    heads = [
+        Head(lane=Lane("default", "mail", 0, f"tenant-{number}"), position=NOON)
+        for number in range(100)
+    ]
+    policies = Shop().policies
+    scarce = plan(heads, policies, Room(slots=100, threads=0), at_most=100)
+    plenty = plan(heads, policies, Room(slots=1_000, threads=0), at_most=100)
+    assert len(scarce.asks) == 50
+    assert len(plenty.asks) <= FEW_TURNS
+    assert sum(turn.count for turn in plenty.turns) == 100
 
 
 def test_two_claims_under_way_do_not_serve_the_same_turn() -> None:

@@ -7,7 +7,7 @@ with the claim as its server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 
@@ -17,7 +17,9 @@ from windlass.core.job import Head, Lane, Turn
 Weights = Mapping[str, float] | Callable[[str], float]
 """The weight of a key, 1 where a mapping has none; or a function that tells it."""
 MOST_TURNS = 64
-"""How many turns a claim deals out: its room is divided into as many quanta."""
+"""Into how many quanta the room of a claim is divided, each of which is a turn, at most."""
+FEW_TURNS = 16
+"""The same where another claim follows at once: a lane more costs a claim more than a job more."""
 _LEAST, _GREATEST = 0.001, 1000
 _FORGOTTEN = 1_000
 _Group = tuple[str, str, int]
@@ -72,16 +74,23 @@ class Rotation:
         self._weights = weights
         self._clocks: dict[_Group, _Clock] = {}
 
-    def __contains__(self, kind: str) -> bool:
-        """Say whether the keys of a kind take turns."""
-        return kind in self._weights
+    @property
+    def kinds(self) -> Container[str]:
+        """The kinds whose keys take turns."""
+        return self._weights
 
     def weight(self, lane: Lane) -> float:
         """Return the weight of a lane's key."""
         return self._weights[lane.kind](lane.key)
 
     def deal(
-        self, heads: Sequence[Head], room: int, most: int, draw: Callable[[Lane, int], int]
+        self,
+        heads: Sequence[Head],
+        *,
+        room: int,
+        quanta: int,
+        most: int,
+        draw: Callable[[Lane, int], int],
     ) -> tuple[list[tuple[Head, int]], list[Turn]]:
         """Deal out room to the keys of a group, one quantum at a time to who was given least.
 
@@ -92,7 +101,7 @@ class Rotation:
         places = self._line_up(heads)
         line = list(places)
         heapify(line)
-        quantum = -(-room // MOST_TURNS)
+        quantum = -(-room // quanta)
         turns: dict[int, Turn] = {}
         while line and room > 0:
             at, position, number = line[0]
@@ -151,7 +160,7 @@ class Rotation:
             clock.forget_all_but({head.lane.key for head in heads})
         now, given = clock.now, clock.given
         return [
-            (max(given.get(head.lane[3], now), now), head.position, number)
+            (at if (at := given.get(head.lane[3], now)) > now else now, head.position, number)
             for number, head in enumerate(heads)
         ]
 

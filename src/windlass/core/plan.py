@@ -10,7 +10,7 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from windlass.core.fairness import Rotation
+from windlass.core.fairness import FEW_TURNS, MOST_TURNS, Rotation
 from windlass.core.job import Ask, Claim, Head, Lane, Turn
 from windlass.core.pauses import Pauses
 
@@ -153,13 +153,14 @@ def _by_urgency(
     rotation = policies.rotation
     if rotation is None:
         return sorted((head for head in heads if policies.serves(head.lane)), key=urgency)
+    fair = rotation.kinds
     alone: list[Head] = []
     together: dict[tuple[str, str, int], list[Head]] = {}
     for head in heads:
         # Keys may be many, so what holds for a whole group is found out once.
-        if head.lane[1] in rotation:
-            together.setdefault(head.lane[:3], []).append(head)
-        elif policies.serves(head.lane):
+        if (lane := head.lane)[1] in fair:
+            together.setdefault(lane[:3], []).append(head)
+        elif policies.serves(lane):
             alone.append(head)
     units: list[tuple[float, int, Head | list[Head]]] = [
         (urgency(head), number, head) for number, head in enumerate(alone)
@@ -196,7 +197,9 @@ def _in_turn(
         return count
 
     left = min(purse.left[name] for name in draws)
-    asked, turns = rotation.deal(heads, left, purse.budgets[SLOTS], draw)
+    asked, turns = rotation.deal(
+        heads, room=left, quanta=purse.quanta, most=purse.budgets[SLOTS], draw=draw
+    )
     asks = [
         Ask(lane=head.lane, count=count, draws=drawn[head.lane], floor=head.floor)
         for head, count in asked
@@ -214,6 +217,8 @@ class _Purse:
             Pool.CHILDREN.value: room.children,
         }
         self.left = dict(self.budgets)
+        # While slots are not what is scarce, who is left out now is asked by the next claim.
+        self.quanta = MOST_TURNS if room.slots <= at_most else FEW_TURNS
         self._divided: dict[str, int] = {}
         self._given: dict[str, int] = {}
 
