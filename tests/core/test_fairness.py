@@ -175,7 +175,7 @@ def test_where_slots_are_not_scarce_a_claim_asks_fewer_tenants_for_more() -> Non
     plenty = plan(heads, policies, Room(slots=1_000, threads=0), at_most=100)
     assert len(scarce.asks) == 50
     assert len(plenty.asks) <= FEW_TURNS
-    assert sum(turn.count for turn in plenty.turns) == 100
+    assert sum(turn.jobs for turn in plenty.turns) == 100
 
 
 def test_two_claims_under_way_do_not_serve_the_same_turn() -> None:
@@ -260,7 +260,7 @@ def test_fair_lanes_draw_on_threads_as_others_do() -> None:
     policies = Policies(kinds={"threaded": Pool.THREADS}, rotation=rotation)
     heads = [Head(lane=Lane("default", "threaded", 0, key), position=NOON) for key in "abc"]
     claim = plan(heads, policies, Room(slots=100, threads=2), at_most=100)
-    assert sum(turn.count for turn in claim.turns) == 2
+    assert sum(turn.jobs for turn in claim.turns) == 2
     assert {ask.draws for ask in claim.asks} == {("slots", "threads")}
     assert not plan(heads, policies, Room(slots=100, threads=0), at_most=100).asks
 
@@ -288,4 +288,4 @@ def test_a_key_without_a_weight_has_one() -> None:
 
 def test_a_function_that_fails_says_for_whom() -> None:
     with pytest.raises(ConfigError, match="'acme' cannot be told: KeyError"):
-        weight_of("mail", lambda key: {}[key], "acme")
+        weight_of("mail", lambda key: dict[str, float]()[key], "acme")

@@ -111,10 +111,10 @@ class Rotation:
                 heappop(line)
                 continue
             room -= count
-            before = turns[number].count if number in turns else 0
+            before = turns[number].jobs if number in turns else 0
             turns[number] = Turn(lane, before + count, at)
             heapreplace(line, (at + count / self.weight(lane), position, number))
-        asked = {number: turn.count for number, turn in turns.items()}
+        asked = {number: turn.jobs for number, turn in turns.items()}
         if line and all(number in asked for _, _, number in line):
             # Who was given most before is most likely to have more.
             _, _, last = max(places[number] for _, _, number in line)

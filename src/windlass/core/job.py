@@ -171,7 +171,7 @@ class Turn(NamedTuple):
     """How many jobs a key is given by its turns, and when in virtual time the last one began."""
 
     lane: Lane
-    count: int
+    jobs: int
     began: float
 
 
