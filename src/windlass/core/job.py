@@ -133,7 +133,7 @@ class Floor(NamedTuple):
     seq: int
 
 
-class Head(Struct, frozen=True, kw_only=True):
+class Head(Struct, frozen=True, kw_only=True, gc=False):
     """The oldest pending job of a lane, or what is believed to be; then with a floor."""
 
     lane: Lane

@@ -153,19 +153,11 @@ def _by_urgency(
     rotation = policies.rotation
     if rotation is None:
         return sorted((head for head in heads if policies.serves(head.lane)), key=urgency)
-    fair = rotation.kinds
-    alone: list[Head] = []
-    together: dict[tuple[str, str, int], list[Head]] = {}
-    for head in heads:
-        # Keys may be many, so what holds for a whole group is found out once.
-        if (lane := head.lane)[1] in fair:
-            together.setdefault(lane[:3], []).append(head)
-        elif policies.serves(lane):
-            alone.append(head)
+    alone, together = _grouped(heads, policies, rotation)
     units: list[tuple[float, int, Head | list[Head]]] = [
         (urgency(head), number, head) for number, head in enumerate(alone)
     ]
-    for group in together.values():
+    for group in together:
         if not policies.serves(group[0].lane._replace(key="")):
             continue
         if paused := policies.paused.keys:
@@ -174,6 +166,31 @@ def _by_urgency(
             oldest = min(group, key=_POSITION)
             units.append((urgency(oldest), len(units), group))
     return [unit for _, _, unit in sorted(units)]
+
+
+def _grouped(
+    heads: Iterable[Head], policies: Policies, rotation: Rotation
+) -> tuple[list[Head], list[list[Head]]]:
+    """Return the heads of lanes that stand alone and are served, and those that take turns.
+
+    Keys may be many, so what holds for a whole group is found out once, and not here. A store tells
+    the lanes of a group one after the other, as a rule.
+    """
+    fair = rotation.kinds
+    alone: list[Head] = []
+    groups: dict[tuple[str, str, int], list[Head]] = {}
+    queue, kind, priority, add = "", "", 0, alone.append
+    for head in heads:
+        lane = head.lane
+        if lane[1] == kind and lane[0] == queue and lane[2] == priority:
+            add(head)
+        elif lane[1] in fair:
+            queue, kind, priority = group = lane[:3]
+            add = groups.setdefault(group, []).append
+            add(head)
+        elif policies.serves(lane):
+            alone.append(head)
+    return alone, list(groups.values())
 
 
 def _in_turn(
