@@ -37,13 +37,13 @@ class Shop:
         self.served: Counter[str] = Counter()
         self.since: dict[str, datetime] = {}
 
-    def plan(self, slots: int, *others: Head) -> Claim:
+    def plan(self, slots: int, *others: Head, plenty: bool = False) -> Claim:
         heads = [
             Head(lane=Lane("default", "mail", 0, key), position=self.since.get(key, NOON))
             for key, count in self.waiting.items()
             if count > 0
         ]
-        room = Room(slots=slots, threads=slots)
+        room = Room(slots=10 * slots if plenty else slots, threads=slots)
         return plan([*others, *heads], self.policies, room, at_most=slots)
 
     def claim(self, slots: int) -> Counter[str]:
@@ -164,18 +164,19 @@ def test_of_a_thousand_tenants_a_claim_asks_a_few_and_all_have_their_turn() -> N
     assert set(shop.served.values()) == {2}
 
 
-def test_where_slots_are_not_scarce_a_claim_asks_fewer_tenants_for_more() -> None:
+@pytest.mark.parametrize(("jobs", "asked"), [(1_000, FEW_TURNS), (1, MOST_TURNS)])
+def test_where_slots_are_not_scarce_a_claim_asks_as_few_tenants_as_fill_it(
+    jobs: int, asked: int
+) -> None:
     """Another claim follows at once, and a lane more costs the store more than a job more."""
-    heads = [
-        Head(lane=Lane("default", "mail", 0, f"tenant-{number}"), position=NOON)
-        for number in range(100)
-    ]
-    policies = Shop().policies
-    scarce = plan(heads, policies, Room(slots=100, threads=0), at_most=100)
-    plenty = plan(heads, policies, Room(slots=1_000, threads=0), at_most=100)
-    assert len(scarce.asks) == 50
-    assert len(plenty.asks) <= FEW_TURNS
-    assert sum(turn.jobs for turn in plenty.turns) == 100
+    shop = Shop()
+    shop.waiting.update({f"tenant-{number}": jobs for number in range(600)})
+    for _ in range(8):
+        claim = shop.plan(256, plenty=True)
+        shop.rotation.take(claim.turns)
+        shop.meet(claim)
+    assert len(shop.plan(256, plenty=True).asks) == asked
+    assert len(shop.plan(256).asks) == MOST_TURNS
 
 
 def test_two_claims_under_way_do_not_serve_the_same_turn() -> None:

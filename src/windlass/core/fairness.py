@@ -7,6 +7,7 @@ with the claim as its server.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
@@ -18,10 +19,12 @@ Weights = Mapping[str, float] | Callable[[str], float]
 """The weight of a key, 1 where a mapping has none; or a function that tells it."""
 MOST_TURNS = 64
 """Into how many quanta the room of a claim is divided, each of which is a turn, at most."""
-FEW_TURNS = 16
-"""The same where another claim follows at once: a lane more costs a claim more than a job more."""
+FEW_TURNS = 8
+"""The fewest, where another claim follows at once: a lane more costs it more than a job more."""
 _LEAST, _GREATEST = 0.001, 1000
 _FORGOTTEN = 1_000
+_SHORT, _FULL = 0.5, 0.9
+"""Which share of its turns a claim uses when it should have asked more keys, and when fewer."""
 _Group = tuple[str, str, int]
 _Place = tuple[float, datetime, int]
 
@@ -88,20 +91,23 @@ class Rotation:
         heads: Sequence[Head],
         *,
         room: int,
-        quanta: int,
+        scarce: bool,
         most: int,
         draw: Callable[[Lane, int], int],
     ) -> tuple[list[tuple[Head, int]], list[Turn]]:
         """Deal out room to the keys of a group, one quantum at a time to who was given least.
 
         Returns how much to ask of each key, in the order of their first turns, and how much of that
-        is by its turns. Where every key that can be asked is, the last of them is asked for `most`
-        more, which is what the others leave. `draw` says how much of a quantum a lane may have.
+        is by its turns. Where slots are `scarce` quanta are small, since who is left out waits for
+        a job to end; if not, they grow for as long as keys have so many jobs. Where every key that
+        can be asked is, the last of them is asked for `most` more, which is what the others leave.
+        `draw` says how much of a quantum a lane may have.
         """
         places = self._line_up(heads)
         line = list(places)
         heapify(line)
-        quantum = -(-room // quanta)
+        clock = self._clocks.get(heads[0].lane[:3])
+        quantum = -(-room // (MOST_TURNS if scarce or clock is None else clock.quanta))
         turns: dict[int, Turn] = {}
         while line and room > 0:
             at, position, number = line[0]
@@ -137,19 +143,23 @@ class Rotation:
         Where one was given what others left, all were asked; so it is only those who gave as many
         as they were asked for that anybody who comes anew may be held against.
         """
-        rest: set[_Group] = set()
-        full: dict[_Group, float] = {}
+        groups: dict[_Group, _Outcome] = {}
         for lane, count, _ in turns:
             group, brought = lane[:3], got.get(lane, 0)
             clock, step = self._clocks[group], 1 / self.weight(lane)
             given = clock.given.get(lane.key, clock.now) + (brought - count) * step
             clock.given[lane.key] = given
+            outcome = groups.setdefault(group, _Outcome())
+            outcome.dealt += count
+            outcome.brought += min(brought, count)
+            outcome.rest |= brought > count
             if brought >= count:
-                full[group] = min(given - step, full.get(group, given))
-            if brought > count:
-                rest.add(group)
-        for group in rest:
-            self._clocks[group].advance(full[group])
+                outcome.least = min(given - step, outcome.least)
+        for group, outcome in groups.items():
+            clock = self._clocks[group]
+            if outcome.rest:
+                clock.advance(outcome.least)
+            clock.adapt(outcome.brought / outcome.dealt)
 
     def _line_up(self, heads: Sequence[Head]) -> list[_Place]:
         """Return the place of every head of a group: the least is next, of equals the oldest."""
@@ -171,6 +181,14 @@ class _Clock:
     def __init__(self) -> None:
         self.now = 0.0
         self.given: dict[str, float] = {}
+        self.quanta = MOST_TURNS
+
+    def adapt(self, share: float) -> None:
+        """Take notice which share of the turns of a claim was used: many short of jobs, or none."""
+        if share < _SHORT:
+            self.quanta = min(2 * self.quanta, MOST_TURNS)
+        elif share > _FULL:
+            self.quanta = max(self.quanta // 2, FEW_TURNS)
 
     def of(self, key: str) -> float:
         return max(self.given.get(key, self.now), self.now)
@@ -181,3 +199,15 @@ class _Clock:
     def forget_all_but(self, keys: Collection[str]) -> None:
         """Forget keys that wait for nothing: they were given no more than a claim too much."""
         self.given = {key: at for key, at in self.given.items() if key in keys}
+
+
+class _Outcome:
+    """What the turns of a group brought in one claim."""
+
+    def __init__(self) -> None:
+        self.dealt = 0
+        self.brought = 0
+        self.rest = False
+        """Whether one was given what others left."""
+        self.least = math.inf
+        """Up to when those were served who gave as many as they were asked for, all but a job."""

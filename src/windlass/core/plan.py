@@ -10,7 +10,7 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from windlass.core.fairness import FEW_TURNS, MOST_TURNS, Rotation
+from windlass.core.fairness import Rotation
 from windlass.core.job import Ask, Claim, Head, Lane, Turn
 from windlass.core.pauses import Pauses
 
@@ -215,7 +215,7 @@ def _in_turn(
 
     left = min(purse.left[name] for name in draws)
     asked, turns = rotation.deal(
-        heads, room=left, quanta=purse.quanta, most=purse.budgets[SLOTS], draw=draw
+        heads, room=left, scarce=purse.scarce, most=purse.budgets[SLOTS], draw=draw
     )
     asks = [
         Ask(lane=head.lane, count=count, draws=drawn[head.lane], floor=head.floor)
@@ -234,8 +234,8 @@ class _Purse:
             Pool.CHILDREN.value: room.children,
         }
         self.left = dict(self.budgets)
-        # While slots are not what is scarce, who is left out now is asked by the next claim.
-        self.quanta = MOST_TURNS if room.slots <= at_most else FEW_TURNS
+        self.scarce = room.slots <= at_most
+        """Whether there is no slot left after this claim; else another follows at once."""
         self._divided: dict[str, int] = {}
         self._given: dict[str, int] = {}
 
