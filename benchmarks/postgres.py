@@ -17,6 +17,7 @@ from rich.console import Console
 
 from benchmarks.database import Arena, own_server
 from benchmarks.entrants import PEERS, in_python, peer
+from benchmarks.fairness import fairness
 from benchmarks.field import QUICK, Field, Sizes
 from benchmarks.limits import limits
 from benchmarks.races import drain, latency, single, snapshot
@@ -33,6 +34,7 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "waiting": waiting,
     "naps": naps,
     "limits": limits,
+    "fairness": fairness,
 }
 """By which names they can be chosen. `drain` measures the bulk enqueue, too: it has to fill."""
 

@@ -11,6 +11,8 @@ from windlass import Kind, Windlass
 
 _SLOTS = 4_000
 _BATCH = 1_000
+TENANTS = 1_000
+"""To whom the jobs of the kinds `tenanted` and `fair` belong, in turn."""
 
 
 class WindlassPostgres:
@@ -55,6 +57,16 @@ class WindlassPostgres:
         async def stamped(sent: int) -> None:
             note(time.monotonic_ns() - sent)
 
+        @self._app.job
+        async def tenanted(tenant: str) -> None:
+            del tenant
+            note(time.monotonic_ns())
+
+        @self._app.job(fair_by="tenant")
+        async def fair(tenant: str) -> None:
+            del tenant
+            note(time.monotonic_ns())
+
         self._kinds = {
             "noop": noop,
             "nap": nap,
@@ -64,6 +76,7 @@ class WindlassPostgres:
         }
         self._noop = noop
         self._stamped = stamped
+        self._of_tenants = {"tenanted": tenanted, "fair": fair}
         self._elsewhere = self._app.of(Kind("elsewhere", dict[str, str]))
 
     async def install(self) -> None:
@@ -86,6 +99,9 @@ class WindlassPostgres:
         """Enqueue many jobs in one call."""
         if kind == "elsewhere":
             drafts = [self._elsewhere.draft({}) for _ in range(count)]
+        elif kind in self._of_tenants:
+            draft = self._of_tenants[kind].draft
+            drafts = [draft(f"tenant-{number % TENANTS}") for number in range(count)]
         else:
             producer = self._kinds[kind].using(priority=priority)
             drafts = [producer.draft() for _ in range(count)]

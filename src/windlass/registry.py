@@ -19,6 +19,7 @@ from windlass.context import Context
 from windlass.core.breaker import Breaker, Rule, own_rule
 from windlass.core.error_classes import Classes, ErrorClass, Verdict, checked_classes
 from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
+from windlass.core.fairness import Weights
 from windlass.core.hints import hints_of
 from windlass.core.keys import Key
 from windlass.core.limits import Limit
@@ -89,6 +90,10 @@ class Registration:
     """How much of the resource a job uses."""
     breaker: Breaker | str | None = None
     """What keeps its jobs from starting while something is down, or the name of that."""
+    weights: Weights | None = None
+    """The weights of its keys, which take turns; None: they do not."""
+    slo: timedelta | None = None
+    """How long a job of it may wait for its start."""
 
     def timeout_or(self, default: timedelta) -> timedelta | None:
         """Return how long a run may take: as registered, or by default."""
@@ -248,6 +253,12 @@ class Registry:
     def pools(self, *, isolate: bool = False) -> dict[str, Pool]:
         """Return where the handler of each kind runs; `isolate` is the app's choice for `def`."""
         return {kind: each.pool(isolate=isolate) for kind, each in self._registrations.items()}
+
+    def targets(self) -> dict[str, timedelta]:
+        """Return how long the jobs of each kind that has a target may wait for their start."""
+        return {
+            kind: each.slo for kind, each in self._registrations.items() if each.slo is not None
+        }
 
 
 def function_target(kind: str, function: Callable[..., Any]) -> Target:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.core.job import Claim, Head, Lane
+from windlass.core.pauses import Pauses
 from windlass.core.plan import MOST_BUDGETS, SLOTS, Policies, Pool, Room, plan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -61,7 +62,7 @@ policies_at_work = st.builds(
     kinds=st.just(KINDS),
     queues=st.none() | st.just(frozenset({"default", "paused"})),
     excluded=st.just(frozenset()) | st.just(frozenset({"mail"})),
-    paused_queues=st.just(frozenset({"paused"})),
+    paused=st.just(Pauses(queues=frozenset({"paused"}))),
 )
 
 
@@ -84,7 +85,7 @@ def test_a_kind_that_this_worker_does_not_know_is_not_asked_for() -> None:
 
 
 def test_a_paused_queue_is_not_asked() -> None:
-    policies = Policies(kinds=KINDS, paused_queues=frozenset({"mail"}))
+    policies = Policies(kinds=KINDS, paused=Pauses(queues=frozenset({"mail"})))
     assert asked(head(queue="mail", waited=MINUTE), head(), policies=policies) == [head().lane]
 
 
@@ -113,7 +114,7 @@ def test_a_worker_of_no_queue_asks_for_nothing() -> None:
 
 def test_a_pause_wins_over_being_served() -> None:
     policies = Policies(
-        kinds=KINDS, queues=frozenset({"mail"}), paused_queues=frozenset({"mail"})
+        kinds=KINDS, queues=frozenset({"mail"}), paused=Pauses(queues=frozenset({"mail"}))
     )  # fmt: skip
     assert asked(head(queue="mail"), policies=policies) == []
 

@@ -511,8 +511,6 @@ def test_suspects_beyond_the_free_children_wait_uncharged(bed: Bed, nursery: Any
 def test_a_suspect_that_waits_for_a_child_is_tried_again_every_second(
     bed: Bed, nursery: Any
 ) -> None:
-    bed: Bed, nursery: Any
-) -> None:
     """Prevents one that runs for hours from costing others anything but the wait."""
 
     async def main() -> None:

@@ -239,8 +239,8 @@ def test_a_paused_queue_is_not_served_until_it_is_resumed(bed: Bed) -> None:
         async with serving(app) as worker:
             assert await app.control.pause("slow")
             assert not await app.control.pause("slow")
-            assert await app.control.paused() == ["slow"]
-            await until(lambda: "slow" in worker._policies.paused_queues)
+            assert (await app.control.paused()).queues == {"slow"}
+            await until(lambda: "slow" in worker._policies.paused.queues)
             handle = await work.using(queue="slow").aenqueue()
             assert await (await work.aenqueue()).aresult("10s") == 1
             assert await handle.astatus() is State.PENDING

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from windlass.app.breaker_levers import BreakerLevers
 from windlass.app.limit_levers import LimitLevers
 from windlass.core.changes import FROM, Changes, Move, Verb
+from windlass.core.durations import Duration, duration
 from windlass.core.errors import IllegalMove, UnknownJob
-from windlass.core.job import ErrorGroup, Job
-from windlass.core.names import check_name
+from windlass.core.job import ErrorGroup, Job, Json
+from windlass.core.pauses import PAUSES, Pauses, pause_record
 from windlass.core.text import storable
 from windlass.registry import Registry
-from windlass.runtime.chores import PAUSED_QUEUE
 from windlass.store import Store
 
+_HEEDED = timedelta(seconds=2)
+"""After how long workers heed a pause, and what they had claimed before is seen to run."""
+_LOOK = 0.25
 _REASON_LIMIT = 500
 _REMEDIES = {
     Verb.CANCEL: "only jobs that wait or run can be cancelled",
@@ -75,29 +83,69 @@ class Control(LimitLevers, BreakerLevers):
         """Delete dead jobs for ever; return those that were dead."""
         return await self._move(Verb.PURGE, list(job_ids), "")
 
-    async def pause(self, queue: str) -> bool:
-        """Keep workers from starting jobs of a queue; say whether that is new."""
-        name = PAUSED_QUEUE + check_name("queue", queue)
-        applied = await self._store().apply(
-            [name],
-            lambda known, now: Changes(
-                answer=name not in known, records={name: {"since": now.isoformat()}, **known}
-            ),
-        )
-        return applied.answer
+    async def pause(
+        self, queue: str | None = None, *, kind: str | None = None, key: str | None = None
+    ) -> bool:
+        """Keep workers from starting jobs of a queue, a kind or a key; say whether that is new.
 
-    async def resume(self, queue: str) -> bool:
-        """Let workers start jobs of a queue again; say whether it was paused."""
-        name = PAUSED_QUEUE + queue
+        They heed it within a second. What runs goes on, and enqueueing works.
+
+        Raises:
+            ValueError: it is not one of them that is named.
+        """
+        name = pause_record(queue, kind, key)
+        applied = await self._store().apply([name], partial(_paused, name))
+        return applied.answer is None
+
+    async def resume(
+        self, queue: str | None = None, *, kind: str | None = None, key: str | None = None
+    ) -> bool:
+        """Let workers start jobs of a queue, a kind or a key again; say whether it was paused.
+
+        Raises:
+            ValueError: it is not one of them that is named.
+        """
+        name = pause_record(queue, kind, key)
         applied = await self._store().apply(
             [name], lambda known, _: Changes(answer=name in known, records={name: None})
         )
         return applied.answer
 
-    async def paused(self) -> list[str]:
-        """Return the queues that are paused."""
-        records = await self._store().records(PAUSED_QUEUE)
-        return sorted(name.removeprefix(PAUSED_QUEUE) for name in records)
+    async def paused(self) -> Pauses:
+        """Return what is paused: `queues`, `kinds` and `keys`."""
+        return Pauses.of(await self._store().records(PAUSES))
+
+    async def drain(
+        self,
+        queue: str,
+        *,
+        timeout: Duration | None = None,
+        told: Callable[[int], None] = lambda _: None,
+    ) -> bool:
+        """Pause a queue, and wait until nothing of it runs; say whether that is so.
+
+        It is not if time was up first. In either case the queue stays paused. `told` is called time
+        and again with the number of its jobs that run.
+        """
+        name = pause_record(queue, None, None)
+        patience = math.inf if timeout is None else duration(timeout).total_seconds()
+        deadline = time.monotonic() + patience
+        while True:
+            # Looked at before the jobs: what is claimed by now, is running by then.
+            applied = await self._store().apply([name], partial(_paused, name))
+            running = await self._running(queue)
+            told(running)
+            if not running and applied.answer is not None and applied.answer >= _HEEDED:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(min(_LOOK, max(deadline - time.monotonic(), 0.0)))
+
+    async def _running(self, queue: str) -> int:
+        """Count the jobs of a queue that run, by their holders: that is found at once."""
+        workers = await self._store().workers()
+        held = [await self._store().held(worker.info.id) for worker in workers]
+        return sum(job.queue == queue for jobs in held for job in jobs)
 
     async def _move_one(
         self, verb: Verb, job_id: UUID, reason: str, payload: bytes | None = None
@@ -119,3 +167,10 @@ class Control(LimitLevers, BreakerLevers):
         moves = [Move(verb=verb, id=job_id, reason=said, payload=payload) for job_id in job_ids]
         applied = await self._store().apply([], lambda _, __: Changes(answer=None, moves=moves))
         return [job for job in applied.moved if job is not None]
+
+
+def _paused(name: str, known: Mapping[str, Json], now: datetime) -> Changes[timedelta | None]:
+    """Pause what is not paused, and answer how long it was before."""
+    if name not in known:
+        return Changes(answer=None, records={name: {"since": now.isoformat()}})
+    return Changes(answer=now - datetime.fromisoformat(known[name]["since"]))

@@ -28,12 +28,14 @@ from windlass.core.breaker import Breaker
 from windlass.core.durations import Duration, duration
 from windlass.core.error_classes import Classes, checked_classes
 from windlass.core.errors import ConfigError
+from windlass.core.fairness import Weights, checked_weights
 from windlass.core.job import DEFAULT_QUEUE
 from windlass.core.keys import Key, checked_key
 from windlass.core.limits import Per, checked_amount, limit_of_kind
 from windlass.core.names import check_name
 from windlass.core.retry import Retry
 from windlass.core.sizes import Size, size
+from windlass.core.targets import checked_target
 from windlass.registry import (
     Batch,
     Middleware,
@@ -92,6 +94,9 @@ class Given(TypedDict, total=False):
     amount: int
     ordered: bool
     breaker: Breaker | str | None
+    fair_by: Key | None
+    weights: Weights | None
+    slo: Duration | None
 
 
 class Isolable(Given, total=False):
@@ -130,6 +135,9 @@ class JobOptions:
     amount: int = 1
     ordered: bool = False
     breaker: Breaker | str | None = None
+    fair_by: Key | None = None
+    weights: Weights | None = None
+    slo: Duration | None = None
 
     @property
     def isolated(self) -> bool | None:
@@ -207,6 +215,10 @@ class JobDecorator:
         the other, and none before those ahead of it are done.
         `breaker` keeps the jobs of all kinds that name it from starting while what they depend on
         is down: a `Breaker`, or the name of one that is defined with another kind.
+
+        `fair_by="tenant_id"` is such a key, and lets its values take turns, so that one's flood
+        does not delay another's next job; `weights={"acme": 3}` gives some more than others.
+        `slo="start within 5s"` pulls jobs forward before they are late, and counts those that are.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -318,9 +330,7 @@ def _register(
             f"kind {kind!r}: {names} cannot be both in errors= and in retry=Retry(on=...): "
             "what has a policy of its own is transient"
         )
-    key = None
-    if options.key is not None:
-        key = checked_key(kind, options.key, target.parameters)
+    key = _key(kind, target, options)
     defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(
         Registration(
@@ -351,6 +361,8 @@ def _register(
             resource=options.resource,
             amount=checked_amount(kind, options.resource, options.amount),
             breaker=options.breaker,
+            weights=_weights(kind, options),
+            slo=None if options.slo is None else checked_target(kind, options.slo),
         )
     )
     producer: Producer[Any, Any] = Producer(
@@ -376,6 +388,25 @@ def _batch(kind: str, options: JobOptions) -> Batch | None:
             "leave isolate, cpu and memory out"
         )
     return Batch(size=options.batch, within=duration(options.within))
+
+
+def _key(kind: str, target: Target, options: JobOptions) -> Key | None:
+    key, fair_by = options.key, options.fair_by
+    if key is not None and fair_by is not None and key != fair_by:
+        raise ConfigError(
+            f"kind {kind!r} has one key, by which it is both limited and fair: give key= or "
+            "fair_by=, or the same to both"
+        )
+    chosen = fair_by if key is None else key
+    return None if chosen is None else checked_key(kind, chosen, target.parameters)
+
+
+def _weights(kind: str, options: JobOptions) -> Weights | None:
+    if options.fair_by is not None:
+        return checked_weights(kind, {} if options.weights is None else options.weights)
+    if options.weights is not None:
+        raise ConfigError(f"kind {kind!r}: weights= says how fair_by= divides; give that, too")
+    return None
 
 
 def _timeout(given: Duration | None) -> timedelta | Literal["default"] | None:

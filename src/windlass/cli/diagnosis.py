@@ -1,7 +1,11 @@
-"""Owns the diagnosis behind `windlass doctor`: what is so, what is wrong, and how to mend it."""
+"""Owns the diagnosis behind `windlass doctor`: what is so, what is wrong, and how to mend it.
+
+Likewise of one job, for `windlass jobs show`: why it waits.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +13,9 @@ from windlass.app import Windlass
 from windlass.cli import show, target
 from windlass.core.breaker_record import BreakerState, BreakerStatus
 from windlass.core.errors import WindlassError
-from windlass.core.job import Finding, Lane, Sweep, WorkerRecord
+from windlass.core.job import Finding, Job, Lane, Sweep, WorkerRecord
+from windlass.core.pauses import Paused
+from windlass.core.states import WAITING
 from windlass.store import Store
 
 _LANES_TOLD = 20
@@ -41,6 +47,22 @@ class Report:
     def note(self, problem: str, remedy: str) -> None:
         """Add something that may be meant so."""
         self.notes.append(Finding(problem=problem, remedy=remedy))
+
+
+async def hindrances(app: Windlass, job: Job) -> list[Finding]:
+    """Return what keeps a job that waits from being started, and how to mend it."""
+    if job.state not in WAITING:
+        return []
+    return [
+        Finding(problem=f"{what} {name} is paused", remedy=resuming(what, name))
+        for what, name in (await app.control.paused()).holding(job.lane)
+    ]
+
+
+def resuming(what: Paused, name: str) -> str:
+    """Return the command that ends a pause."""
+    named = shlex.quote(name) if what == "queue" else f"--{what} {shlex.quote(name)}"
+    return f"windlass queues resume {named}"
 
 
 def load(reference: str | None, url: str | None, report: Report) -> Windlass | None:
@@ -135,9 +157,9 @@ async def _examine_work(app: Windlass, report: Report) -> None:
             f"not told of new jobs, and polling for them: {', '.join(deaf)}",
             "the worker's log says why; behind a pooler set WINDLASS_LISTEN_URL, or set it to off",
         )
-    for queue in paused:
-        report.note(f"queue {queue} is paused", f"windlass queues resume {queue}")
-    waiting = [head.lane for head in sweep.heads if head.lane.queue not in paused]
+    for what, name in paused:
+        report.note(f"{what} {name} is paused", resuming(what, name))
+    waiting = [head.lane for head in sweep.heads if not any(paused.holding(head.lane))]
     _examine_waiting(waiting, alive, sweep, report)
     _examine_breakers(await app.control.breakers(), waiting, sweep, report)
 

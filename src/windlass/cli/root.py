@@ -22,6 +22,7 @@ _COMMANDS = [
     "jobs",
     "dead",
     "queues",
+    "slo",
     "limits",
     "breakers",
     "workers",

@@ -135,7 +135,7 @@ class Floor(NamedTuple):
     seq: int
 
 
-class Head(Struct, frozen=True, kw_only=True):
+class Head(Struct, frozen=True, kw_only=True, gc=False):
     """The oldest pending job of a lane, or what is believed to be; then with a floor."""
 
     lane: Lane
@@ -169,6 +169,14 @@ class Ask(Struct, frozen=True, kw_only=True):
     floor: Floor | None = None
 
 
+class Turn(NamedTuple):
+    """How many jobs a key is given by its turns, and when in virtual time the last one began."""
+
+    lane: Lane
+    jobs: int
+    began: float
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """Asks in the order in which they are met, and the budgets that they share."""
 
@@ -176,6 +184,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     budgets: dict[str, int] = {}
     reserves: dict[str, int] = {}
     """How much of each allowance it may use up; the store knows nothing of them."""
+    turns: tuple[Turn, ...] = ()
+    """What keys that take turns are given by it; the store knows nothing of them."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):

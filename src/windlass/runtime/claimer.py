@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,8 @@ from windlass.store import Store
 
 _PROMOTED_AT_ONCE = 1_000
 _EMPTY_HANDED = 0.005
+_GLANCE = 0.05
+"""Seconds between two looks at the lanes while there is no room, where it matters who is new."""
 _AHEAD = 2
 """How many claims may be under way: one that is answered, and one that follows."""
 _UNQUEUED = 3
@@ -90,7 +93,7 @@ class Claimer(Service):
             # What is under way will bring the slots' fill; a second claim would be a small one.
             return await self._claimed()
         sweep = await self._sweep()
-        claim = plan(sweep.heads, self._policies(), room, at_most=at_most)
+        claim = plan(sweep.heads, self._policies(), room, at_most=at_most, now=sweep.now)
         if claim.asks and not self._flowing and not self._under_way:
             return await self._claim(claim)
         if claim.asks:
@@ -109,6 +112,13 @@ class Claimer(Service):
 
     async def _full(self) -> float:
         await self._store.busy()
+        while not self._freed.is_set() and self._policies().minds_newcomers:
+            # Who comes anew meanwhile is to have the next slot, and not the one after that.
+            await self._store.sweep(fresh=False)
+            await asyncio.wait(
+                {freed := asyncio.ensure_future(self._freed.wait())}, timeout=_GLANCE
+            )
+            freed.cancel()
         await self._freed.wait()
         return 0
 
@@ -131,6 +141,10 @@ class Claimer(Service):
         wanted = _reservation(claim)
         self._reserve(wanted, 1)
         self._gates.reserve(claim.reserves)
+        rotation = self._policies().rotation
+        if rotation is not None:
+            rotation.take(claim.turns)
+        jobs: list[Job] = []
         try:
             token = secrets.randbits(63)
             jobs = await self._store.claim(claim, worker=self._worker_id(), token=token)
@@ -141,6 +155,8 @@ class Claimer(Service):
         finally:
             self._reserve(wanted, -1)
             self._gates.unreserve(claim.reserves)
+            if rotation is not None:
+                rotation.settle(claim.turns, Counter(job.lane for job in jobs))
         for job in jobs:
             self._start_job(job)
         self._flowing = len(jobs) >= wanted.slots

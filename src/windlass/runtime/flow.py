@@ -30,6 +30,7 @@ from windlass.runtime.lines import RESCUED, event_of, fields_of, log_settled
 from windlass.runtime.options import WorkerOptions
 from windlass.runtime.policies import gates_for
 from windlass.runtime.shares import Shares
+from windlass.runtime.targets import Watch
 from windlass.runtime.threads import Threads
 from windlass.runtime.waits import first
 from windlass.store import Store
@@ -107,6 +108,7 @@ class Flow:
             lease=options.lease,
         )
         self.gates = Gates(self.each_gate)
+        self.watch = Watch(store, policies().targets, now=self._now)
         self.claimer = Claimer(
             store,
             worker_id=worker_id,
@@ -172,6 +174,8 @@ class Flow:
                 self.shares.take(job.queue)
             if self.gates:
                 self.gates.began(job)
+            if self.watch:
+                self.watch.began(job)
             self.executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
