@@ -30,6 +30,7 @@ from windlass.core.keys import Key, checked_key
 from windlass.core.names import check_name
 from windlass.core.retry import Retry
 from windlass.core.sizes import Size, size
+from windlass.core.unique import Identity, Unique, identity_of
 from windlass.registry import (
     Middleware,
     Registration,
@@ -83,6 +84,9 @@ class JobOptions:
     memory: Size | None = None
     grace: Duration | None = None
     key: Key | None = None
+    unique: Key | Unique | None = None
+    idempotency_key: Key | None = None
+    idempotent: Literal["result"] | None = None
 
     @property
     def isolated(self) -> bool | None:
@@ -134,6 +138,9 @@ class JobDecorator:
         memory: Size | None = None,
         grace: Duration | None = None,
         key: Key | None = None,
+        unique: Key | Unique | None = None,
+        idempotency_key: Key | None = None,
+        idempotent: Literal["result"] | None = None,
     ) -> KindDecorator[T]: ...
     @overload
     def __call__(
@@ -153,6 +160,9 @@ class JobDecorator:
         memory: Size | None = None,
         grace: Duration | None = None,
         key: Key | None = None,
+        unique: Key | Unique | None = None,
+        idempotency_key: Key | None = None,
+        idempotent: Literal["result"] | None = None,
     ) -> JobDecorator: ...
 
     def __call__(self, *targets: Any, **options: Any) -> Any:
@@ -169,6 +179,11 @@ class JobDecorator:
 
         `key` is what the limits and the fairness of the kind go by: the name of an argument, or a
         function of the arguments.
+
+        `unique` is what at most one job may have at a time: likewise an argument or a function, or
+        a `Unique` that says more. `idempotency_key` is what jobs are known by as done, for
+        `ctx.already_done()`. `idempotent="result"` does not run a job whose idempotency key, or
+        else unique key, was completed before, but completes it with the stored result.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -225,6 +240,10 @@ class KindDecorator(Generic[T]):
         options = self._options
         if options.key is None and self._kind.key is not None:
             options = replace(options, key=self._kind.key)
+        if options.unique is None and self._kind.unique is not None:
+            options = replace(options, unique=self._kind.unique)
+        if options.idempotency_key is None and self._kind.idempotency_key is not None:
+            options = replace(options, idempotency_key=self._kind.idempotency_key)
         return _register(self._app, kind, function, target, options)
 
 
@@ -265,6 +284,7 @@ def _register(
     key = None
     if options.key is not None:
         key = checked_key(kind, options.key, target.parameters)
+    identity = _identity(kind, target, options)
     defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(
         Registration(
@@ -282,6 +302,7 @@ def _register(
             memory=None if options.memory is None else size(options.memory),
             grace=None if options.grace is None else duration(options.grace),
             key=key,
+            identity=identity,
         )
     )
     producer: Producer[Any, Any] = Producer(
@@ -292,8 +313,25 @@ def _register(
         hint=target.result,
         options=defaults,
         key=key,
+        identity=identity,
     )
     return Handler(function, producer)
+
+
+def _identity(kind: str, target: Target, options: JobOptions) -> Identity:
+    if options.idempotent not in (None, "result"):
+        raise ConfigError(
+            f'kind {kind!r}: write idempotent="result" or leave it out: {options.idempotent!r} '
+            "says nothing about what a job is completed with that is not run"
+        )
+    return identity_of(
+        kind,
+        unique=options.unique,
+        idempotency_key=options.idempotency_key,
+        idempotent=options.idempotent is not None,
+        parameters=target.parameters,
+        defaults=target.defaults,
+    )
 
 
 def _timeout(given: Duration | None) -> timedelta | Literal["default"] | None:

@@ -48,7 +48,7 @@ from windlass.runtime.service import Service
 from windlass.runtime.shares import Shares
 from windlass.runtime.threads import Threads
 from windlass.runtime.wire import Recipe
-from windlass.store import Store
+from windlass.store import DoneBefore, Store
 
 log = get_logger("windlass.worker")
 _FLUSH = 2.0
@@ -237,6 +237,7 @@ class Worker:
             finish=self._finish,
             report=self._reporter.report,
             transact=store.transaction,
+            done=DoneBefore(lambda: store, asyncio.get_running_loop()),
             resources=self._resources,
         )
         self._now = asyncio.get_running_loop().time

@@ -9,12 +9,12 @@ import pytest
 
 from tests.store.clocked import opened
 from windlass.core.errors import ConfigError, StoreBusy
-from windlass.core.job import Unique
+from windlass.core.job import UniqueKey
 from windlass.core.states import State
 from windlass.store.postgres.schema import Names
 from windlass.testing.conformance.bench import Bench, ManualClock, leaving
 
-KEY = Unique(key="welcome:42")
+KEY = UniqueKey(key="welcome:42")
 
 
 def test_who_is_told_that_a_key_is_held_keeps_nobody_from_freeing_it(migrated_url: str) -> None:

@@ -28,7 +28,7 @@ from windlass.core.job import (
     Progress,
     Pulse,
     Retention,
-    Unique,
+    UniqueKey,
     WorkerInfo,
     job_id,
 )
@@ -299,12 +299,12 @@ def test_a_prune_is_not_kept_from_the_rest_by_who_holds_a_spent_key(database: Cl
 
     async def main() -> None:
         async with opened(database.url) as store:
-            await store.enqueue([new(database, unique=Unique(key="k", until=HOUR))])
+            await store.enqueue([new(database, unique=UniqueKey(key="k", until=HOUR))])
             (job,) = await take(store)
             await store.settle([Transition(id=job.id, token=7, state=State.COMPLETED)])
             await database.advance(5 * DAY)
             with psycopg.connect(database.url) as user:
-                store.enqueue_in(user, [new(database, unique=Unique(key="k", until=HOUR))])
+                store.enqueue_in(user, [new(database, unique=UniqueKey(key="k", until=HOUR))])
                 async with asyncio.timeout(PROMPT):
                     assert await store.prune(Retention(finished=HOUR), MANY) == 1
                 assert await store.get(job.id) is None
@@ -417,7 +417,7 @@ async def live(store: PostgresStore, database: Clocked) -> None:
     assert store.location
     assert (await store.schema()).found is not None
     assert await store.migrations() == []
-    await store.enqueue([new(database, unique=Unique(key="k", until="claimed"))])
+    await store.enqueue([new(database, unique=UniqueKey(key="k", until="claimed"))])
     await store.enqueue([new(database) for _ in range(30)])
     await asyncio.to_thread(store.enqueue_blocking, [new(database, due=SECOND)], HOUR)
     with psycopg.connect(database.url) as user:

@@ -34,7 +34,7 @@ from windlass.core.job import (
     NewJob,
     Progress,
     Retention,
-    Unique,
+    UniqueKey,
     WorkerInfo,
 )
 from windlass.core.settle import Transition
@@ -44,6 +44,7 @@ from windlass.store.sql import Migration
 
 FROZEN = {
     1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
+    2: "f68f14c1f8a4f252d8ef29f2d0883ad7e79308b0c0f0bfb1407029c38cb63f42",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 
@@ -112,7 +113,7 @@ async def jobs_in_every_state(store: PostgresStore) -> dict[UUID, Job]:
         for job, state in zip(jobs, ends, strict=False)
     ]
     assert all(await store.settle(moves))
-    await store.enqueue([new(unique=Unique(key="held")), new(due=HOUR), new(expires=HOUR)])
+    await store.enqueue([new(unique=UniqueKey(key="held")), new(due=HOUR), new(expires=HOUR)])
     assert await store.progress(jobs[5].id, 7, Progress(fraction=0.5))
     await store.apply([], lambda _records, _now: Changes(answer=None, records={"a": {"n": 1}}))
     return await everything(store)
@@ -153,7 +154,7 @@ async def still_works(store: PostgresStore, before: dict[UUID, Job]) -> None:
         (Verb.CANCEL, by_state[State.SCHEDULED][0]),
     ):
         assert await moved(store, verb, job) is not None
-    (again,) = await store.enqueue([new(unique=Unique(key="held"))])
+    (again,) = await store.enqueue([new(unique=UniqueKey(key="held"))])
     assert again.existing
     assert len((await store.sweep()).heads) >= 1
     assert await store.records("") == {"a": {"n": 1}}

@@ -368,6 +368,11 @@ class PostgresStore:
 
         return await self._look(speak)
 
+    async def done(self, kind: str, key: str) -> Job | None:
+        values = {"kind": kind, "key": key}
+        rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["done"], values))
+        return job_of(rows[0]) if rows else None
+
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         limit = max(limit, 1)
         values = {
