@@ -94,6 +94,32 @@ def test_everything_around_a_handler_is_around_it_in_a_child(bed: Bed, ward: Any
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("bed", ["sqlite", "postgres"], indirect=True)
+def test_a_handler_in_a_child_hears_what_was_done_before(bed: Bed, ward: Any) -> None:
+    async def main() -> None:
+        async with serving(ward.app, children=1):
+            for handler in (ward.already_done, ward.already_done_async):
+                keyed = handler.using(idempotency_key="k")
+                answers = [await (await keyed.aenqueue()).aresult("30s") for _ in range(2)]
+                assert answers == [False, True]
+            pids = {await (await ward.once.aenqueue(7)).aresult("30s") for _ in range(2)}
+            assert len(pids) == 1
+        assert notes(ward) == ["once 7"]
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_child_that_cannot_reach_the_store_says_so_when_it_is_asked(bed: Bed, ward: Any) -> None:
+    async def main() -> None:
+        async with serving(ward.app, children=1):
+            handle = await ward.already_done.using(idempotency_key="k").aenqueue()
+            job = await charged(handle, 1)
+            assert "is in the memory of the worker" in str(job.error)
+
+    asyncio.run(main())
+
+
 def test_progress_comes_out_of_a_child(bed: Bed, ward: Any) -> None:
     async def main() -> None:
         async with serving(ward.app, children=1):

@@ -19,6 +19,7 @@ from tests.store.postgres.roles import MAY_WORK, role
 from windlass.core.changes import Changes
 from windlass.core.errors import Fenced
 from windlass.core.job import (
+    IDEMPOTENCY_KEY,
     Ask,
     Claim,
     Job,
@@ -417,7 +418,10 @@ async def live(store: PostgresStore, database: Clocked) -> None:
     assert store.location
     assert (await store.schema()).found is not None
     assert await store.migrations() == []
-    await store.enqueue([new(database, unique=UniqueKey(key="k", until="claimed"))])
+    replacing = UniqueKey(key="k", until="claimed", on_duplicate="replace")
+    keyed = new(database, unique=replacing, headers={IDEMPOTENCY_KEY: "k"})
+    for _ in range(2):
+        await store.enqueue([keyed])
     await store.enqueue([new(database) for _ in range(30)])
     await asyncio.to_thread(store.enqueue_blocking, [new(database, due=SECOND)], HOUR)
     with psycopg.connect(database.url) as user:
@@ -452,6 +456,8 @@ async def live(store: PostgresStore, database: Clocked) -> None:
         for n, job in enumerate(jobs[1:30])
     ]
     assert all(await store.settle(moves))
+    assert [job.id for job in jobs].index(keyed.id) == 0
+    assert (await store.done("work", "k")) == await store.get(keyed.id)
     assert await store.rescue(worker="w", token=8, limit=MANY) == []
     assert await store.get(jobs[0].id) is not None
     assert len((await store.find(JobFilter(), limit=MANY)).jobs) == 35

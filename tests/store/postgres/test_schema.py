@@ -496,6 +496,8 @@ FORBIDDEN: tuple[LiteralString, ...] = (
     "SELECT windlass.promote(1)",
     "SELECT windlass.wake('{}', '{}')",
     "SELECT windlass.complete('{}', '{}', NULL)",
+    "SELECT windlass.note_done('{}', now())",
+    "SELECT FROM windlass.amend(gen_random_uuid(), 'push', '', '{}', '', '{}', now(), now())",
     "SELECT windlass.hold_unique_key('k', gen_random_uuid(), false, NULL)",
     "CREATE TABLE windlass.mine (n int)",
     "DELETE FROM windlass.migrations",
