@@ -76,7 +76,6 @@ def test_a_kind_declared_by_itself_is_unique_for_its_producers_and_its_handler(b
 def test_a_class_may_be_unique_by_a_field(bed: Bed) -> None:
     app = bed.app()
 
-    @app.job(unique="invoice")
     @dataclass
     class Pay:
         invoice: int
@@ -84,9 +83,11 @@ def test_a_class_may_be_unique_by_a_field(bed: Bed) -> None:
 
         async def execute(self, ctx: Context) -> None: ...
 
+    pay = app.job(unique="invoice")(Pay)
+
     async def main() -> None:
-        first = await Pay.aenqueue(1)
-        assert (await Pay.aenqueue(1, times=2)).id == first.id
+        first = await pay.aenqueue(1)
+        assert (await pay.aenqueue(1, times=2)).id == first.id
 
     asyncio.run(main())
 

@@ -79,20 +79,25 @@ def test_a_key_is_held_as_long_as_its_duplicates_need(unique: Unique, span: obje
 
 def test_scopes_never_share_a_key() -> None:
     """Not even where a kind, a queue and a key have each other's names."""
+    by_kind, by_queue, everywhere = (
+        Unique("k"),
+        Unique("k", scope="queue"),
+        Unique("k", scope="global"),
+    )
     held = {
-        Unique("k", scope=scope).held_as("v", kind=kind, queue=queue).key
-        for scope, kind, queue in (
-            ("kind", "a", "b"),
-            ("kind", "queue", "b"),
-            ("kind", "global", "b"),
-            ("queue", "a", "a"),
-            ("queue", "a", "b"),
-            ("global", "a", "b"),
+        unique.held_as("v", kind=kind, queue=queue).key
+        for unique, kind, queue in (
+            (by_kind, "a", "b"),
+            (by_kind, "queue", "b"),
+            (by_kind, "global", "b"),
+            (by_queue, "a", "a"),
+            (by_queue, "a", "b"),
+            (everywhere, "a", "b"),
         )
     }
     assert len(held) == 6
-    assert Unique("k", scope="queue").held_as("v", kind="x", queue="b").key in held
-    assert Unique("k", scope="global").held_as("v", kind="x", queue="x").key in held
+    assert by_queue.held_as("v", kind="x", queue="b").key in held
+    assert everywhere.held_as("v", kind="x", queue="x").key in held
 
 
 @pytest.mark.parametrize(

@@ -557,8 +557,12 @@ BREAKS = {
     "complete": ("jobs.token = done.token", "jobs.token IS NOT NULL"),
     "settle": ("token = move.token", "token IS NOT NULL"),
     "claim": ("attempt = attempt + 1", "attempt = attempt + 2"),
+    "amend": ("coalesce(its_payload, '{}')", "payload"),
+    "note_done": ("'idempotency-key', id, now", "'idempotency-key', gen_random_uuid(), now"),
 }
-"""What is broken in a function of the schema: the fence of both ways to settle, and a count."""
+"""What is broken in a function of the schema: the fence of both ways to settle, a count,
+what a duplicate replaces, and which job a key was done by.
+"""
 
 
 @pytest.mark.parametrize("function", BREAKS)
