@@ -214,6 +214,7 @@ def test_a_payload_that_the_handler_cannot_take_is_dead_with_the_reason(bed: Bed
         ('{"kind": "greet", "unique_scope": "host"}', "kind, queue or global", "for each kind"),
         ('{"kind": "greet", "on_duplicate": "raise"}', "push or supersede", "keep what there is"),
         ('{"kind": "greet", "headers": {"n": 1}}', "an object of texts", "quote the values"),
+        ('{"kind": "greet", "headers": {"idempotency-key": ""}}', "1 to 200", "shorten it"),
         ('{"kind": "greet", "headers": []}', "an object of texts", "quote the values"),
         ('{"kind": "greet", "max_retries": -1}', "not negative", "what the kind says"),
         ('{"kind": "greet", "timeout": "0s"}', "a timeout is between", "30 seconds"),

@@ -235,6 +235,9 @@ def test_wrong_keys_are_refused_at_enqueue_and_nothing_is_added(bed: Bed) -> Non
     async def pay(invoice: float, note: str = "") -> None: ...
 
     async def main() -> None:
+        with pytest.raises(PayloadInvalid) as caught:
+            await pay.aenqueue("no number")  # type: ignore[arg-type]
+        assert caught.value.field == "invoice", "a wrong argument is named as such"
         with pytest.raises(PayloadInvalid, match="unique key cannot be told: ZeroDivisionError"):
             await pay.aenqueue(0)
         with pytest.raises(PayloadInvalid):
@@ -244,6 +247,8 @@ def test_wrong_keys_are_refused_at_enqueue_and_nothing_is_added(bed: Bed) -> Non
                 pay.using(unique=wrong)
         with pytest.raises(ValueError, match="idempotency key"):
             pay.using(idempotency_key="")
+        with pytest.raises(ValueError, match="idempotency key"):
+            pay.using(headers={"idempotency-key": "x" * 201})
         assert await app.store.counts() == []
 
     asyncio.run(main())

@@ -61,6 +61,8 @@ class Options:
         if not all(isinstance(text, str) for pair in self.headers.items() for text in pair):
             raise ValueError(f"headers are text, and {self.headers!r} has something else")
         encode_json("headers", self.headers)
+        if IDEMPOTENCY_KEY in self.headers:
+            check_name("idempotency key", self.headers[IDEMPOTENCY_KEY])
 
 
 class Draft(Struct, Generic[R], frozen=True, kw_only=True, gc=False):
@@ -165,13 +167,15 @@ class Producer(Generic[P, R]):
         """
         options = self._options
         value = self._payload(args, kwargs)
+        # First: a wrong argument is named as such, and not as a key that cannot be told.
+        payload = self._codec.encode(value, limit=self._app.settings.max_payload)
         unique, headers = None, options.headers
         if self._is_identified():
             unique, headers = self._identify(value)
         job = NewJob(
             id=self._app.ids.next(),
             kind=self.kind,
-            payload=self._codec.encode(value, limit=self._app.settings.max_payload),
+            payload=payload,
             queue=options.queue,
             priority=options.priority,
             key=self._key_of(value),

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from windlass.core.durations import When
 from windlass.core.error_classes import ErrorClass
+from windlass.core.names import NAME_LIMIT
 from windlass.core.states import State
 
 DEFAULT_QUEUE = "default"
@@ -137,8 +138,9 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key that its producer gave it, if any."""
-        return self.headers.get(IDEMPOTENCY_KEY)
+        """The key that its producer gave it, if any; an endless one could not be looked up."""
+        key = self.headers.get(IDEMPOTENCY_KEY, "")
+        return key if 0 < len(key) <= NAME_LIMIT else None
 
 
 class Floor(NamedTuple):

@@ -46,7 +46,7 @@ from windlass.store.sql import Migration
 
 FROZEN = {
     1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
-    2: "f68f14c1f8a4f252d8ef29f2d0883ad7e79308b0c0f0bfb1407029c38cb63f42",
+    2: "ceb5d789eb41c883563fbe4851299447c0c622837e37aae8153f32a6d7ee3990",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 

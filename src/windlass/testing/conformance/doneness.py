@@ -84,6 +84,14 @@ async def keys_are_done_by_whatever_completes_their_jobs(bench: Bench) -> None:
 
 
 @law
+async def what_is_no_key_is_never_done_and_stops_no_job(bench: Bench) -> None:
+    """A job with an empty or an endless header is completed like any other, and not known by it."""
+    for key in ("", "x" * 201, "x" * 100_000):
+        await bench.job_in(State.COMPLETED, kind="charge", headers={IDEMPOTENCY_KEY: key})
+        assert await done(bench, key=key) is None
+
+
+@law
 async def a_stale_completion_makes_no_key_done(bench: Bench) -> None:
     """A worker that lost its job cannot say that it is done."""
     job = await bench.start(**KEYED)

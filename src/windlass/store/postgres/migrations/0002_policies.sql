@@ -141,6 +141,8 @@ BEGIN
             SELECT FROM json_each(job -> 'headers') WHERE json_typeof(value) <> 'string')
          ELSE true END AND job -> 'headers' IS NOT NULL,
          'headers are an object of texts', 'quote the values: {"request": "42"}'),
+        (length(job -> 'headers' ->> 'idempotency-key') NOT BETWEEN 1 AND 200,
+         'an idempotency-key has 1 to 200 characters', 'shorten it, or leave it out'),
         (job ->> 'max_retries' !~ '^[0-9]{1,9}$',
          'max_retries is a number, and not negative', 'leave it out to have what the kind says'),
         ((job ->> 'timeout')::interval NOT BETWEEN '1 millisecond' AND '10000 days',
@@ -255,7 +257,7 @@ BEGIN
         RETURNING id, unique_key, headers
     )
     SELECT array_agg(id), array_agg(id) FILTER (WHERE unique_key IS NOT NULL),
-           array_agg(id) FILTER (WHERE headers ->> 'idempotency-key' IS NOT NULL)
+           array_agg(id) FILTER (WHERE length(headers ->> 'idempotency-key') BETWEEN 1 AND 200)
     INTO completed, keyed, noted FROM kept;
     IF keyed IS NOT NULL THEN
         DELETE FROM unique_keys WHERE until IS NULL AND job = ANY (keyed);
@@ -300,7 +302,8 @@ BEGIN
             job.failures, job.crashes, job.max_retries, job.timeout, job.unique_key, job.headers,
             job.waiting_for, job.worker, job.token, job.cancel_requested, job.progress, job.error,
             job.reason, job.history, now, result, slot_of(now));
-        IF job.state = 'completed' AND job.headers ->> 'idempotency-key' IS NOT NULL THEN
+        IF job.state = 'completed'
+           AND length(job.headers ->> 'idempotency-key') BETWEEN 1 AND 200 THEN
             PERFORM note_done(ARRAY[job.id], now);
         END IF;
     END IF;

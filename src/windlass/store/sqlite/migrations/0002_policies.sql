@@ -16,7 +16,7 @@ CREATE INDEX done_keys_at ON done_keys (at);
 -- key over only if the first one is not kept any more.
 CREATE TRIGGER jobs_done AFTER UPDATE OF state ON jobs
 WHEN new.state = 'completed' AND new.headers IS NOT NULL
-     AND json_extract(new.headers, '$."idempotency-key"') IS NOT NULL
+     AND length(json_extract(new.headers, '$."idempotency-key"')) BETWEEN 1 AND 200
 BEGIN
     INSERT INTO done_keys (kind, key, job, at)
     VALUES (new.kind, json_extract(new.headers, '$."idempotency-key"'), new.id, new.finished_at)
