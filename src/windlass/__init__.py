@@ -35,6 +35,7 @@ from windlass.core.job import Job
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.retry import Backoff, Retry
 from windlass.core.states import State
+from windlass.core.unique import Unique
 from windlass.middleware import Callbacks, CallNext, Middleware
 from windlass.observe.logs import configure_logging
 from windlass.release import __version__
@@ -82,6 +83,7 @@ __all__ = [
     "StoreBusy",
     "StoreError",
     "StoreUnavailable",
+    "Unique",
     "UnknownJob",
     "UnknownKind",
     "Windlass",

@@ -15,7 +15,7 @@ from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
 from windlass.observe.logs import Logger, get_logger, job_fields
 from windlass.resources import Resources
-from windlass.store import Transaction
+from windlass.store import DoneBefore, Transaction
 
 _log = get_logger("windlass.job")
 _current: ContextVar[Context] = ContextVar("windlass_context")
@@ -25,8 +25,8 @@ class Context:
     """One run of one job, as its handler and middleware see it."""
 
     __slots__ = (
-        "_cancelled", "_in_transaction", "_report", "_timeout", "_transact", "arguments", "job",
-        "resources", "settled", "worker_id",
+        "_cancelled", "_done", "_in_transaction", "_report", "_timeout", "_transact", "arguments",
+        "job", "resources", "settled", "worker_id",
     )  # fmt: skip
 
     log: Logger = _log
@@ -40,6 +40,7 @@ class Context:
         arguments: Mapping[str, Any],
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
+        done: DoneBefore,
         resources: Resources,
     ) -> None:
         self.job = job
@@ -49,6 +50,7 @@ class Context:
         """What handlers share in this process: `ctx.resources[Pool]` is the pool."""
         self._report = report
         self._transact = transact
+        self._done = done
         self._cancelled = False
         self.settled = False
         """Whether the job was completed by a transaction of its handler."""
@@ -82,8 +84,29 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is the same in every run of this job; hand it to services that take one."""
-        return f"windlass-{self.job.id}"
+        """A key that is the same in every run of this job; hand it to services that take one.
+
+        The job's own, unless its producer gave one: then jobs of the same kind can share it.
+        """
+        return self.job.idempotency_key or f"windlass-{self.job.id}"
+
+    async def already_done(self) -> bool:
+        """Say whether a job of this kind was completed with the same idempotency key before.
+
+        That is known for as long as finished jobs are kept. Two that run at once both hear no: a
+        unique key keeps the second one out.
+        """
+        return await self._done.find(self.job) is not None
+
+    def already_done_blocking(self) -> bool:
+        """Do what `already_done` does, from a handler without an event loop.
+
+        Raises:
+            CalledFromEventLoop: this would block an event loop.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise CalledFromEventLoop("ctx.already_done_blocking()", "await ctx.already_done()")
+        return self._done.find_blocking(self.job) is not None
 
     @property
     def cancelled(self) -> bool:

@@ -8,7 +8,7 @@ import inspect
 import types
 import typing
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.payload import PayloadCodec
 from windlass.core.plan import Pool
 from windlass.core.retry import Retry
+from windlass.core.unique import NO_IDENTITY, Identity
 from windlass.resources import Inject, Need, needs_of
 
 _SYSTEM = ErrorClass.SYSTEM
@@ -47,6 +48,8 @@ class Target:
     """The parameters that are resources."""
     parameters: frozenset[str] | None = None
     """The names of the arguments; None if the payload is one value."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What arguments are that are not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +97,8 @@ class Registration:
     """The weights of its keys, which take turns; None: they do not."""
     slo: timedelta | None = None
     """How long a job of it may wait for its start."""
+    identity: Identity = NO_IDENTITY
+    """What its jobs are unique by, and known by as done."""
 
     def timeout_or(self, default: timedelta) -> timedelta | None:
         """Return how long a run may take: as registered, or by default."""
@@ -276,6 +281,7 @@ def function_target(kind: str, function: Callable[..., Any]) -> Target:
         result=_result(hints.get("return", Any)),
         needs=needs,
         parameters=frozenset(parameters),
+        defaults=_defaults(parameters),
     )
 
 
@@ -358,6 +364,7 @@ def class_target(kind: str, cls: type[Any]) -> Target:
         result=_result(hints_of(execute).get("return", Any)),
         needs=needs,
         parameters=frozenset(parameters),
+        defaults=_defaults(parameters),
     )
 
 
@@ -452,6 +459,14 @@ def _parameters(
         else:
             found[name] = parameter.replace(annotation=hint)
     return found, context
+
+
+def _defaults(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    return {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.default is not parameter.empty
+    }
 
 
 _UNNAMED = (

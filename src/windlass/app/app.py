@@ -30,6 +30,7 @@ from windlass.core.job import Enqueued, NewJob, Retention
 from windlass.core.limits import limit_of_app
 from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec
+from windlass.core.unique import identity_of
 from windlass.middleware import Callbacks, log_runs
 from windlass.registry import Middleware, Registry, whole_payload
 from windlass.release import __version__
@@ -124,6 +125,9 @@ class Windlass:
             codec=PayloadCodec(kind.name, kind.payload, whole=True),
             payload=partial(whole_payload, kind.name),
             key=kind.key,
+            identity=identity_of(
+                kind.name, unique=kind.unique, idempotency_key=kind.idempotency_key
+            ),
         )
 
     def enqueue_many(self, drafts: Iterable[Draft[R]], *, tx: object = None) -> list[Handle[R]]:

@@ -36,6 +36,7 @@ from windlass.core.names import check_name
 from windlass.core.retry import Retry
 from windlass.core.sizes import Size, size
 from windlass.core.targets import checked_target
+from windlass.core.unique import Identity, Unique, identity_of
 from windlass.registry import (
     Batch,
     Middleware,
@@ -97,6 +98,9 @@ class Given(TypedDict, total=False):
     fair_by: Key | None
     weights: Weights | None
     slo: Duration | None
+    unique: Key | Unique | None
+    idempotency_key: Key | None
+    idempotent: Literal["result"] | None
 
 
 class Isolable(Given, total=False):
@@ -138,6 +142,9 @@ class JobOptions:
     fair_by: Key | None = None
     weights: Weights | None = None
     slo: Duration | None = None
+    unique: Key | Unique | None = None
+    idempotency_key: Key | None = None
+    idempotent: Literal["result"] | None = None
 
     @property
     def isolated(self) -> bool | None:
@@ -219,6 +226,11 @@ class JobDecorator:
         `fair_by="tenant_id"` is such a key, and lets its values take turns, so that one's flood
         does not delay another's next job; `weights={"acme": 3}` gives some more than others.
         `slo="start within 5s"` pulls jobs forward before they are late, and counts those that are.
+
+        `unique` is what at most one job may have at a time: likewise an argument or a function, or
+        a `Unique` that says more. `idempotency_key` is what jobs are known by as done, for
+        `ctx.already_done()`. `idempotent="result"` does not run a job whose idempotency key, or
+        else unique key, was completed before, but completes it with the stored result.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
@@ -293,6 +305,10 @@ class KindDecorator(Generic[T]):
         options = self._options
         if options.key is None and self._kind.key is not None:
             options = replace(options, key=self._kind.key)
+        if options.unique is None and self._kind.unique is not None:
+            options = replace(options, unique=self._kind.unique)
+        if options.idempotency_key is None and self._kind.idempotency_key is not None:
+            options = replace(options, idempotency_key=self._kind.idempotency_key)
         return _register(self._app, kind, function, target, options)
 
 
@@ -331,6 +347,7 @@ def _register(
             "what has a policy of its own is transient"
         )
     key = _key(kind, target, options)
+    identity = _identity(kind, target, options)
     defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(
         Registration(
@@ -363,6 +380,7 @@ def _register(
             breaker=options.breaker,
             weights=_weights(kind, options),
             slo=None if options.slo is None else checked_target(kind, options.slo),
+            identity=identity,
         )
     )
     producer: Producer[Any, Any] = Producer(
@@ -373,6 +391,7 @@ def _register(
         hint=target.result,
         options=defaults,
         key=key,
+        identity=identity,
     )
     return Handler(function, producer)
 
@@ -407,6 +426,22 @@ def _weights(kind: str, options: JobOptions) -> Weights | None:
     if options.weights is not None:
         raise ConfigError(f"kind {kind!r}: weights= says how fair_by= divides; give that, too")
     return None
+
+
+def _identity(kind: str, target: Target, options: JobOptions) -> Identity:
+    if options.idempotent not in (None, "result"):
+        raise ConfigError(
+            f'kind {kind!r}: write idempotent="result" or leave it out: {options.idempotent!r} '
+            "says nothing about what a job is completed with that is not run"
+        )
+    return identity_of(
+        kind,
+        unique=options.unique,
+        idempotency_key=options.idempotency_key,
+        idempotent=options.idempotent is not None,
+        parameters=target.parameters,
+        defaults=target.defaults,
+    )
 
 
 def _timeout(given: Duration | None) -> timedelta | Literal["default"] | None:

@@ -79,6 +79,7 @@ def _child(app: Windlass, tether: Tether, box: BlackBox) -> Child:
         registry=app.registry,
         middleware=app.layers,
         transact=lambda settling: app.store.transaction(settling),
+        store=lambda: app.store,
         max_retries=app.settings.max_retries,
         resources=resources,
     )

@@ -10,9 +10,12 @@ from msgspec import Struct
 
 from windlass.core.durations import When
 from windlass.core.error_classes import ErrorClass
+from windlass.core.names import NAME_LIMIT
 from windlass.core.states import State
 
 DEFAULT_QUEUE = "default"
+IDEMPOTENCY_KEY = "idempotency-key"
+"""The header with the key by which jobs of a kind are known as done, once one is completed."""
 HISTORY_KEPT = 100
 """How many attempts a job remembers, the latest: a job may be snoozed for ever."""
 
@@ -26,11 +29,19 @@ class Lane(NamedTuple):
     key: str = ""
 
 
-class Unique(Struct, frozen=True, kw_only=True):
-    """A key that at most one job may hold, and how long the job holds it."""
+OnDuplicate = Literal["keep", "replace", "push", "supersede"]
+"""What a job does to the holder of its unique key, as long as that has not been started.
+
+It is kept as it is; or gets the new one's payload (replace), its later due time (push), or both.
+"""
+
+
+class UniqueKey(Struct, frozen=True, kw_only=True):
+    """A key that at most one job may hold, how long it does, and what becomes of a duplicate."""
 
     key: str
     until: Literal["claimed", "settled"] | timedelta = "settled"
+    on_duplicate: OnDuplicate = "keep"
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
@@ -46,7 +57,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     expires: When | None = None
     max_retries: int | None = None
     timeout: timedelta | None = None
-    unique: Unique | None = None
+    unique: UniqueKey | None = None
     headers: dict[str, str] = {}
 
 
@@ -126,6 +137,12 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     def lane(self) -> Lane:
         """The lane in which this job waits."""
         return Lane(self.queue, self.kind, self.priority, self.key)
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key that its producer gave it, if any; an endless one could not be looked up."""
+        key = self.headers.get(IDEMPOTENCY_KEY, "")
+        return key if 0 < len(key) <= NAME_LIMIT else None
 
 
 class Floor(NamedTuple):

@@ -20,7 +20,8 @@ def checked_key(kind: str, key: Key, parameters: Collection[str] | None) -> Key:
     """
     if callable(key):
         return key
-    if not key:
+    given: object = key
+    if not isinstance(given, str) or not given:
         raise ConfigError(
             f"kind {kind!r}: a key is the name of an argument, or a function of the arguments, and "
             f"{key!r} is neither"
@@ -38,7 +39,7 @@ def key_of(kind: str, key: Key, value: Any) -> str:
         PayloadInvalid: it cannot be found, or cannot be a key.
     """
     try:
-        found = _found(key, value)
+        found = value_by(key, value)
         return "" if found is None or found == "" else check_name("key", str(found))
     except PayloadInvalid:
         raise
@@ -48,7 +49,8 @@ def key_of(kind: str, key: Key, value: Any) -> str:
         ) from error
 
 
-def _found(key: Key, value: Any) -> object:
+def value_by(key: Key, value: Any) -> object:
+    """Return what a key finds in a payload, whatever it is; what the key raises is raised."""
     if callable(key):
         return key(**value) if isinstance(value, Mapping) else key(value)
     return value[key] if isinstance(value, Mapping) else getattr(value, key)

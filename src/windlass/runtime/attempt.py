@@ -22,7 +22,7 @@ from windlass.core.outcomes import (
     Succeeded,
     TimedOut,
 )
-from windlass.core.payload import encode_json
+from windlass.core.payload import decode_json, encode_json
 from windlass.core.plan import Pool
 from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
@@ -30,6 +30,7 @@ from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration
 from windlass.runtime.batches import Gathering
 from windlass.runtime.lines import fields_of
+from windlass.store import DoneBefore
 
 log = get_logger("windlass.executor")
 _DONE = Succeeded()
@@ -46,10 +47,12 @@ class Handlers:
         self,
         middleware: Sequence[Middleware],
         elsewhere: Callable[[Callable[[], Any], Registration], Awaitable[Any]],
+        done: DoneBefore,
         slots: Callable[[], int] = lambda: 1,
     ) -> None:
         self._middleware = tuple(middleware)
         self._elsewhere = elsewhere
+        self._done = done
         self._slots = slots
         self._made: dict[str, Handle] = {}
 
@@ -58,7 +61,10 @@ class Handlers:
         handler = self._made.get(registration.kind)
         if handler is None:
             layers = (*self._middleware, *registration.middleware)
-            handler = chain(layers, self._innermost(registration))
+            innermost = self._innermost(registration)
+            if registration.identity.idempotent:
+                innermost = self._unless_done(registration, innermost)
+            handler = chain(layers, innermost)
             self._made[registration.kind] = handler
         return handler
 
@@ -69,6 +75,18 @@ class Handlers:
         if registration.target.pool is Pool.LOOP:
             return lambda context: call(context, context.arguments)
         return lambda context: elsewhere(lambda: call(context, context.arguments), registration)
+
+    def _unless_done(self, registration: Registration, handle: Handle) -> Handle:
+        """Return the stored result instead of running a job whose key was completed before."""
+
+        async def run(context: Context) -> Any:
+            first = await self._done.find(context.job)
+            if first is None:
+                return await handle(context)
+            context.log.info("job.already_done", first=first.id, key=context.idempotency_key)
+            return _stored_result(first, registration.target.result)
+
+        return run
 
 
 def refusal_of(job: Job) -> Outcome | None:
@@ -115,6 +133,16 @@ def outcome_of(context: Context, value: Any) -> Outcome:
             return Cancelled(reason=reason)
         case _:
             return _result_of(context.job, value)
+
+
+def _stored_result(job: Job, hint: Any) -> Any:
+    """Return a result as its handler declares it; if it declares something else by now, as JSON."""
+    if job.result is None:
+        return None
+    try:
+        return decode_json(job.result, hint)
+    except (ValueError, NotImplementedError):
+        return decode_json(job.result)
 
 
 def _warn_of_ignored_result(context: Context) -> None:

@@ -34,7 +34,7 @@ from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
 from windlass.runtime.tether import Tether, high_descriptors
 from windlass.runtime.words import BROKEN, Begun, Heeded, Over, Reported, Settled, Start, Stop, Word
-from windlass.store import Transaction
+from windlass.store import DoneBefore, Store, Transaction
 
 log = get_logger("windlass.child")
 _NUDGE = signal.SIGUSR2
@@ -71,6 +71,7 @@ class Child:
         registry: Registry,
         middleware: Sequence[Middleware],
         transact: Callable[[Transition], Transaction],
+        store: Callable[[], Store],
         max_retries: int,
         resources: Resources,
     ) -> None:
@@ -80,12 +81,13 @@ class Child:
         self._registry = registry
         self._transact = transact
         self._judge = Judge(registry, max_retries=max_retries)
-        self._handlers = Handlers(middleware, self._in_main_thread)
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._run: _Run | None = None
         self._calling: _Run | None = None
         with high_descriptors():
             self._loop = asyncio.new_event_loop()
+        self._done = DoneBefore(store, self._loop)
+        self._handlers = Handlers(middleware, self._in_main_thread, self._done)
         threading.Thread(target=self._turn, name="windlass-loop", daemon=True).start()
 
     def call(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -174,6 +176,7 @@ class Child:
             arguments=arguments,
             report=self._report,
             transact=self._transact,
+            done=self._done,
             resources=self._resources,
         )
         enter(context)

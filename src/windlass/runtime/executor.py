@@ -34,7 +34,7 @@ from windlass.runtime.pace import PROMPT, Pace
 from windlass.runtime.process import ChildFailed
 from windlass.runtime.threads import Threads
 from windlass.runtime.words import Heeded, Over
-from windlass.store import Transaction
+from windlass.store import DoneBefore, Transaction
 
 log = get_logger("windlass.executor")
 _HANDFUL = 50
@@ -89,6 +89,7 @@ class Executor:
         finish: Callable[[Run, Outcome | Transition], None],
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
+        done: DoneBefore,
         resources: Resources,
         slots: Callable[[], int],
     ) -> None:
@@ -99,9 +100,10 @@ class Executor:
         self._finish = finish
         self._report = report
         self._transact = transact
+        self._done = done
         self._resources = resources
         self._handlers = Handlers(
-            middleware, lambda call, kind: threads.run(call, kind.grace_or(HEED)), slots
+            middleware, lambda call, kind: threads.run(call, kind.grace_or(HEED)), done, slots
         )
         self._timeouts: dict[str, float] = {}
         self._graces = {kind: registry[kind].grace_or(HEED) for kind in registry}
@@ -266,6 +268,7 @@ class Executor:
             arguments=arguments,
             report=self._report,
             transact=self._transact,
+            done=self._done,
             resources=self._resources,
         )
         enter(context)

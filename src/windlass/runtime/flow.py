@@ -33,7 +33,7 @@ from windlass.runtime.shares import Shares
 from windlass.runtime.targets import Watch
 from windlass.runtime.threads import Threads
 from windlass.runtime.waits import first
-from windlass.store import Store
+from windlass.store import DoneBefore, Store
 
 log = get_logger("windlass.worker")
 _PUT_OFF = 3.0
@@ -92,6 +92,7 @@ class Flow:
             finish=self._finish,
             report=self.reporter.report,
             transact=store.transaction,
+            done=DoneBefore(lambda: store, asyncio.get_running_loop()),
             resources=resources,
             slots=slots,
         )

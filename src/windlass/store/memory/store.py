@@ -42,8 +42,9 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, WAITING, State, may_move
+from windlass.core.unique import amended
 from windlass.store.memory.jobs import Jobs
-from windlass.store.memory.keys import Keys
+from windlass.store.memory.keys import DoneKeys, Keys
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Plain, Schema
 from windlass.store.sql import Migration
 
@@ -88,6 +89,7 @@ class MemoryStore(Plain):
         self._lock = threading.RLock()
         self._jobs = Jobs()
         self._keys = Keys()
+        self._done = DoneKeys(self._jobs.__contains__)
         self._leases: dict[str, _Lease] = {}
         self._records: dict[str, Json] = {}
         self._producers: deque[_Producer] = deque()
@@ -215,6 +217,8 @@ class MemoryStore(Plain):
             for job in old:
                 self._jobs.forget(job)
             spent = self._keys.prune(now)
+            if retention.finished is not None:
+                spent += self._done.prune(now - retention.finished)
             gone = [
                 name
                 for name, lease in self._leases.items()
@@ -295,6 +299,11 @@ class MemoryStore(Plain):
 
     async def get(self, job: UUID) -> Job | None:
         return self._jobs.get(job)
+
+    async def done(self, kind: str, key: str) -> Job | None:
+        with self._lock:
+            job_id = self._done.by(kind, key)
+            return None if job_id is None else self._jobs.get(job_id)
 
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         with self._lock:
@@ -400,6 +409,7 @@ class MemoryStore(Plain):
         if new.unique is not None:
             holder = self._keys.holder(new.unique.key, now)
             if holder is not None:
+                self._amend(holder, new, now)
                 return Enqueued(id=holder, existing=True)
             self._keys.hold(new.unique, new.id, now)
         due_at = now if new.due is None else max(resolve(new.due, now), now)
@@ -423,10 +433,18 @@ class MemoryStore(Plain):
         )
         return Enqueued(id=new.id)
 
+    def _amend(self, holder: UUID, duplicate: NewJob, now: datetime) -> None:
+        job = self._jobs.get(holder)
+        after = None if job is None else amended(job, duplicate, now)
+        if after is not None:
+            self._put(after)
+
     def _put(self, job: Job) -> None:
         self._jobs.put(job)
         if job.state in FINISHED:
             self._keys.free(job)
+        if job.state is State.COMPLETED:
+            self._done.note(job)
 
     def _take(self, lane: Lane, room: int, worker: str, token: int, now: datetime) -> list[Job]:
         taken: list[Job] = []

@@ -240,6 +240,8 @@ def _document(new: NewJob, *, fresh: bool) -> dict[str, Any]:
         until = new.unique.until
         document["unique"] = new.unique.key
         document["unique_until"] = _span(until) if isinstance(until, timedelta) else until
+        if new.unique.on_duplicate != "keep":
+            document["on_duplicate"] = new.unique.on_duplicate
     return document
 
 

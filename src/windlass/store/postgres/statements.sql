@@ -183,6 +183,13 @@ SELECT {ended} FROM {schema}.dead_jobs WHERE id = %(id)s
 -- Return a job that is finished.
 SELECT {ended} FROM {schema}.finished_jobs WHERE id = %(id)s LIMIT 1
 
+-- name: done
+-- Return the job that was completed with an idempotency key, if it is still kept.
+SELECT {ended} FROM {schema}.finished_jobs
+WHERE id = (SELECT job FROM {schema}.done_keys WHERE kind = %(kind)s AND key = %(key)s)
+  AND slot = (SELECT {schema}.slot_of(at) FROM {schema}.done_keys
+              WHERE kind = %(kind)s AND key = %(key)s)
+
 -- name: find
 -- List jobs, newest first.
 SELECT * FROM (

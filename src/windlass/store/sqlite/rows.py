@@ -186,6 +186,18 @@ def group_of(row: Row) -> ErrorGroup:
     )
 
 
+def amend_values(job: Job) -> dict[str, Any]:
+    """Return the values of `amend_job`."""
+    return {
+        "id": str(job.id),
+        "payload": job.payload.decode(),
+        "key": job.key,
+        "headers": as_json(job.headers) if job.headers else None,
+        "due_at": micros(job.due_at),
+        "state": job.state.value,
+    }
+
+
 def worker_values(worker: WorkerInfo, now: datetime) -> dict[str, Any]:
     """Return the values of `register_worker`."""
     return {

@@ -28,6 +28,11 @@ INSERT INTO unique_keys (key, job, frees_on_claim, until) VALUES (?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET
     job = excluded.job, frees_on_claim = excluded.frees_on_claim, until = excluded.until
 
+-- name: amend_job
+-- Let a duplicate change the job that holds its unique key.
+UPDATE jobs SET payload = :payload, key = :key, headers = :headers, due_at = :due_at, state = :state
+WHERE id = :id
+
 -- name: any_unique_key
 -- Say whether any job holds a key for as long as its state says.
 SELECT 1 FROM unique_keys WHERE until IS NULL LIMIT 1
@@ -201,6 +206,7 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'completed' AND finished_at < :f
     OR EXISTS (SELECT 1 FROM jobs WHERE state = 'cancelled' AND finished_at < :finished)
     OR EXISTS (SELECT 1 FROM jobs WHERE state = 'dead' AND finished_at < :dead)
     OR EXISTS (SELECT 1 FROM unique_keys WHERE until <= :now)
+    OR EXISTS (SELECT 1 FROM done_keys WHERE at < :finished)
     OR EXISTS (SELECT 1 FROM workers WHERE ended AND last_seen < :workers)
 
 -- name: prune_jobs
@@ -212,6 +218,10 @@ DELETE FROM jobs WHERE seq IN (
 -- name: prune_unique_keys
 -- Forget keys whose time is over.
 DELETE FROM unique_keys WHERE until <= ?
+
+-- name: prune_done_keys
+-- Forget keys that were done before.
+DELETE FROM done_keys WHERE at < ?
 
 -- name: prune_workers
 -- Forget workers that ended long ago.
@@ -237,6 +247,10 @@ DELETE FROM records WHERE name = ?
 -- name: get_job
 -- Return one job.
 SELECT * FROM jobs WHERE id = ?
+
+-- name: done_job
+-- Return the job that was completed with an idempotency key, if it is still kept.
+SELECT * FROM jobs WHERE id = (SELECT job FROM done_keys WHERE kind = ? AND key = ?)
 
 -- name: write_move
 -- Store a job after a verb that changed it.

@@ -251,6 +251,9 @@ class SqliteStore(Plain):
     async def get(self, job: UUID) -> Job | None:
         return await self._look(lambda db: work.get_job(db, job))
 
+    async def done(self, kind: str, key: str) -> Job | None:
+        return await self._look(lambda db: work.done_job(db, kind, key))
+
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         limit = max(limit, 1)
         values = {
