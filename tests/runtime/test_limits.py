@@ -453,7 +453,7 @@ def test_a_job_that_a_dead_worker_had_is_not_overtaken_before_it_is_back(bed: Be
         async with serving(app, lease="1h") as worker:
             (limits,) = worker._each_gate
             assert isinstance(limits, Limits)
-            await until(lambda: limits._busy.get("kind:book") == {"x"})
+            await until(lambda: limits._busy.get("kind:book") == frozenset({"x"}))
             applied = limits._applied_at
             await until(lambda: limits._applied_at > applied)
             assert ran == []
