@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.app.bed import QUICK, Bed, in_state, serving, told, until
-from windlass import ConfigError, Retry, Snooze, State, Windlass
+from tests.app.bed import QUICK, Bed, Through, in_state, serving, told, until
+from windlass import ConfigError, Retry, Snooze, State, StoreUnavailable, Windlass
 from windlass.core.changes import Changes
-from windlass.core.job import WorkerInfo
-from windlass.core.limits import OVERRIDE, RECORD
+from windlass.core.job import Ask, Claim, Job, Lane, WorkerInfo
+from windlass.core.limits import OVERRIDE, RECORD, Limit
+from windlass.core.settle import Transition
+from windlass.runtime.limits import Limits
 from windlass.store import Store
 
 
@@ -421,6 +423,81 @@ def test_an_ordered_job_that_is_dead_lets_the_next_one_pass(bed: Bed) -> None:
 
     asyncio.run(main())
     assert ran == [0, 0, 1]
+
+
+def test_a_job_that_a_dead_worker_had_is_not_overtaken_before_it_is_back(bed: Bed) -> None:
+    """Prevents: the token of a dead worker is free while its job still runs by the account."""
+    app = bed.app()
+    ran: list[int] = []
+
+    @app.job(key="account", ordered=True)
+    async def book(account: str, number: int) -> None:
+        assert account
+        ran.append(number)
+
+    async def main() -> None:
+        dead = WorkerInfo(
+            id="dead", name="w", host="h", pid=1, release="", lease=timedelta(hours=1), slots=1
+        )
+        await app.store.open()
+        await app.store.register(dead)
+        handles = await app.aenqueue_many(book.draft("x", number) for number in range(3))
+        ask = Ask(lane=Lane("default", "book", 0, "x"), count=1)
+        (job,) = await app.store.claim(Claim(asks=(ask,)), worker="dead", token=7)
+        assert job.id == handles[0].id
+        name = Limit(name="kind:book", keyed=True).record("x")
+        lost = {"concurrency": {"holds": {"dead": {"x": 1}}}}
+        await app.store.apply([name], lambda _, __: Changes(answer=None, records={name: lost}))
+        await app.store.retire("dead")
+        # One with so long a lease may not rescue yet, so that the test decides when that happens.
+        async with serving(app, lease="1h") as worker:
+            (limits,) = worker._each_gate
+            assert isinstance(limits, Limits)
+            await until(lambda: limits._busy.get("kind:book") == frozenset({"x"}))
+            applied = limits._applied_at
+            await until(lambda: limits._applied_at > applied)
+            assert ran == []
+            back = Transition(id=job.id, token=7, state=State.PENDING)
+            assert await app.store.settle([back]) == [True]
+            await done(app, 3)
+        assert ran == [0, 1, 2]
+
+    asyncio.run(main())
+
+
+class Forgetful(Through):
+    """A store whose first claim is made, and whose answer to it gets lost."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.lost = 0
+
+    async def claim(self, claim: Claim, **told: Any) -> list[Job]:
+        jobs: list[Job] = await self.inner.claim(claim, **told)
+        if jobs and not self.lost:
+            self.lost = len(jobs)
+            raise StoreUnavailable("the answer is lost")
+        return jobs
+
+
+def test_a_job_whose_claim_was_lost_is_not_overtaken(bed: Bed) -> None:
+    store = Forgetful(bed.store())
+    app = bed.app(store=store)
+    ran: list[int] = []
+
+    @app.job(key="account", ordered=True)
+    async def book(account: str, number: int) -> None:
+        assert account
+        ran.append(number)
+
+    async def main() -> None:
+        await app.aenqueue_many(book.draft("x", number) for number in range(3))
+        async with serving(app, lease="3s"):
+            await done(app, 3)
+
+    asyncio.run(main())
+    assert store.lost == 1
+    assert ran == [0, 1, 2]
 
 
 # -- changes while workers run ---------------------------------------------------------------------

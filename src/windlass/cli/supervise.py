@@ -10,7 +10,6 @@ from pathlib import Path
 
 import typer
 
-from windlass.cli import show
 from windlass.core.bounds import Bounds
 from windlass.observe.logs import configure_logging
 from windlass.runtime.reload import Watch
@@ -61,6 +60,9 @@ def _configure(settings: Settings) -> None:
 def _hint(running: int) -> None:
     """Tell somebody at a terminal why the first Ctrl-C does not end it at once."""
     if running and sys.stderr.isatty():
+        # Imported here, because it loads rich.
+        from windlass.cli import show
+
         jobs = show.plural(running, "job")
         them = "it" if running == 1 else "them"
         show.note(f"finishing {jobs}; press Ctrl-C again to give {them} back at once")

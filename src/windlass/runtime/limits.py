@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from windlass.core.errors import ConfigError
@@ -408,14 +407,13 @@ class Limits(Gate):
     async def _keys_running(self, limit: Limit) -> frozenset[str]:
         """Return the keys of jobs that run, or that a dead worker left and nobody settled yet."""
         keys: set[str] = set()
-        for kind in self._registry:
-            if self._registry[kind].limit is not None and kind in self._registry.ordered:
-                own = self._registry[kind].limit
-                if own is not None and own.name == limit.name:
-                    keys |= {job.key async for job in self._jobs_running(kind)}
+        for kind in self._registry.ordered:
+            own = self._registry[kind].limit
+            if own is not None and own.name == limit.name:
+                keys |= {job.key async for job in self._jobs_running(kind)}
         return frozenset(keys)
 
-    async def _jobs_running(self, kind: str) -> Any:
+    async def _jobs_running(self, kind: str) -> AsyncIterator[Job]:
         which, after = JobFilter(states=(State.RUNNING,), kind=kind), None
         while True:
             page = await self._store.find(which, limit=_FOUND_AT_ONCE, after=after)
