@@ -32,6 +32,7 @@ from windlass.core.errors import (
 from windlass.core.job import Job
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.retry import Backoff, Retry
+from windlass.core.secret import Secret
 from windlass.core.states import State
 from windlass.middleware import Callbacks, CallNext, Middleware
 from windlass.observe.logs import configure_logging
@@ -72,6 +73,7 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "SchemaMismatch",
+    "Secret",
     "Snooze",
     "State",
     "StoreBusy",

@@ -11,8 +11,11 @@ from uuid import UUID
 
 from windlass.core.errors import CalledFromEventLoop, IllegalMove
 from windlass.core.job import Job, Progress
+from windlass.core.redaction import Redaction
+from windlass.core.secret import secrets_in, texts_of
 from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
+from windlass.observe.discretion import job_redaction
 from windlass.observe.logs import Logger, get_logger, job_fields
 from windlass.resources import Resources
 from windlass.store import Transaction
@@ -25,8 +28,8 @@ class Context:
     """One run of one job, as its handler and middleware see it."""
 
     __slots__ = (
-        "_cancelled", "_in_transaction", "_report", "_timeout", "_transact", "arguments", "job",
-        "resources", "settled", "worker_id",
+        "_cancelled", "_in_transaction", "_redaction", "_report", "_timeout", "_transact",
+        "arguments", "job", "resources", "settled", "worker_id",
     )  # fmt: skip
 
     log: Logger = _log
@@ -41,6 +44,8 @@ class Context:
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
         resources: Resources,
+        redaction: Redaction,
+        has_secrets: bool = False,
     ) -> None:
         self.job = job
         self.worker_id = worker_id
@@ -54,6 +59,7 @@ class Context:
         """Whether the job was completed by a transaction of its handler."""
         self._in_transaction = False
         self._timeout: TimeoutError | None = None
+        self._redaction = knowing(redaction, arguments) if has_secrets else redaction
 
     @property
     def job_id(self) -> UUID:
@@ -79,6 +85,11 @@ class Context:
     def headers(self) -> Mapping[str, str]:
         """What the producer sent along beside the payload."""
         return self.job.headers
+
+    @property
+    def redaction(self) -> Redaction:
+        """What masks text that this run leaves behind: fields by their names, and its secrets."""
+        return self._redaction
 
     @property
     def idempotency_key(self) -> str:
@@ -107,7 +118,8 @@ class Context:
         """Say how far the job is, from 0 to 1. Returns at once; only the latest word is stored."""
         if not 0 <= fraction <= 1:
             raise ValueError(f"progress goes from 0 to 1, and {fraction!r} does not")
-        self._report(self.job, Progress(fraction=fraction, message=storable(message, 500)))
+        said = storable(self._redaction.text(message), 500) if message else ""
+        self._report(self.job, Progress(fraction=fraction, message=said))
 
     def transaction(self) -> JobTransaction:
         """Do your own SQL and complete the job in one commit, so that both happen exactly once.
@@ -219,3 +231,9 @@ def enter(context: Context) -> None:
     """Make a context the current one, for the task that runs its job and what that task starts."""
     _current.set(context)
     job_fields.set(context._fields)
+    job_redaction.set(context.redaction)
+
+
+def knowing(redaction: Redaction, arguments: object) -> Redaction:
+    """Return what also masks the secrets in a handler's arguments."""
+    return redaction.knowing(text for each in secrets_in(arguments) for text in texts_of(each))

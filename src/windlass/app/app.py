@@ -21,6 +21,7 @@ from windlass.app.isolation import recipe_of
 from windlass.app.kind import Kind
 from windlass.app.portal import Portal, refuse_in_event_loop
 from windlass.app.producer import Draft, Producer
+from windlass.app.vault import Vault
 from windlass.context import Context
 from windlass.core.durations import human
 from windlass.core.error_classes import Verdict
@@ -29,6 +30,7 @@ from windlass.core.job import Enqueued, NewJob, Retention
 from windlass.core.limits import limit_of_app
 from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec
+from windlass.core.redaction import Redaction
 from windlass.middleware import Callbacks, log_runs
 from windlass.registry import Middleware, Registry, whole_payload
 from windlass.release import __version__
@@ -81,6 +83,8 @@ class Windlass:
         """What child processes do before their first job."""
         self.home: str | None = None
         """Where child processes find this app, `module:attribute`; None: they have to search."""
+        self.vault = Vault(lambda: self.settings.encryption_keys)
+        """Seals and opens the secrets of this app's jobs."""
         self.registry = Registry()
         self.providers = Providers()
         self.ids = Ids()
@@ -120,7 +124,7 @@ class Windlass:
         return Producer(
             self,
             kind.name,
-            codec=PayloadCodec(kind.name, kind.payload, whole=True),
+            codec=PayloadCodec(kind.name, kind.payload, whole=True, cipher=self.vault),
             payload=partial(whole_payload, kind.name),
             key=kind.key,
         )
@@ -313,7 +317,7 @@ class Windlass:
         that has a supervisor, as on the command line.
 
         Raises:
-            ConfigError: a setting is wrong, or leaves no queue to serve.
+            ConfigError: a setting is wrong, leaves no queue to serve, or no key for secrets.
         """
         refuse_worker()
         if name:
@@ -322,6 +326,7 @@ class Windlass:
         if settings.url != self.settings.url:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
+        self._check_secrets()
         return Worker(
             store=self.store,
             registry=self.registry,
@@ -332,6 +337,12 @@ class Windlass:
             leash=leash,
             recipe=lambda: recipe_of(self, settings),
         )
+
+    def _check_secrets(self) -> None:
+        """Refuse to serve kinds whose secrets nobody here could open: their jobs would only die."""
+        secret = sorted(kind for kind in self.registry if self.registry[kind].target.has_secrets)
+        if secret:
+            self.vault.check(f"{', '.join(map(repr, secret))} has a Secret")
 
     @property
     def layers(self) -> tuple[Middleware, ...]:
@@ -392,4 +403,5 @@ def _worker_options(settings: Settings, name: str, *, burst: bool) -> WorkerOpti
         max_retries=settings.max_retries,
         max_crashes=settings.max_crashes,
         timeout=settings.timeout,
+        redaction=Redaction(settings.redact),
     )

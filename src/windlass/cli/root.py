@@ -16,6 +16,7 @@ from windlass.cli import (
     doctor,
     enqueue,
     jobs,
+    keys,
     limits,
     migrate,
     queues,
@@ -27,7 +28,8 @@ from windlass.core.errors import WindlassError
 from windlass.release import __version__
 
 _ORDER = [
-    "demo", "worker", "enqueue", "jobs", "dead", "queues", "limits", "workers", "migrate", "doctor",
+    "demo", "worker", "enqueue", "jobs", "dead", "queues", "limits", "workers", "keys", "migrate",
+    "doctor",
 ]  # fmt: skip
 _DEBUG = object()
 
@@ -97,6 +99,7 @@ dead.register(cli)
 queues.register(cli)
 limits.register(cli)
 workers.register(cli)
+keys.register(cli)
 migrate.register(cli)
 doctor.register(cli)
 demo.register(cli)

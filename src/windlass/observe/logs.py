@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
@@ -25,6 +25,7 @@ from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from windlass.core.text import inert, inert_lines
+from windlass.observe.discretion import redact_fields, redact_lines, redact_traces
 from windlass.settings import LogFormat, LogLevel
 
 job_fields: ContextVar[Callable[[], Mapping[str, object]]] = ContextVar(
@@ -85,8 +86,14 @@ def configure_logging(
     level: LogLevel,
     format: LogFormat,  # noqa: A002  (It is what the setting is called.)
     stream: TextIO | None = None,
+    *,
+    redact: Iterable[str] = (),
 ) -> logging.Handler:
-    """Send every log line of this process to one stream; called again, it replaces what it did."""
+    """Send every log line of this process to one stream; called again, it replaces what it did.
+
+    Fields are masked whose names are sensitive, like `password`, or match one of `redact`.
+    """
+    redact_lines(redact)
     stream = sys.stderr if stream is None else stream
     pretty = stream.isatty() if format == "auto" else format == "console"
     colors = pretty and stream.isatty() and not os.environ.get("NO_COLOR")
@@ -132,8 +139,8 @@ class _Formatter(ProcessorFormatter):
 
     def __init__(self, rendering: list[Processor]) -> None:
         super().__init__(
-            foreign_pre_chain=[_add_extra, _impose_job_fields],
-            processors=[_fill_in_job_fields, _stamp, format_exc_info, *rendering],
+            foreign_pre_chain=[_add_extra, redact_fields, _impose_job_fields],
+            processors=[_fill_in_job_fields, _stamp, format_exc_info, redact_traces, *rendering],
         )
 
     def format(self, record: logging.LogRecord) -> str:
@@ -171,7 +178,12 @@ def _hand_over(logger: WrappedLogger, name: str, event: EventDict) -> Any:
     return (_Event(event),), {"exc_info": event.get("exc_info"), "extra": extra}
 
 
-_EMITTING: tuple[Processor, ...] = (_fill_in_job_fields, _resolve_exception, _hand_over)
+_EMITTING: tuple[Processor, ...] = (
+    redact_fields,
+    _fill_in_job_fields,
+    _resolve_exception,
+    _hand_over,
+)
 _UNTOLD = ("event", "exc_info")
 
 

@@ -14,12 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from windlass.context import Context, enter
+from msgspec.structs import replace
+
+from windlass.context import Context, enter, knowing
 from windlass.core.durations import human
-from windlass.core.errors import ConfigError
+from windlass.core.errors import ConfigError, PayloadInvalid
 from windlass.core.job import Job, Progress
 from windlass.core.outcomes import Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
 from windlass.core.plan import Pool
+from windlass.core.redaction import Redaction
 from windlass.core.settle import Transition
 from windlass.core.suspicion import is_suspect
 from windlass.observe.logs import get_logger
@@ -90,7 +93,9 @@ class Executor:
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
         resources: Resources,
+        redaction: Redaction,
     ) -> None:
+        self._redaction = redaction
         self._registry = registry
         self._children = children
         self._worker_id = worker_id
@@ -246,7 +251,8 @@ class Executor:
                 self._attempt(run) if run.pool is not _CHILDREN else self._isolate(run)
             )
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
-            outcome = run.stopped or outcome_of_error(error)
+            known = self._redaction if run.context is None else run.context.redaction
+            outcome = run.stopped or outcome_of_error(error, known)
         end_if_forked(self._pid)
         self._end(run, outcome)
 
@@ -256,7 +262,8 @@ class Executor:
             return refusal
         registration = self._registry[job.kind]
         self._set_deadline(run, registration)
-        arguments = registration.target.codec.decode(job.payload)
+        target = registration.target
+        arguments = target.codec.decode(job.payload, kind=job.kind)
         context = run.context = Context(
             job=job,
             worker_id=self._worker_id(),
@@ -264,10 +271,12 @@ class Executor:
             report=self._report,
             transact=self._transact,
             resources=self._resources,
+            redaction=self._redaction,
+            has_secrets=target.codec.has_secrets,
         )
         enter(context)
         value = await self._handlers.of(registration)(context)
-        return outcome_of(context, value)
+        return outcome_of(context, value, target)
 
     async def _isolate(self, run: Run) -> Outcome | Transition:
         """Let a child run a job; its word is final, unless it heeded when it was told to stop."""
@@ -307,9 +316,20 @@ class Executor:
                 return Succeeded()
             case Crashed() if run.stopped is not None:
                 return run.stopped
-            case Crashed(reason=reason):
+            case Crashed(reason=reason, log=words):
                 log.warning("child.died", **fields_of(run.job, self._worker_id()), why=reason)
+                return replace(answer, log=self._knowing(run.job).text(words))
         return answer
+
+    def _knowing(self, job: Job) -> Redaction:
+        """Return what masks a job's secrets in the last words of the process that it killed."""
+        codec = self._registry[job.kind].target.codec
+        if not codec.has_secrets:
+            return self._redaction
+        try:
+            return knowing(self._redaction, codec.decode(job.payload, kind=job.kind))
+        except PayloadInvalid:
+            return self._redaction  # Nobody could have written them, then.
 
     def _set_deadline(
         self, run: Run, registration: Registration, since: float | None = None

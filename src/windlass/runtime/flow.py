@@ -91,6 +91,7 @@ class Flow:
             report=self.reporter.report,
             transact=store.transaction,
             resources=resources,
+            redaction=options.redaction,
         )
         self.demand = Demand(lambda: len(self.executor.runs))
         self.each_gate = gates_for(
