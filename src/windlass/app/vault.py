@@ -50,6 +50,10 @@ class Vault:
         data = nonce + _aes_gcm(key).encrypt(nonce, plain, bound)
         return f"{key.id}.{b64encode(data).decode()}"
 
+    def is_current(self, sealed: str) -> bool:
+        """Say whether the first key has sealed it."""
+        return sealed.partition(".")[0] == self._keys()[0].id
+
     def open(self, sealed: str, *, bound: bytes) -> bytes:
         """Decrypt with the key that sealed it.
 

@@ -83,12 +83,13 @@ class Sealing:
     kind: str
 
     @property
-    def _bound(self) -> bytes:
+    def bound(self) -> bytes:
+        """What a secret is bound to: it opens for nothing else."""
         return f"windlass:{self.role}:{self.kind}".encode()
 
     def seal(self, plain: bytes) -> dict[str, str]:
         """Return the JSON object that stands for a secret."""
-        return {MARK: self.cipher.seal(plain, bound=self._bound)}
+        return {MARK: self.cipher.seal(plain, bound=self.bound)}
 
     def open(self, value: Any) -> bytes:
         """Return what a secret's JSON object hides.
@@ -98,7 +99,7 @@ class Sealing:
         """
         if not isinstance(value, dict) or not isinstance(value.get(MARK), str) or len(value) != 1:
             raise ValueError("a secret is wanted: give Secret(...), which is stored encrypted")
-        return self.cipher.open(value[MARK], bound=self._bound)
+        return self.cipher.open(value[MARK], bound=self.bound)
 
 
 def is_secret(hint: Any) -> bool:

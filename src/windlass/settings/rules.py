@@ -167,6 +167,6 @@ RULES: dict[str, Rule] = {
     "redact": Rule(
         readers.PATTERNS,
         "Names of fields that are masked wherever they are shown, besides the usual ones.",
-        empty="the usual ones",
+        empty="none",
     ),
 }
