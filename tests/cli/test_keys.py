@@ -25,7 +25,7 @@ def test_a_new_key_is_one_that_is_taken(shell: Shell, monkeypatch: pytest.Monkey
     named = shell.ok("keys", "new", "--name", "k2", "--json").json
     assert named["id"] == "k2"
     monkeypatch.setenv("WINDLASS_ENCRYPTION_KEYS", f"{named['key']},{text}")
-    assert [each.id for each in Windlass("memory://").settings.encryption_keys][0] == "k2"
+    assert Windlass("memory://").settings.encryption_keys[0].id == "k2"
 
 
 def test_a_key_cannot_have_any_name(shell: Shell) -> None:

@@ -56,14 +56,13 @@ class Place:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         (directory / "shop.py").write_text(SHOP)
+        self.environ: dict[str, str] = {}
         key = self.run("keys", "new")[0].strip()
         self.environ = {
             "WINDLASS_ENCRYPTION_KEYS": key,
             "WINDLASS_LISTEN_URL": f"postgresql://ann:{PASSWORD}@nowhere/db",
         }
         self.app = Windlass(f"sqlite:///{directory / 'windlass.db'}", encryption_keys=key)
-
-    environ: dict[str, str] = {}
 
     def enqueue(self, kind: str) -> str:
         @self.app.job(name=kind)

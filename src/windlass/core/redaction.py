@@ -86,7 +86,7 @@ class Redaction:
         if isinstance(value, dict | list | tuple) and depth > _DEEPEST:
             return MASK
         if isinstance(value, dict):
-            if MARK in value and len(value) == 1:
+            if _is_sealed(value):
                 return SHOWN
             return {name: self.field(name, each, depth=depth) for name, each in value.items()}
         if isinstance(value, list | tuple):
@@ -99,7 +99,7 @@ class Redaction:
 
     def field(self, name: object, value: Any, *, depth: int = 0) -> Any:
         """Return a field's value as it may be seen."""
-        if isinstance(name, str) and self.hides(name) and value is not None and value != "":
+        if isinstance(name, str) and self.hides(name) and not _is_mask_of_itself(value):
             return MASK
         return self.value(value, depth=depth + 1)
 
@@ -134,6 +134,15 @@ class Redaction:
                 parts += (text[end : value.start()], mask)
                 end = value.end()
         return "".join((*parts, text[end:])) if parts else text
+
+
+def _is_sealed(value: Any) -> bool:
+    return isinstance(value, dict) and MARK in value and len(value) == 1
+
+
+def _is_mask_of_itself(value: Any) -> bool:
+    """Say whether a value gives nothing away, and is worth seeing: nothing, or a secret as such."""
+    return value is None or value == "" or isinstance(value, Secret) or _is_sealed(value)
 
 
 def _any_of(known: Iterable[str]) -> re.Pattern[str] | None:
