@@ -96,7 +96,8 @@ def test_secrets_are_equal_if_what_they_hide_is() -> None:
 
 
 def test_a_secret_can_be_copied() -> None:
-    for made in (copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))):
+    ways: list[Any] = [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))]
+    for made in ways:
         assert made(Secret([HIDDEN])).reveal() == [HIDDEN]
 
 
