@@ -7,7 +7,6 @@ what passes here passes there.
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,13 +18,13 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from windlass.core.errors import ConfigError, PayloadInvalid, PayloadTooLarge
+from windlass.core.looks import depth_of, find_leaf, has_leaf, is_not_finite, is_utf8
 from windlass.core.secret import Cipher, Sealing, Secret, hidden_type, holds_secrets, is_secret
 
 MAX_PAYLOAD = 256 * 1024
 _DEEPEST = 200
 """How deep a payload may be nested: far below where decoders give up, wherever they are called."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])')
 _PATH = re.compile(r"^(?P<reason>.*?)(?: - at (?:`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
 _EMPTY = b"{}"
 
@@ -156,7 +155,9 @@ def encode_json(
     except RecursionError:
         raise PayloadInvalid(what, "", "it is nested too deeply, or refers to itself") from None
     except UnicodeEncodeError:
-        where = _find(value, lambda leaf: isinstance(leaf, str) and not _is_utf8(leaf))
+        where = find_leaf(
+            value, lambda leaf: isinstance(leaf, str) and not is_utf8(leaf), _without_secrets
+        )
         raise PayloadInvalid(what, where, "a lone surrogate is not Unicode text") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         hook = _to_json if sealing is None else _without_secrets
@@ -166,14 +167,16 @@ def encode_json(
 
 def _check(what: str, value: Any, encoded: bytes) -> None:
     """Refuse what encodes but does not come back as it was. Each look is taken only if needed."""
-    if len(encoded) > _DEEPEST and _depth(encoded) > _DEEPEST:
+    if len(encoded) > _DEEPEST and depth_of(encoded, _DEEPEST) > _DEEPEST:
         raise PayloadInvalid(what, "", f"it is nested more than {_DEEPEST} levels deep")
-    if b"null" in encoded and _has(value, _is_not_finite):
+    if b"null" in encoded and has_leaf(value, is_not_finite, _without_secrets):
         # msgspec writes NaN and the infinities as null, which would arrive as something else.
-        path = _find(value, _is_not_finite)
+        path = find_leaf(value, is_not_finite, _without_secrets)
         raise PayloadInvalid(what, path, "NaN and infinities have no JSON form")
     if rb"\u0000" in encoded and _NUL.search(encoded):
-        path = _find(value, lambda leaf: isinstance(leaf, str) and "\x00" in leaf)
+        path = find_leaf(
+            value, lambda leaf: isinstance(leaf, str) and "\x00" in leaf, _without_secrets
+        )
         raise PayloadInvalid(what, path, "a NUL character cannot be stored")
 
 
@@ -276,72 +279,3 @@ def _culprit(value: Any, hook: Callable[[Any], Any]) -> str:
         except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
             return str(name)
     return ""
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _is_not_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-def _has(value: Any, wrong: Callable[[Any], bool]) -> bool:
-    """Say whether any leaf is wrong, without recursion and without naming paths: the quick look."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            waiting.extend(each.values())
-        elif isinstance(each, list | tuple | set | frozenset):
-            waiting.extend(each)
-        elif isinstance(each, _LEAVES):
-            if wrong(each):
-                return True
-        else:
-            plain = msgspec.to_builtins(each, enc_hook=_without_secrets)
-            waiting.append(plain if isinstance(plain, dict | list | _LEAVES) else None)
-    return False
-
-
-_LEAVES = str | int | float | bytes | None
-
-
-def _find(value: Any, wrong: Callable[[Any], bool]) -> str:
-    """Return the path to the first wrong leaf, or nothing if it cannot be told."""
-    try:
-        waiting = [("", msgspec.to_builtins(value, enc_hook=_without_secrets))]
-    except RecursionError:
-        return ""
-    while waiting:
-        path, each = waiting.pop()
-        if isinstance(each, dict):
-            inner = [(f"{path}.{name}" if path else str(name), leaf) for name, leaf in each.items()]
-            if (odd := next((name for name in each if wrong(name)), None)) is not None:
-                return f"{path}.{odd}" if path else str(odd)
-        elif isinstance(each, list | tuple):
-            inner = [(f"{path}[{index}]", leaf) for index, leaf in enumerate(each)]
-        elif wrong(each):
-            return path
-        else:
-            continue
-        waiting.extend(reversed(inner))
-    return ""
-
-
-def _depth(encoded: bytes) -> int:
-    """Return how deep JSON is nested, or less if it has too few brackets to be too deep."""
-    if encoded.count(b"[") + encoded.count(b"{") <= _DEEPEST:
-        return 0
-    depth = deepest = 0
-    for token in _TOKEN.finditer(encoded):
-        if token[1]:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif token[2]:
-            depth -= 1
-    return deepest

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 from urllib.parse import quote
 
@@ -44,14 +45,13 @@ class Redaction:
     usual name out.
     """
 
-    def __init__(self, patterns: Iterable[str] = (), *, known: Iterable[str] = ()) -> None:
-        """Mask the usual names and these, and what is `known` to be secret wherever it stands.
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        """Mask the usual names, and these.
 
         Raises:
             ValueError: a pattern is no regular expression.
         """
         given = tuple(patterns)
-        self._patterns = given
         out = {pattern[1:] for pattern in given if pattern.startswith("-")}
         names = [name for name in USUAL if name not in out]
         names += [pattern for pattern in given if not pattern.startswith("-")]
@@ -63,11 +63,13 @@ class Redaction:
         except re.error as error:
             raise ValueError(f"{error} in a pattern for what is redacted") from None
         self._verdicts: dict[str, bool] = {}
-        self._known = _any_of(known)
+        self._known: re.Pattern[str] | None = None
 
     def knowing(self, known: Iterable[str]) -> Redaction:
         """Return one that masks these texts, too, wherever they stand."""
-        return Redaction(self._patterns, known=known)
+        other = copy(self)  # It shares what was compiled, and what is known about names.
+        other._known = _any_of(known)
+        return other
 
     def hides(self, name: str) -> bool:
         """Say whether a field of this name is masked."""
