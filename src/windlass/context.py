@@ -59,7 +59,10 @@ class Context:
         """Whether the job was completed by a transaction of its handler."""
         self._in_transaction = False
         self._timeout: TimeoutError | None = None
-        self._redaction = knowing(redaction, arguments) if has_secrets else redaction
+        if has_secrets:
+            found = secrets_in(arguments)
+            redaction = redaction.knowing(text for each in found for text in texts_of(each))
+        self._redaction = redaction
 
     @property
     def job_id(self) -> UUID:
@@ -232,8 +235,3 @@ def enter(context: Context) -> None:
     _current.set(context)
     job_fields.set(context._fields)
     job_redaction.set(context.redaction)
-
-
-def knowing(redaction: Redaction, arguments: object) -> Redaction:
-    """Return what also masks the secrets in a handler's arguments."""
-    return redaction.knowing(text for each in secrets_in(arguments) for text in texts_of(each))

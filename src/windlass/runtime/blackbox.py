@@ -15,6 +15,7 @@ import tempfile
 import threading
 
 from windlass.core.text import storable
+from windlass.observe.discretion import redaction_in_force
 
 LIMIT = 8_000
 """How many characters `read` returns at most."""
@@ -132,7 +133,8 @@ class _Recorder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._box.write(self.format(record))
+            # Here and not by who reads it: only this process knows the secrets of its run.
+            self._box.write(redaction_in_force().text(self.format(record)))
         except Exception:  # noqa: BLE001 - what cannot be recorded must not cost the run.
             return
         last = logging.lastResort

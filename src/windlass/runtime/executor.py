@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from msgspec.structs import replace
-
-from windlass.context import Context, enter, knowing
+from windlass.context import Context, enter
 from windlass.core.durations import human
-from windlass.core.errors import ConfigError, PayloadInvalid
+from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Progress
 from windlass.core.outcomes import Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
 from windlass.core.plan import Pool
@@ -316,20 +314,9 @@ class Executor:
                 return Succeeded()
             case Crashed() if run.stopped is not None:
                 return run.stopped
-            case Crashed(reason=reason, log=words):
+            case Crashed(reason=reason):
                 log.warning("child.died", **fields_of(run.job, self._worker_id()), why=reason)
-                return replace(answer, log=self._knowing(run.job).text(words))
         return answer
-
-    def _knowing(self, job: Job) -> Redaction:
-        """Return what masks a job's secrets in the last words of the process that it killed."""
-        codec = self._registry[job.kind].target.codec
-        if not codec.has_secrets:
-            return self._redaction
-        try:
-            return knowing(self._redaction, codec.decode(job.payload, kind=job.kind))
-        except PayloadInvalid:
-            return self._redaction  # Nobody could have written them, then.
 
     def _set_deadline(
         self, run: Run, registration: Registration, since: float | None = None

@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 
 from windlass.core.job import Pulse
-from windlass.observe.discretion import redaction_in_force
 from windlass.runtime import leash
 from windlass.runtime.blackbox import BlackBox, shared_file
 from windlass.settings import Settings
@@ -143,7 +142,7 @@ class Ward:
 
     def last_words(self) -> str:
         """Return the last lines that it logged, and what it wrote when it died of a signal."""
-        return redaction_in_force().text(self._box.read())
+        return self._box.read()
 
     def close(self) -> None:
         """Let go of the rest."""
