@@ -34,6 +34,7 @@ from windlass.core.errors import (
 from windlass.core.job import Job
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.retry import Backoff, Retry
+from windlass.core.secret import Secret
 from windlass.core.states import State
 from windlass.core.unique import Unique
 from windlass.middleware import Callbacks, CallNext, Middleware
@@ -78,6 +79,7 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "SchemaMismatch",
+    "Secret",
     "Snooze",
     "State",
     "StoreBusy",

@@ -24,9 +24,10 @@ from windlass.core.hints import hints_of
 from windlass.core.keys import Key
 from windlass.core.limits import Limit
 from windlass.core.outcomes import Cancel, Snooze
-from windlass.core.payload import PayloadCodec
+from windlass.core.payload import PayloadCodec, encode_json
 from windlass.core.plan import Pool
 from windlass.core.retry import Retry
+from windlass.core.secret import Cipher, Sealing, holds_secrets
 from windlass.core.unique import NO_IDENTITY, Identity
 from windlass.resources import Inject, Need, needs_of
 
@@ -50,6 +51,23 @@ class Target:
     """The names of the arguments; None if the payload is one value."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What arguments are that are not given."""
+    result_cipher: Cipher | None = None
+    """What seals the secrets in a result; None if it has none."""
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether there can be secrets in its payload or its result."""
+        return self.codec.has_secrets or self.result_cipher is not None
+
+    def encode_result(self, kind: str, value: Any) -> bytes:
+        """Encode what the handler returned, for a job of its kind or of an alias.
+
+        Raises:
+            PayloadInvalid: it has no JSON form.
+        """
+        if self.result_cipher is None:
+            return encode_json(kind, value)
+        return encode_json(kind, value, sealing=Sealing(self.result_cipher, "result", kind))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,26 +284,32 @@ class Registry:
         }
 
 
-def function_target(kind: str, function: Callable[..., Any]) -> Target:
+def function_target(
+    kind: str, function: Callable[..., Any], *, cipher: Cipher | None = None
+) -> Target:
     """Describe a function whose parameters are the fields of the payload."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ConfigError(f"the handler of {kind!r} is a generator; a handler returns once")
     hints = hints_of(function)
     parameters, context = _parameters(kind, function, hints)
     needs = needs_of(function)
+    result = _result(hints.get("return", Any))
     return Target(
         call=_caller(function, context, needs),
         pool=_pool(function),
-        codec=PayloadCodec.for_parameters(kind, parameters),
+        codec=PayloadCodec.for_parameters(kind, parameters, cipher=cipher),
         payload=_payload(kind, function, parameters, needs),
-        result=_result(hints.get("return", Any)),
+        result=result,
+        result_cipher=cipher if holds_secrets(result) else None,
         needs=needs,
         parameters=frozenset(parameters),
         defaults=_defaults(parameters),
     )
 
 
-def payload_target(kind: str, function: Callable[..., Any], payload: Any) -> Target:
+def payload_target(
+    kind: str, function: Callable[..., Any], payload: Any, *, cipher: Cipher | None = None
+) -> Target:
     """Describe a function that takes the whole payload as its one argument."""
     hints = hints_of(function)
     parameters, context = _parameters(kind, function, hints)
@@ -294,17 +318,21 @@ def payload_target(kind: str, function: Callable[..., Any], payload: Any) -> Tar
     (name,) = parameters
     needs = needs_of(function)
     call = _caller(function, context, needs)
+    result = _result(hints.get("return", Any))
     return Target(
         call=lambda ctx, value: call(ctx, {name: value}),
         pool=_pool(function),
-        codec=PayloadCodec(kind, payload, whole=True),
+        codec=PayloadCodec(kind, payload, whole=True, cipher=cipher),
         payload=partial(whole_payload, kind),
-        result=_result(hints.get("return", Any)),
+        result=result,
+        result_cipher=cipher if holds_secrets(result) else None,
         needs=needs,
     )
 
 
-def batch_target(kind: str, function: Callable[..., Any]) -> Target:
+def batch_target(
+    kind: str, function: Callable[..., Any], *, cipher: Cipher | None = None
+) -> Target:
     """Describe a function that takes a list of payloads, each of which is a job of its own."""
     if not inspect.isfunction(function):
         raise ConfigError(f"kind {kind!r}: a batch is handled by a function")
@@ -325,7 +353,7 @@ def batch_target(kind: str, function: Callable[..., Any]) -> Target:
     return Target(
         call=lambda ctx, items: call(ctx, {name: items}),
         pool=_pool(function),
-        codec=PayloadCodec(kind, item, whole=True),
+        codec=PayloadCodec(kind, item, whole=True, cipher=cipher),
         payload=partial(whole_payload, kind),
         result=Any,
         needs=needs,
@@ -340,7 +368,7 @@ def whole_payload(kind: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     return given[0]
 
 
-def class_target(kind: str, cls: type[Any]) -> Target:
+def class_target(kind: str, cls: type[Any], *, cipher: Cipher | None = None) -> Target:
     """Describe a class whose fields are the payload and whose `execute` does the work."""
     execute = getattr(cls, "execute", None)
     if execute is None:
@@ -356,12 +384,14 @@ def class_target(kind: str, cls: type[Any]) -> Target:
         )
     needs = needs_of(execute)
     run = _caller(execute, context, needs)
+    result = _result(hints_of(execute).get("return", Any))
     return Target(
         call=lambda ctx, arguments: run(ctx, {"self": cls(**arguments)}),
         pool=_pool(execute),
-        codec=PayloadCodec.for_parameters(kind, parameters),
+        codec=PayloadCodec.for_parameters(kind, parameters, cipher=cipher),
         payload=partial(_named, kind, tuple(parameters)),
-        result=_result(hints_of(execute).get("return", Any)),
+        result=result,
+        result_cipher=cipher if holds_secrets(result) else None,
         needs=needs,
         parameters=frozenset(parameters),
         defaults=_defaults(parameters),

@@ -22,6 +22,7 @@ from windlass.app.isolation import recipe_of
 from windlass.app.kind import Kind
 from windlass.app.portal import Portal, refuse_in_event_loop
 from windlass.app.producer import Draft, Producer
+from windlass.app.vault import Vault
 from windlass.context import Context
 from windlass.core.durations import human
 from windlass.core.error_classes import Verdict
@@ -30,6 +31,7 @@ from windlass.core.job import Enqueued, NewJob, Retention
 from windlass.core.limits import limit_of_app
 from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec
+from windlass.core.redaction import Redaction
 from windlass.core.unique import identity_of
 from windlass.middleware import Callbacks, log_runs
 from windlass.registry import Middleware, Registry, whole_payload
@@ -83,6 +85,8 @@ class Windlass:
         """What child processes do before their first job."""
         self.home: str | None = None
         """Where child processes find this app, `module:attribute`; None: they have to search."""
+        self.vault = Vault(lambda: self.settings.encryption_keys)
+        """Seals and opens the secrets of this app's jobs."""
         self.registry = Registry()
         self.providers = Providers()
         self.ids = Ids()
@@ -122,7 +126,7 @@ class Windlass:
         return Producer(
             self,
             kind.name,
-            codec=PayloadCodec(kind.name, kind.payload, whole=True),
+            codec=PayloadCodec(kind.name, kind.payload, whole=True, cipher=self.vault),
             payload=partial(whole_payload, kind.name),
             key=kind.key,
             identity=identity_of(
@@ -369,7 +373,7 @@ class Windlass:
         that has a supervisor, as on the command line.
 
         Raises:
-            ConfigError: a setting is wrong, or leaves no queue to serve.
+            ConfigError: a setting is wrong, leaves no queue to serve, or no key for secrets.
         """
         refuse_worker()
         if name:
@@ -378,6 +382,7 @@ class Windlass:
         if settings.url != self.settings.url:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
+        self._check_secrets()
         return Worker(
             store=self.store,
             registry=self.registry,
@@ -392,6 +397,12 @@ class Windlass:
             leash=leash,
             recipe=lambda: recipe_of(self, settings),
         )
+
+    def _check_secrets(self) -> None:
+        """Refuse to serve kinds whose secrets nobody here could open: their jobs would only die."""
+        secret = sorted(kind for kind in self.registry if self.registry[kind].target.has_secrets)
+        if secret:
+            self.vault.check(f"{', '.join(map(repr, secret))} has a Secret")
 
     @property
     def layers(self) -> tuple[Middleware, ...]:
@@ -452,6 +463,7 @@ def _worker_options(settings: Settings, name: str, *, burst: bool) -> WorkerOpti
         max_retries=settings.max_retries,
         max_crashes=settings.max_crashes,
         timeout=settings.timeout,
+        redaction=Redaction(settings.redact),
     )
 
 

@@ -251,8 +251,9 @@ class JobDecorator:
             raise ConfigError(f"{function!r} has no name that could be its kind; give one: name=")
         if inspect.isclass(function):
             options = _class_options(self._options, function)
-            return _register(self._app, kind, function, class_target(kind, function), options)
-        target = function_target(kind, function)
+            target = class_target(kind, function, cipher=self._app.vault)
+            return _register(self._app, kind, function, target, options)
+        target = function_target(kind, function, cipher=self._app.vault)
         return _register(self._app, kind, function, target, self._options)
 
 
@@ -268,7 +269,7 @@ class BatchDecorator:
     ) -> Handler[[T], Any, Concatenate[list[T], P], C]:
         """Register the handler. What P is, a direct call may give: resources."""
         kind = self._options.name or function.__name__
-        target = batch_target(kind, function)
+        target = batch_target(kind, function, cipher=self._app.vault)
         return _register(self._app, kind, function, target, self._options)
 
 
@@ -301,7 +302,8 @@ class KindDecorator(Generic[T]):
     def __call__(self, function: Any, /) -> Any:
         """Register the handler of the kind."""
         kind = self._kind.name
-        target = payload_target(kind, function, self._kind.payload)
+        vault = self._app.vault
+        target = payload_target(kind, function, self._kind.payload, cipher=vault)
         options = self._options
         if options.key is None and self._kind.key is not None:
             options = replace(options, key=self._kind.key)

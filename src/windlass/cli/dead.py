@@ -11,6 +11,7 @@ import typer
 
 from windlass.app import Windlass
 from windlass.cli import facts, jobs, options, show, target
+from windlass.cli.discretion import discreet_group, redaction_of
 from windlass.cli.harvest import Choice, Harvest, reap
 from windlass.cli.listing import Column, Listing
 from windlass.cli.mend import redrive_mended
@@ -93,7 +94,9 @@ def groups(
 
     async def work(chosen: Windlass) -> tuple[list[ErrorGroup], datetime]:
         found = await chosen.control.error_groups(kind=kind, limit=limit)
-        return found, (await chosen.store.sweep()).now
+        redaction = redaction_of(chosen)
+        seen = [discreet_group(group, redaction) for group in found]
+        return seen, (await chosen.store.sweep()).now
 
     found, now = target.visit(app, url, work)
     if as_json:

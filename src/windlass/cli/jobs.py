@@ -8,9 +8,11 @@ from typing import Annotated
 from uuid import UUID
 
 import typer
+from msgspec.structs import replace
 
 from windlass.app import Windlass
 from windlass.cli import diagnosis, facts, options, show, target
+from windlass.cli.discretion import discreet, redaction_of
 from windlass.cli.listing import Column, Listing
 from windlass.cli.portrait import portrait
 from windlass.core.errors import UnknownJob, WindlassError
@@ -134,7 +136,7 @@ def cancel(
 
 
 def look(app: str | None, url: str | None, job_id: UUID) -> tuple[Job, datetime]:
-    """Return a job, and the store's time.
+    """Return a job as it may be seen, and the store's time.
 
     Raises:
         UnknownJob: there is no such job.
@@ -147,17 +149,19 @@ async def _look(app: Windlass, job_id: UUID) -> tuple[Job, datetime]:
     job = await app.store.get(job_id)
     if job is None:
         raise UnknownJob(job_id)
-    return job, (await app.store.sweep()).now
+    return discreet(job, redaction_of(app)), (await app.store.sweep()).now
 
 
 def find(
     app: str | None, url: str | None, which: JobFilter, *, limit: int, after: UUID | None
 ) -> tuple[Page, datetime]:
-    """Return jobs, and the store's time."""
+    """Return jobs as they may be seen, and the store's time."""
 
     async def work(chosen: Windlass) -> tuple[Page, datetime]:
         page = await chosen.store.find(which, limit=limit, after=after)
-        return page, (await chosen.store.sweep()).now
+        redaction = redaction_of(chosen)
+        seen = replace(page, jobs=tuple(discreet(job, redaction) for job in page.jobs))
+        return seen, (await chosen.store.sweep()).now
 
     return target.visit(app, url, work)
 
@@ -206,7 +210,7 @@ def _each(
     async def work(chosen: Windlass) -> None:
         for job_id in dict.fromkeys(job_ids):
             try:
-                moved.append(await move(chosen, job_id))
+                moved.append(discreet(await move(chosen, job_id), redaction_of(chosen)))
             except WindlassError as error:
                 refused.append({"id": str(job_id), "error": str(error)})
 

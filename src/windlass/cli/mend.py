@@ -73,7 +73,7 @@ def _checked(job: Job, app: Windlass, text: str) -> bytes:
         raise ConfigError(f"this is no payload, since it is no JSON: {error}") from None
     payload = encode_json("payload", value, limit=app.settings.max_payload)
     if job.kind in app.registry:
-        app.registry[job.kind].target.codec.decode(payload)
+        app.registry[job.kind].target.codec.decode(payload, kind=job.kind)
     return payload
 
 

@@ -26,6 +26,7 @@ _COMMANDS = [
     "limits",
     "breakers",
     "workers",
+    "keys",
     "migrate",
     "doctor",
 ]

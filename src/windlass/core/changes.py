@@ -28,6 +28,7 @@ class Verb(StrEnum):
     PARK = "park"
     UNPARK = "unpark"
     PURGE = "purge"
+    RESEAL = "reseal"
 
 
 FROM = MappingProxyType(
@@ -38,6 +39,7 @@ FROM = MappingProxyType(
         Verb.PARK: frozenset({State.SCHEDULED, State.PENDING}),
         Verb.UNPARK: frozenset({State.SCHEDULED}),
         Verb.PURGE: frozenset({State.DEAD}),
+        Verb.RESEAL: frozenset({State.SCHEDULED, State.PENDING, State.DEAD}),
     }
 )
 """The states in which each verb does anything; a store refuses it in all others."""
@@ -51,6 +53,7 @@ class Move:
     now. *Redrive* gives a dead job a new life, with its failures and crashes forgotten and its
     history kept, and with another `payload` if one is given. *Park* makes a waiting job wait for
     `waiting_for`, whatever its due time; *unpark* ends that. *Purge* deletes a dead job.
+    *Reseal* writes the same payload in another way, unless it is not what it was `before`.
     """
 
     verb: Verb
@@ -58,6 +61,7 @@ class Move:
     reason: str = ""
     waiting_for: str = ""
     payload: bytes | None = None
+    before: bytes | None = None
 
 
 def moved(job: Job, move: Move, now: datetime) -> Job | None:
@@ -93,6 +97,8 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
             return replace(job, state=state, waiting_for=None)
         case Verb.PURGE:
             return job
+        case Verb.RESEAL if move.before in (None, job.payload):
+            return replace(job, payload=move.payload or job.payload)
         case _:
             return None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from windlass.core.errors import ConfigError, PayloadInvalid
 from windlass.core.names import check_name
+from windlass.core.secret import Secret
 
 Key = str | Callable[..., object]
 """The name of an argument, or a function of them: `lambda url, **_: urlsplit(url).hostname`."""
@@ -40,6 +41,8 @@ def key_of(kind: str, key: Key, value: Any) -> str:
     """
     try:
         found = value_by(key, value)
+        if isinstance(found, Secret):
+            raise PayloadInvalid(kind, "", "a Secret is no key: keys are stored, and shown, as is")
         return "" if found is None or found == "" else check_name("key", str(found))
     except PayloadInvalid:
         raise

@@ -22,12 +22,13 @@ from windlass.core.outcomes import (
     Succeeded,
     TimedOut,
 )
-from windlass.core.payload import decode_json, encode_json
+from windlass.core.payload import decode_json
 from windlass.core.plan import Pool
+from windlass.core.redaction import Redaction
 from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
 from windlass.observe.logs import get_logger
-from windlass.registry import Middleware, Registration
+from windlass.registry import Middleware, Registration, Target
 from windlass.runtime.batches import Gathering
 from windlass.runtime.lines import fields_of
 from windlass.store import DoneBefore
@@ -109,16 +110,16 @@ def as_error(outcome: Outcome) -> TimeoutError | None:
     return None
 
 
-def outcome_of_error(error: BaseException) -> Outcome:
+def outcome_of_error(error: BaseException, redaction: Redaction) -> Outcome:
     """Turn what a run raised into an outcome."""
     task = asyncio.current_task()
     if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
         # Neither we nor the handler did that: the program around the worker is ending.
         return Released(reason="cancelled from outside")
-    return Failed(exception=error, error=describe(error))
+    return Failed(exception=error, error=describe(error, redaction))
 
 
-def outcome_of(context: Context, value: Any) -> Outcome:
+def outcome_of(context: Context, value: Any, target: Target) -> Outcome:
     """Turn what a handler returned into an outcome."""
     if context.settled:
         if value is not None:
@@ -130,9 +131,9 @@ def outcome_of(context: Context, value: Any) -> Outcome:
         case Snooze(due=due):
             return Snoozed(due=due)
         case Cancel(reason=reason):
-            return Cancelled(reason=reason)
+            return Cancelled(reason=context.redaction.text(reason))
         case _:
-            return _result_of(context.job, value)
+            return _result_of(context, value, target)
 
 
 def _stored_result(job: Job, hint: Any) -> Any:
@@ -153,10 +154,11 @@ def _warn_of_ignored_result(context: Context) -> None:
     )
 
 
-def _result_of(job: Job, value: Any) -> Outcome:
+def _result_of(context: Context, value: Any, target: Target) -> Outcome:
+    kind = context.job.kind
     try:
-        return Succeeded(result=encode_json(job.kind, value))
+        return Succeeded(result=target.encode_result(kind, value))
     except PayloadInvalid as refused:
         where = f"{refused.field}: " if refused.field else ""
-        error = ResultInvalid(job.kind, where + refused.reason)
-        return Failed(exception=error, error=describe(error))
+        error = ResultInvalid(kind, where + refused.reason)
+        return Failed(exception=error, error=describe(error, context.redaction))

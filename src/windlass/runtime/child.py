@@ -25,6 +25,7 @@ from windlass.context import Context, enter
 from windlass.core.failure import describe
 from windlass.core.job import Job, Progress
 from windlass.core.outcomes import Failed, Outcome, Succeeded
+from windlass.core.redaction import Redaction
 from windlass.core.settle import Transition, completed
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Registry
@@ -74,8 +75,10 @@ class Child:
         store: Callable[[], Store],
         max_retries: int,
         resources: Resources,
+        redaction: Redaction,
     ) -> None:
         self._resources = resources
+        self._redaction = redaction
         self._tether = tether
         self._box = box
         self._registry = registry
@@ -163,13 +166,14 @@ class Child:
             outcome = await self._attempt(run)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
             if run.why is None:
-                outcome = Failed(exception=error, error=describe(error))
+                known = self._redaction if run.context is None else run.context.redaction
+                outcome = Failed(exception=error, error=describe(error, known))
         self._tether.check()
         self._finish(run, outcome)
 
     async def _attempt(self, run: _Run) -> Outcome:
-        registration = self._registry[run.job.kind]
-        arguments = registration.target.codec.decode(run.job.payload)
+        target = (registration := self._registry[run.job.kind]).target
+        arguments = target.codec.decode(run.job.payload, kind=run.job.kind)
         context = Context(
             job=run.job,
             worker_id=run.worker_id,
@@ -178,12 +182,14 @@ class Child:
             transact=self._transact,
             done=self._done,
             resources=self._resources,
+            redaction=self._redaction,
+            has_secrets=target.codec.has_secrets,
         )
         enter(context)
         run.context = context
         if run.why is not None:
             raise run.why
-        return outcome_of(context, await self._handlers.of(registration)(context))
+        return outcome_of(context, await self._handlers.of(registration)(context), target)
 
     def _finish(self, run: _Run, outcome: Outcome | None) -> None:
         word = self._word(run, outcome)

@@ -20,6 +20,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Progress
 from windlass.core.outcomes import Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
 from windlass.core.plan import Pool
+from windlass.core.redaction import Redaction
 from windlass.core.settle import Transition
 from windlass.core.suspicion import is_suspect
 from windlass.observe.logs import get_logger
@@ -92,7 +93,9 @@ class Executor:
         done: DoneBefore,
         resources: Resources,
         slots: Callable[[], int],
+        redaction: Redaction,
     ) -> None:
+        self._redaction = redaction
         self._registry = registry
         self._children = children
         self._worker_id = worker_id
@@ -251,7 +254,8 @@ class Executor:
                 self._attempt(run) if run.pool is not _CHILDREN else self._isolate(run)
             )
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
-            outcome = run.stopped or outcome_of_error(error)
+            known = self._redaction if run.context is None else run.context.redaction
+            outcome = run.stopped or outcome_of_error(error, known)
         end_if_forked(self._pid)
         self._end(run, outcome)
 
@@ -261,7 +265,8 @@ class Executor:
             return refusal
         registration = self._registry[job.kind]
         self._set_deadline(run, registration)
-        arguments = registration.target.codec.decode(job.payload)
+        target = registration.target
+        arguments = target.codec.decode(job.payload, kind=job.kind)
         context = run.context = Context(
             job=job,
             worker_id=self._worker_id(),
@@ -270,10 +275,12 @@ class Executor:
             transact=self._transact,
             done=self._done,
             resources=self._resources,
+            redaction=self._redaction,
+            has_secrets=target.codec.has_secrets,
         )
         enter(context)
         value = await self._handlers.of(registration)(context)
-        return outcome_of(context, value)
+        return outcome_of(context, value, target)
 
     async def _isolate(self, run: Run) -> Outcome | Transition:
         """Let a child run a job; its word is final, unless it heeded when it was told to stop."""

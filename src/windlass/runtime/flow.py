@@ -95,6 +95,7 @@ class Flow:
             done=DoneBefore(lambda: store, asyncio.get_running_loop()),
             resources=resources,
             slots=slots,
+            redaction=options.redaction,
         )
         self.demand = Demand(lambda: len(self.executor.runs))
         self.each_gate = gates_for(

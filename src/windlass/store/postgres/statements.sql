@@ -169,6 +169,11 @@ SELECT seq, id, kind, queue, priority, key, 'pending', %(payload)s::text::json, 
        max_retries, timeout, unique_key, headers, progress, error, %(reason)s, history
 FROM job
 
+-- name: reseal
+-- Write the payload of a job that waits, or is dead, in another way.
+WITH live AS (UPDATE {schema}.jobs SET payload = %(payload)s::text::json WHERE id = %(id)s)
+UPDATE {schema}.dead_jobs SET payload = %(payload)s::text::json WHERE id = %(id)s
+
 -- name: purge
 -- Delete a dead job.
 DELETE FROM {schema}.dead_jobs WHERE id = %s

@@ -216,6 +216,9 @@ async def _move(cursor: Cursor, sql: Statements, move: Move, now: datetime) -> J
     }
     if move.verb is Verb.PURGE:
         await cursor.execute(sql["purge"], (move.id,))
+    elif move.verb is Verb.RESEAL:
+        await cursor.execute(sql["reseal"], values)
+        return after
     elif move.verb is Verb.REDRIVE:
         await cursor.execute(sql["redrive"], values)
     elif after.state in FINISHED:
