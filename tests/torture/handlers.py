@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.torture.ledger import Ledger
+from tests.torture.patches import patch_as_told
 from windlass import Cancel, Context, Retry, RetryAfter, Windlass
 
 YARD = Path(os.environ["TORTURE_YARD"])
@@ -22,6 +23,9 @@ ledger = Ledger(YARD / "ledger")
 app = Windlass()
 stranger = Windlass()
 """An app that knows none of the kinds but one of its own."""
+
+
+patch_as_told()
 
 
 def is_open(gate: str) -> bool:
@@ -144,6 +148,13 @@ async def swallow(ctx: Context) -> None:
             note(ctx, "swallowed")
 
 
+@app.job
+async def leave_a_thread(ctx: Context) -> None:
+    """Wait for a thread that nobody but the interpreter's end waits for, and that never ends."""
+    note(ctx, "start")
+    await asyncio.to_thread(time.sleep, 600)
+
+
 # -- handlers that take their process with them ------------------------------------------------
 
 
@@ -205,12 +216,15 @@ async def take_effect(ctx: Context, gate: str, attempts: int) -> None:
 
 
 @app.job
-async def transact(ctx: Context, gate: str = "", attempts: int = 0, after: str = "") -> None:
+async def transact(
+    ctx: Context, gate: str = "", attempts: int = 0, after: str = "", pause: float = 0.0
+) -> None:
     """Have an effect in the transaction that completes the job; wait inside it, or after it."""
     note(ctx, "start")
     async with ctx.transaction() as conn:
         await conn.execute(EFFECT, (ctx.job_id, ctx.attempt))
         note(ctx, "inside")
+        await asyncio.sleep(pause)
         await held(ctx, gate, attempts)
     note(ctx, "committed")
     await held(ctx, after, 10**6)

@@ -20,7 +20,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import windlass
+from tests.torture.families import descendants
 from tests.torture.ledger import Ledger
+from tests.torture.patches import VARIABLE
 from windlass import Kind, State, Windlass
 from windlass.app.producer import Producer
 from windlass.core.job import Job, WorkerRecord
@@ -43,16 +45,6 @@ def until(look: Callable[[], T], what: str, within: float = PATIENCE) -> T:
         assert time.monotonic() < give_up, f"not within {within} s: {what}"
         time.sleep(0.02)
     return seen
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the processes below one, as far as the system tells."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in map(int, task.read_text().split()):
-                found += [child, *descendants(child)]
-    return found
 
 
 class WorkerProcess:
@@ -198,20 +190,23 @@ class Yard(ABC):
         app: str = "app",
         environ: Mapping[str, str] | None = None,
         before: str = "",
+        patches: Mapping[str, object] | None = None,
         **settings: str,
     ) -> WorkerProcess:
         """Start a supervisor as people do, by the command line, with short leases.
 
-        `before` is Python that its process runs first.
+        `before` is Python that its process runs first; `patches` hold for it and for its workers.
         """
         told = {"lease": f"{LEASE}s", "poll_interval": "0.1s", "threads": "2", **settings}
         given = [f"--{name.replace('_', '-')}={value}" for name, value in told.items()]
+        if patches:
+            before = f"from tests.torture.patches import *; patch_as_told()\n{before}"
         start = ("-c", f"{before}\nfrom windlass.cli import main\nmain()") if before else None
         process, output = self.run(
             *(start or ("-m", "windlass")),
-            *("worker", f"tests.torture.handlers:{app}"),
+            *("worker", f"tests.torture.{app if ':' in app else f'handlers:{app}'}"),
             *("--log-format=json", "--log-level=debug", *given, *flags),
-            **(environ or {}),
+            **{VARIABLE: json.dumps(patches or {}), **(environ or {})},
         )
         return WorkerProcess(process, output, output)
 
@@ -221,8 +216,17 @@ class Yard(ABC):
         """Start a script of this directory, and return where its output goes."""
         return self.run(str(HERE / script), *args, **environ)
 
+    def windlass(self, *args: object) -> str:
+        """Run a command as an operator does, and return what it says."""
+        process, output = self.run("-m", "windlass", *map(str, args))
+        assert process.wait(PATIENCE) == 0, output.read_text()
+        return output.read_text()
+
     def run(self, *args: str, **environ: str) -> tuple[subprocess.Popen[bytes], Path]:
-        """Start Python with arguments, and return where its output goes."""
+        """Start Python with arguments, and return where its output goes.
+
+        A variable that is empty is taken away.
+        """
         output = self.directory / f"output-{len(self._processes)}"
         told = {
             **os.environ,
@@ -238,7 +242,7 @@ class Yard(ABC):
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                env=told,
+                env={name: value for name, value in told.items() if value},
             )
         self._processes.append(process)
         return process, output
