@@ -30,7 +30,7 @@ from windlass.core.job import Job, WorkerRecord
 T = TypeVar("T")
 LEASE = 2.0
 """L of the torture list, in seconds."""
-PATIENCE = 30.0
+PATIENCE = float(os.environ.get("TORTURE_PATIENCE", "30"))
 """Seconds after which what has not happened will not, also on a noisy machine."""
 NOISE = 6.0
 """Seconds by which a noisy machine may be late with what has a deadline."""
@@ -56,14 +56,14 @@ class WorkerProcess:
         self._output = output
         self.pid = process.pid
 
-    def events(self, name: str, **fields: object) -> list[dict[str, Any]]:
-        """Return the log's lines of an event whose fields say so."""
+    def events(self, name: str | None, **fields: object) -> list[dict[str, Any]]:
+        """Return the log's lines of an event, or of all, whose fields say so."""
         lines = self._log.read_text().splitlines() if self._log.exists() else []
         logged = [json.loads(line) for line in lines if line.endswith("}")]
         return [
             line
             for line in logged
-            if line["event"] == name and all(line.get(key) == fields[key] for key in fields)
+            if name in (None, line["event"]) and all(line.get(key) == fields[key] for key in fields)
         ]
 
     def event(self, name: str, within: float = PATIENCE, **fields: object) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def test_a_supervisor_whose_connection_is_black_holed_renews_by_a_new_one(
     yard = far_yard
     fleet, job, worker = held_fleet(yard, patches=IMPATIENT)
     proxy.black_hole()
-    until(lambda: failed_beats(fleet, worker), "a supervisor that notices", within=LEASE)
+    until(lambda: failed_beats(fleet, worker), "a supervisor that notices")
     proxy.passing()
 
     assert_kept(yard, fleet, job)

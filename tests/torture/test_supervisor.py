@@ -90,6 +90,10 @@ def test_without_its_supervisor_a_worker_drains_and_ends(yard: Yard) -> None:
     until(lambda: not alive(pid), "the end of the worker")
 
 
+STEPS = ("worker.started", "worker.draining")
+"""What happens first, and what then, when one worker takes the place of another."""
+
+
 def test_a_hangup_replaces_every_worker_and_disturbs_no_job(yard: Yard) -> None:
     """Prevents a deploy that stops the work, or cuts off what runs."""
     fleet = yard.fleet("--processes=2")
@@ -106,6 +110,8 @@ def test_a_hangup_replaces_every_worker_and_disturbs_no_job(yard: Yard) -> None:
 
     assert (done.state, done.attempt) == (State.COMPLETED, 1)
     assert set(descendants(fleet.pid)) >= new
+    order = [event["event"] for event in fleet.events(None) if event["event"] in STEPS]
+    assert order[2:] == [*STEPS, *STEPS], "each goes only when its successor serves"
     ended = until(
         lambda: len(found := fleet.events("process.ended")) == 2 and found, "the word of their end"
     )
