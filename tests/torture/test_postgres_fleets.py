@@ -6,6 +6,7 @@ supervisor can renew; another worker is ready to rescue the job as soon as nobod
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,8 @@ from tests.torture.test_postgres_connections import IMPATIENT, set_read_only
 from tests.torture.test_postgres_contention import idle_in_transactions
 from tests.torture.test_postgres_crashes import EFFECTS
 from tests.torture.yards import PostgresYard
-from windlass import State
+from windlass import State, Windlass
+from windlass.core.job import Pulse, WorkerInfo
 
 HELD = int(2 * LEASE)
 
@@ -50,7 +52,7 @@ def test_backends_that_are_terminated_again_and_again_cost_no_lease(
 ) -> None:
     """Case 20. Prevents a supervisor whose own connection, once gone, costs all its workers."""
     yard = postgres_yard
-    fleet, job, worker = held_fleet(yard)
+    fleet, job, _ = held_fleet(yard)
     others: list[UUID] = []
     while not yard.ledger.entries("end", job):
         others += yard.enqueue_many("quick", 20)
@@ -59,8 +61,30 @@ def test_backends_that_are_terminated_again_and_again_cost_no_lease(
         until(lambda: time.monotonic() > calm, "the next storm")  # noqa: B023
 
     assert_kept(yard, fleet, job)
-    assert failed_beats(fleet, worker), "no storm hit the supervisor"
     until(lambda: yard.states() == {State.COMPLETED: len(others) + 1}, "every accepted job")
+
+
+def test_a_renewal_by_a_connection_that_has_died_is_made_by_the_next_one(
+    postgres_yard: PostgresYard,
+) -> None:
+    """Case 20. Prevents one of two workers from always finding the connection dead.
+
+    The other one, whose lease is renewed right after, would always find the one that is new.
+    """
+    yard = postgres_yard
+    app = Windlass(yard.plain_url, listen_url="off")
+    runner = asyncio.Runner()
+    runner.run(app.store.register(INFO))
+    for _ in range(3):
+        assert app.store.heartbeat(INFO.id, Pulse(), INFO.lease)
+        assert yard.hang_up() > 0
+    runner.run(app.aclose())
+    runner.close()
+
+
+INFO = WorkerInfo(
+    id="far", name="far", host="far", pid=1, release="1", lease=timedelta(minutes=1), slots=1
+)
 
 
 def test_a_supervisor_whose_connection_is_black_holed_renews_by_a_new_one(

@@ -108,7 +108,6 @@ def test_an_immediate_restart_costs_a_supervisor_no_lease(
     done = yard.settled(job)
 
     assert (done.state, done.attempt) == (State.COMPLETED, 1)
-    assert fleet.events("heartbeat.failed", logger="windlass.supervisor")
     assert not fleet.events("lease.lost")
     assert not fleet.events("job.rescued")
     until(lambda: len(completed(yard)) == 2, "the other job")

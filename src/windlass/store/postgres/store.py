@@ -308,16 +308,26 @@ class PostgresStore:
     def heartbeat(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
         with self._heart_lock, translated(self._location):
             deadline = time.monotonic() + timeout.total_seconds()
-            if self._heart is None or self._heart.closed:
-                self._heart = Wire.knock(self._conninfo, deadline)
-            self._heart.deadline = deadline
-            try:
-                row = self._heart.execute(self._sql["beat"], (worker, as_json(pulse))).fetchone()
-            except psycopg.Error:
-                heart, self._heart = self._heart, None
-                heart.pgconn.finish()
-                raise
-            return row is not None and bool(row[0])
+            if self._heart is not None and not self._heart.closed:
+                try:
+                    return self._beat(self._heart, worker, pulse, deadline)
+                except psycopg.OperationalError:
+                    # It may have died long ago. Whoever has to wait for the next beat to find a new
+                    # one may find that dead, too, and so lose a lease that nobody wanted to take.
+                    if time.monotonic() >= deadline:
+                        raise
+            self._heart = Wire.knock(self._conninfo, deadline)
+            return self._beat(self._heart, worker, pulse, deadline)
+
+    def _beat(self, heart: Wire, worker: str, pulse: Pulse, deadline: float) -> bool:
+        heart.deadline = deadline
+        try:
+            row = heart.execute(self._sql["beat"], (worker, as_json(pulse))).fetchone()
+        except psycopg.Error:
+            self._heart = None
+            heart.pgconn.finish()
+            raise
+        return row is not None and bool(row[0])
 
     async def retire(self, worker: str) -> None:
         await self._chore(lambda cursor: work.count(cursor, self._sql["retire"], (worker,)))
