@@ -57,12 +57,12 @@ def test_a_hangup_moves_a_fleet_to_the_store_that_its_configuration_names_by_now
     until(lambda: not any(map(alive, old)), "the end of the old workers")
     new = {worker for pid, worker in crew.items() if pid not in old}
 
-    assert (yard.settled(late).state, yard.job(late).attempt) == (State.COMPLETED, 1)
+    assert (yard.settled(late).state, yard.job(late).history) == (State.COMPLETED, ())
     assert {each.info.id for each in next_yard.workers() if each.alive} == new
     assert not [each for each in yard.workers() if each.alive]
     next_yard.seasoned(*new)
     held = next_yard.settled(next_yard.enqueue("hold_interpreter", seconds=int(2 * LEASE)))
-    assert (held.state, held.attempt) == (State.COMPLETED, 1)
+    assert (held.state, held.history) == (State.COMPLETED, ())
     assert not fleet.events("lease.lost")
 
 
@@ -87,7 +87,7 @@ def test_a_fleet_has_as_many_processes_as_its_load_wants(yard: Yard) -> None:
     done = [yard.settled(job) for job in jobs]
     until(lambda: sum(map(alive, pids)) == 1, "a fleet that shrinks again")
 
-    assert {(job.state, job.attempt) for job in done} == {(State.COMPLETED, 1)}
+    assert {(job.state, job.history) for job in done} == {(State.COMPLETED, ())}
     scaled = [(event["from"], event["to"]) for event in fleet.events("processes.scaled")]
     assert scaled[:2] == [(1, 2), (2, 3)]
     assert scaled[-1][1] == 1
@@ -162,10 +162,10 @@ def test_a_supervisor_that_stood_still_for_longer_than_its_buffers_hold_harms_no
     os.kill(fleet.pid, signal.SIGCONT)
     yard.open_gate("awake")
 
-    assert (yard.settled(running).state, yard.job(running).attempt) == (State.COMPLETED, 1)
+    assert (yard.settled(running).state, yard.job(running).history) == (State.COMPLETED, ())
     # It hears and renews as before: nobody else can, while the interpreter is held.
     held = yard.settled(yard.enqueue("hold_interpreter", seconds=int(2 * LEASE)))
-    assert (held.state, held.attempt) == (State.COMPLETED, 1)
+    assert (held.state, held.history) == (State.COMPLETED, ())
     for event in ("lease.lost", "job.rescued", "process.ended", "process.stuck"):
         assert not fleet.events(event), event
     fleet.send(signal.SIGTERM)

@@ -43,8 +43,8 @@ def assert_undisturbed(yard: Yard, fleets: list[WorkerProcess], jobs: list[UUID]
     after = time.monotonic() + 2 * LEASE
     until(lambda: time.monotonic() > after, "the right to rescue")
 
-    told = {(job.state, job.attempt, job.failures, job.crashes) for job in done}
-    assert told == {(State.COMPLETED, 1, 0, 0)}
+    told = {(job.state, job.failures, job.crashes, job.history) for job in done}
+    assert told == {(State.COMPLETED, 0, 0, ())}
     starts = [entry.job for entry in yard.ledger.entries("start")]
     assert sorted(starts) == sorted(map(str, jobs)), "a job ran twice"
     for event in ("job.rescued", "job.suspected", "lease.lost", "process.ended"):

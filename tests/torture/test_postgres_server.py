@@ -107,7 +107,7 @@ def test_an_immediate_restart_costs_a_supervisor_no_lease(
     server.restart("immediate")
     done = yard.settled(job)
 
-    assert (done.state, done.attempt) == (State.COMPLETED, 1)
+    assert (done.state, done.history) == (State.COMPLETED, ())
     assert not fleet.events("lease.lost")
     assert not fleet.events("job.rescued")
     until(lambda: len(completed(yard)) == 2, "the other job")

@@ -46,7 +46,7 @@ def test_a_hangup_of_everybody_at_once_is_a_roll(yard: Yard) -> None:
     done = yard.settled(job)
     until(lambda: not any(map(alive, old)), "the end of the old workers")
 
-    assert (done.state, done.attempt, done.result) == (State.COMPLETED, 1, str(child).encode())
+    assert (done.state, done.history, done.result) == (State.COMPLETED, (), str(child).encode())
     assert len(fleet.events("worker.started")) == 4
     assert len(fleet.events("supervisor.rolling")) == 1
     ended = until(
@@ -70,6 +70,6 @@ def test_a_term_to_everybody_at_once_is_one_drain(yard: Yard) -> None:
 
     assert fleet.ended() == 0
     done = yard.job(job)
-    assert (done.state, done.attempt, done.result) == (State.COMPLETED, 1, str(child).encode())
+    assert (done.state, done.history, done.result) == (State.COMPLETED, (), str(child).encode())
     assert len(fleet.events("worker.started")) == 2, "nobody is replaced on the way out"
     assert not any(map(alive, [*crew, child]))
