@@ -58,7 +58,7 @@ def stores_of(test: ast.FunctionDef) -> set[str]:
 
 @pytest.mark.parametrize("case", RUNTIME)
 def test_every_case_is_tested_on_each_store_that_can_have_it(case: int) -> None:
-    tested = defaultdict(set)
+    tested: dict[int, set[str]] = defaultdict(set)
     for test in written():
         for each in cases_of(test):
             tested[each] |= stores_of(test)

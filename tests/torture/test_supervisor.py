@@ -68,6 +68,8 @@ def test_code_that_holds_the_interpreter_costs_no_lease_and_is_found(yard: Yard)
     """Case 8. Prevents C code from making its own worker look dead, and so from running twice."""
     fleet = yard.fleet()
     spare = yard.fleet()
+    # Either would rescue the other's job if nobody renewed for who cannot.
+    yard.seasoned(*fleet.crew(1).values(), *spare.crew(1).values())
     job = yard.enqueue("hold_interpreter", seconds=int(3 * LEASE))
     done = yard.settled(job)
 
@@ -147,7 +149,7 @@ def test_a_fleet_drains_when_told_and_leaves_nothing_behind(yard: Yard) -> None:
 
 def test_told_twice_a_fleet_gives_everything_back_at_once(yard: Yard) -> None:
     """Cases 15 and 16: nothing is charged."""
-    fleet = yard.fleet("--processes=2")
+    fleet = yard.fleet("--processes=2", shutdown_timeout="10m")
     jobs = yard.enqueue_many("wait", 4, gate="never")
     for job in jobs:
         yard.begun(job)
