@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,6 +114,11 @@ class Shell:
         said = self(*args, stdin=stdin)
         assert said.code == 0, (said.out, said.err)
         return said
+
+    def ended(self, process: subprocess.Popen[str]) -> Said:
+        """Wait for the end of a process, and return what it said."""
+        out, err = process.communicate(timeout=60)
+        return Said(process.returncode, out, err)
 
     def write(self, name: str, text: str) -> None:
         """Write a file."""
@@ -247,3 +253,29 @@ def shop(shell: Shell) -> Shell:
     shell.write("shop.py", SHOP)
     shell.ok("migrate")
     return shell
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(shell: Shell) -> Iterator[Start]:
+    """Start Python in the shell's directory, with more variables if need be; leave none behind."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*args: str, **environ: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, *args],
+            cwd=shell.directory,
+            env={**os.environ, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.torture.ledger import Ledger
+from tests.torture.patches import patch_as_told
 from windlass import Backoff, Breaker, Cancel, Context, Retry, RetryAfter, Windlass
 
 YARD = Path(os.environ["TORTURE_YARD"])
@@ -25,6 +26,9 @@ stranger = Windlass()
 """An app that knows none of the kinds but one of its own."""
 guarded = Windlass()
 """An app whose jobs go by a breaker."""
+
+
+patch_as_told()
 
 
 def is_open(gate: str) -> bool:
@@ -183,6 +187,13 @@ async def swallow(ctx: Context) -> None:
             note(ctx, "swallowed")
 
 
+@app.job
+async def leave_a_thread(ctx: Context) -> None:
+    """Wait for a thread that nobody but the interpreter's end waits for, and that never ends."""
+    note(ctx, "start")
+    await asyncio.to_thread(time.sleep, 600)
+
+
 # -- handlers that take their process with them ------------------------------------------------
 
 
@@ -244,12 +255,15 @@ async def take_effect(ctx: Context, gate: str, attempts: int) -> None:
 
 
 @app.job
-async def transact(ctx: Context, gate: str = "", attempts: int = 0, after: str = "") -> None:
+async def transact(
+    ctx: Context, gate: str = "", attempts: int = 0, after: str = "", pause: float = 0.0
+) -> None:
     """Have an effect in the transaction that completes the job; wait inside it, or after it."""
     note(ctx, "start")
     async with ctx.transaction() as conn:
         await conn.execute(EFFECT, (ctx.job_id, ctx.attempt))
         note(ctx, "inside")
+        await asyncio.sleep(pause)
         await held(ctx, gate, attempts)
     note(ctx, "committed")
     await held(ctx, after, 10**6)
