@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture.harness import SOURCES, descendants, until
+from tests.torture.families import descendants
+from tests.torture.harness import SOURCES, until
 from windlass import Secret, Windlass
 
 PLANTED = "planted-4111-never-shown"
