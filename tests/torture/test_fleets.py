@@ -156,8 +156,10 @@ def test_a_supervisor_that_stood_still_for_longer_than_its_buffers_hold_harms_no
     yard.begun(running)
     os.kill(fleet.pid, signal.SIGSTOP)
     over = time.monotonic() + 2 * LEASE
+    done = 0
     while time.monotonic() < over:
         assert yard.settled(yard.enqueue("quick")).state is State.COMPLETED
+        done += 1
     assert {each.info.id for each in yard.workers() if each.alive} == set(crew.values())
     os.kill(fleet.pid, signal.SIGCONT)
     yard.open_gate("awake")
@@ -166,7 +168,13 @@ def test_a_supervisor_that_stood_still_for_longer_than_its_buffers_hold_harms_no
     # It hears and renews as before: nobody else can, while the interpreter is held.
     held = yard.settled(yard.enqueue("hold_interpreter", seconds=int(2 * LEASE)))
     assert (held.state, held.history) == (State.COMPLETED, ())
+    until(lambda: _processed(yard) == done + 2, "a supervisor that is told what was done")
     for event in ("lease.lost", "job.rescued", "process.ended", "process.stuck"):
         assert not fleet.events(event), event
     fleet.send(signal.SIGTERM)
     assert fleet.ended() == 0
+
+
+def _processed(yard: Yard) -> int:
+    """Count what has been done, as the heartbeats tell it."""
+    return sum(each.pulse.processed for each in yard.workers())

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
+
+import pytest
 
 from tests.torture.families import alive, descendants, signal_all
-from tests.torture.harness import Yard, until
+from tests.torture.harness import WorkerProcess, Yard, until
 from windlass import State
 
 
@@ -57,19 +60,33 @@ def test_a_hangup_of_everybody_at_once_is_a_roll(yard: Yard) -> None:
     }
 
 
-def test_a_term_to_everybody_at_once_is_one_drain(yard: Yard) -> None:
-    """Case 15. Prevents a service manager, which signals all, from being taken for impatient."""
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_term_to_everybody_at_once_is_one_drain(yard: Yard, apart: bool) -> None:
+    """Case 15. Prevents a service manager, which signals all, from being taken for impatient.
+
+    Apart, a worker is sure to be told twice: by its supervisor, and then by the service manager.
+    """
     fleet = yard.fleet("--processes=2", app="killers:app", children="1")
     crew = fleet.crew(2)
     job = yard.enqueue("wait", gate="done")
     child = yard.begun(job)
-    signal_all([fleet.pid, *descendants(fleet.pid)], signal.SIGTERM)
-    for worker in crew.values():
-        fleet.event("worker.draining", worker_id=worker)
+    below = descendants(fleet.pid)
+    fleet.send(signal.SIGTERM)
+    if apart:
+        _wait_for_drain(fleet, crew.values())
+    signal_all(below, signal.SIGTERM)
+    _wait_for_drain(fleet, crew.values())
     yard.open_gate("done")
 
     assert fleet.ended() == 0
     done = yard.job(job)
     assert (done.state, done.history, done.result) == (State.COMPLETED, (), str(child).encode())
     assert len(fleet.events("worker.started")) == 2, "nobody is replaced on the way out"
+    for pid in crew:
+        assert fleet.event("process.ended", pid=pid)["how"] == "exited with code 0"
     assert not any(map(alive, [*crew, child]))
+
+
+def _wait_for_drain(fleet: WorkerProcess, workers: Iterable[str]) -> None:
+    for worker in workers:
+        fleet.event("worker.draining", worker_id=worker)

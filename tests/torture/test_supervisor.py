@@ -297,8 +297,8 @@ def test_a_job_that_kills_its_process_is_found_and_its_neighbours_lose_nothing(y
     (last_lines, *_) = [attempt.error.traceback for attempt in dead.history if attempt.error]
     assert "job.started" in last_lines
     shown = yard.windlass("jobs", "show", deadly)
-    assert [shown.count(word) for word in ("1. suspected", "2. crashed", "4. crashed")] == [1, 1, 1]
-    for word in ("SIGSEGV", "exited with code 3", "killed its process 3 times", "job.started"):
+    assert [shown.count(word) for word in ("1. suspected", ". crashed")] == [1, 3]
+    for word in ("exited with code 3", "killed its process 3 times", "job.started"):
         assert word in shown
     assert {(job.state, job.failures, job.crashes) for job in saved} == {(State.COMPLETED, 0, 0)}
     assert fleet.is_running()
