@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.torture.harness import Yard, until
 from windlass import State
 from windlass.core.breaker_record import BreakerState, BreakerStatus
+
+pytestmark = pytest.mark.long
 
 
 def gateway(yard: Yard) -> BreakerStatus | None:

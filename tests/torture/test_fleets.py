@@ -18,6 +18,8 @@ from tests.torture.harness import LEASE, Yard, until
 from tests.torture.yards import PostgresYard, SqliteYard, on_sqlite
 from windlass import State
 
+pytestmark = pytest.mark.long
+
 # -- their store -------------------------------------------------------------------------------
 
 
@@ -69,9 +71,9 @@ def test_a_hangup_moves_a_fleet_to_the_store_that_its_configuration_names_by_now
 # -- their number ------------------------------------------------------------------------------
 
 BRISK = """
-from windlass.core.scale import Pace
+from windlass.core.scale import Pauses
 from windlass.runtime.scaler import ProcessScaler
-ProcessScaler.__init__.__kwdefaults__["pace"] = Pace(look=0.25, rise=0.5, relief=0.5, fall=2)
+ProcessScaler.__init__.__kwdefaults__["pauses"] = Pauses(look=0.25, rise=0.5, relief=0.5, fall=2)
 """
 """Makes a supervisor consider in seconds what takes a minute otherwise."""
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+import pytest
+
 from tests.torture.harness import LEASE, WorkerProcess, Yard, until
 from tests.torture.ledger import Entry
 from windlass import Kind, State
+
+pytestmark = pytest.mark.long
 
 LIMIT = 4
 """Of the kind `limited`."""

@@ -12,6 +12,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from tests.postgres.proxy import Proxy
 from tests.torture.harness import LEASE, WorkerProcess, until
 from tests.torture.test_postgres_connections import IMPATIENT, set_read_only
@@ -20,6 +22,8 @@ from tests.torture.test_postgres_crashes import EFFECTS
 from tests.torture.yards import PostgresYard
 from windlass import State, Windlass
 from windlass.core.job import Pulse, WorkerInfo
+
+pytestmark = pytest.mark.long
 
 HELD = int(2 * LEASE)
 

@@ -15,6 +15,8 @@ from tests.torture.families import descendants
 from tests.torture.harness import SOURCES, until
 from windlass import Secret, Windlass
 
+pytestmark = pytest.mark.long
+
 PLANTED = "planted-4111-never-shown"
 PASSWORD = "planted-hunter2"
 SHOP = """

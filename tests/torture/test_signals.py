@@ -11,6 +11,8 @@ from tests.torture.families import alive, descendants, signal_all
 from tests.torture.harness import WorkerProcess, Yard, until
 from windlass import State
 
+pytestmark = pytest.mark.long
+
 
 def test_a_hangup_while_a_fleet_rolls_makes_it_roll_once_more(yard: Yard) -> None:
     """Prevents a second deploy, right after the first, from being taken for the same one."""

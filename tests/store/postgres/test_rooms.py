@@ -462,6 +462,7 @@ async def live(store: PostgresStore, database: Clocked) -> None:
     assert await store.get(jobs[0].id) is not None
     assert len((await store.find(JobFilter(), limit=MANY)).jobs) == 35
     assert sum(each.count for each in await store.counts()) == 35
+    await store.error_groups(limit=1)
     assert len(await store.workers()) == 1
     assert await store.findings() == []
     await database.advance(5 * DAY)
