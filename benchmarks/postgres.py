@@ -17,7 +17,9 @@ from rich.console import Console
 
 from benchmarks.database import Arena, own_server
 from benchmarks.entrants import PEERS, in_python, peer
+from benchmarks.fairness import fairness
 from benchmarks.field import QUICK, Field, Sizes
+from benchmarks.limits import limits
 from benchmarks.races import drain, latency, single, snapshot
 from benchmarks.report import Race, Report
 from benchmarks.steadiness import crowd, naps, waiting
@@ -31,6 +33,8 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "crowd": crowd,
     "waiting": waiting,
     "naps": naps,
+    "limits": limits,
+    "fairness": fairness,
 }
 """By which names they can be chosen. `drain` measures the bulk enqueue, too: it has to fill."""
 

@@ -11,6 +11,8 @@ from windlass import Kind, Windlass
 
 _SLOTS = 4_000
 _BATCH = 1_000
+TENANTS = 1_000
+"""To whom the jobs of the kinds `tenanted` and `fair` belong, in turn."""
 
 
 class WindlassPostgres:
@@ -31,6 +33,21 @@ class WindlassPostgres:
         async def noop() -> None:
             note(time.monotonic_ns())
 
+        self._app.limit("wide", concurrency=_SLOTS)
+        self._app.limit("fast", rate="1000000/s")
+        self._app.limit("shut", rate="1/d")
+
+        @self._app.job(resource="wide")
+        async def bounded() -> None:
+            note(time.monotonic_ns())
+
+        @self._app.job(resource="fast")
+        async def paced() -> None:
+            note(time.monotonic_ns())
+
+        @self._app.job(resource="shut")
+        async def blocked() -> None: ...
+
         @self._app.job
         async def nap() -> None:
             note(time.monotonic_ns())
@@ -40,9 +57,26 @@ class WindlassPostgres:
         async def stamped(sent: int) -> None:
             note(time.monotonic_ns() - sent)
 
+        @self._app.job
+        async def tenanted(tenant: str) -> None:
+            del tenant
+            note(time.monotonic_ns())
+
+        @self._app.job(fair_by="tenant")
+        async def fair(tenant: str) -> None:
+            del tenant
+            note(time.monotonic_ns())
+
+        self._kinds = {
+            "noop": noop,
+            "nap": nap,
+            "bounded": bounded,
+            "paced": paced,
+            "blocked": blocked,
+        }
         self._noop = noop
-        self._nap = nap
         self._stamped = stamped
+        self._of_tenants = {"tenanted": tenanted, "fair": fair}
         self._elsewhere = self._app.of(Kind("elsewhere", dict[str, str]))
 
     async def install(self) -> None:
@@ -65,8 +99,11 @@ class WindlassPostgres:
         """Enqueue many jobs in one call."""
         if kind == "elsewhere":
             drafts = [self._elsewhere.draft({}) for _ in range(count)]
+        elif kind in self._of_tenants:
+            draft = self._of_tenants[kind].draft
+            drafts = [draft(f"tenant-{number % TENANTS}") for number in range(count)]
         else:
-            producer = (self._nap if kind == "nap" else self._noop).using(priority=priority)
+            producer = self._kinds[kind].using(priority=priority)
             drafts = [producer.draft() for _ in range(count)]
         await self._app.aenqueue_many(drafts)
 

@@ -1,11 +1,13 @@
 """Windlass: background jobs on the database you already have, leased, fenced, never lost."""
 
-from windlass.app import Draft, Handle, Handler, Kind, Windlass
+from windlass.app import Draft, FanOut, Handle, Handler, Kind, Windlass
 from windlass.context import Context, current_context
+from windlass.core.breaker import Breaker
 from windlass.core.error_classes import ErrorClass
 from windlass.core.errors import (
     CalledFromEventLoop,
     ConfigError,
+    FanOutTooLarge,
     Fenced,
     IllegalMove,
     JobCancelled,
@@ -32,7 +34,9 @@ from windlass.core.errors import (
 from windlass.core.job import Job
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.retry import Backoff, Retry
+from windlass.core.secret import Secret
 from windlass.core.states import State
+from windlass.core.unique import Unique
 from windlass.middleware import Callbacks, CallNext, Middleware
 from windlass.observe.logs import configure_logging
 from windlass.release import __version__
@@ -40,6 +44,7 @@ from windlass.resources import Inject, Resources
 
 __all__ = [
     "Backoff",
+    "Breaker",
     "CallNext",
     "Callbacks",
     "CalledFromEventLoop",
@@ -48,6 +53,8 @@ __all__ = [
     "Context",
     "Draft",
     "ErrorClass",
+    "FanOut",
+    "FanOutTooLarge",
     "Fenced",
     "Handle",
     "Handler",
@@ -72,11 +79,13 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "SchemaMismatch",
+    "Secret",
     "Snooze",
     "State",
     "StoreBusy",
     "StoreError",
     "StoreUnavailable",
+    "Unique",
     "UnknownJob",
     "UnknownKind",
     "Windlass",

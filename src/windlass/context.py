@@ -11,11 +11,14 @@ from uuid import UUID
 
 from windlass.core.errors import CalledFromEventLoop, IllegalMove
 from windlass.core.job import Job, Progress
+from windlass.core.redaction import Redaction
+from windlass.core.secret import secrets_in, texts_of
 from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
+from windlass.observe.discretion import job_redaction
 from windlass.observe.logs import Logger, get_logger, job_fields
 from windlass.resources import Resources
-from windlass.store import Transaction
+from windlass.store import DoneBefore, Transaction
 
 _log = get_logger("windlass.job")
 _current: ContextVar[Context] = ContextVar("windlass_context")
@@ -25,8 +28,8 @@ class Context:
     """One run of one job, as its handler and middleware see it."""
 
     __slots__ = (
-        "_cancelled", "_in_transaction", "_report", "_timeout", "_transact", "arguments", "job",
-        "resources", "settled", "worker_id",
+        "_cancelled", "_done", "_in_transaction", "_redaction", "_report", "_timeout", "_transact",
+        "arguments", "job", "resources", "settled", "worker_id",
     )  # fmt: skip
 
     log: Logger = _log
@@ -40,7 +43,10 @@ class Context:
         arguments: Mapping[str, Any],
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
+        done: DoneBefore,
         resources: Resources,
+        redaction: Redaction,
+        has_secrets: bool = False,
     ) -> None:
         self.job = job
         self.worker_id = worker_id
@@ -49,11 +55,16 @@ class Context:
         """What handlers share in this process: `ctx.resources[Pool]` is the pool."""
         self._report = report
         self._transact = transact
+        self._done = done
         self._cancelled = False
         self.settled = False
         """Whether the job was completed by a transaction of its handler."""
         self._in_transaction = False
         self._timeout: TimeoutError | None = None
+        if has_secrets:
+            found = secrets_in(arguments)
+            redaction = redaction.knowing(text for each in found for text in texts_of(each))
+        self._redaction = redaction
 
     @property
     def job_id(self) -> UUID:
@@ -81,9 +92,35 @@ class Context:
         return self.job.headers
 
     @property
+    def redaction(self) -> Redaction:
+        """What masks text that this run leaves behind: fields by their names, and its secrets."""
+        return self._redaction
+
+    @property
     def idempotency_key(self) -> str:
-        """A key that is the same in every run of this job; hand it to services that take one."""
-        return f"windlass-{self.job.id}"
+        """A key that is the same in every run of this job; hand it to services that take one.
+
+        The job's own, unless its producer gave one: then jobs of the same kind can share it.
+        """
+        return self.job.idempotency_key or f"windlass-{self.job.id}"
+
+    async def already_done(self) -> bool:
+        """Say whether a job of this kind was completed with the same idempotency key before.
+
+        That is known for as long as finished jobs are kept. Two that run at once both hear no: a
+        unique key keeps the second one out.
+        """
+        return await self._done.find(self.job) is not None
+
+    def already_done_blocking(self) -> bool:
+        """Do what `already_done` does, from a handler without an event loop.
+
+        Raises:
+            CalledFromEventLoop: this would block an event loop.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise CalledFromEventLoop("ctx.already_done_blocking()", "await ctx.already_done()")
+        return self._done.find_blocking(self.job) is not None
 
     @property
     def cancelled(self) -> bool:
@@ -107,7 +144,8 @@ class Context:
         """Say how far the job is, from 0 to 1. Returns at once; only the latest word is stored."""
         if not 0 <= fraction <= 1:
             raise ValueError(f"progress goes from 0 to 1, and {fraction!r} does not")
-        self._report(self.job, Progress(fraction=fraction, message=storable(message, 500)))
+        said = storable(self._redaction.text(message), 500) if message else ""
+        self._report(self.job, Progress(fraction=fraction, message=said))
 
     def transaction(self) -> JobTransaction:
         """Do your own SQL and complete the job in one commit, so that both happen exactly once.
@@ -219,3 +257,4 @@ def enter(context: Context) -> None:
     """Make a context the current one, for the task that runs its job and what that task starts."""
     _current.set(context)
     job_fields.set(context._fields)
+    job_redaction.set(context.redaction)

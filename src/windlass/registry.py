@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import collections.abc
 import difflib
 import inspect
 import types
 import typing
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -15,15 +16,22 @@ from typing import Any, Literal
 import msgspec
 
 from windlass.context import Context
-from windlass.core.error_classes import Classes, Verdict, checked_classes
+from windlass.core.breaker import Breaker, Rule, own_rule
+from windlass.core.error_classes import Classes, ErrorClass, Verdict, checked_classes
 from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
+from windlass.core.fairness import Weights
 from windlass.core.hints import hints_of
+from windlass.core.keys import Key
+from windlass.core.limits import Limit
 from windlass.core.outcomes import Cancel, Snooze
-from windlass.core.payload import PayloadCodec
+from windlass.core.payload import PayloadCodec, encode_json
 from windlass.core.plan import Pool
 from windlass.core.retry import Retry
+from windlass.core.secret import Cipher, Sealing, holds_secrets
+from windlass.core.unique import NO_IDENTITY, Identity
 from windlass.resources import Inject, Need, needs_of
 
+_SYSTEM = ErrorClass.SYSTEM
 CallNext = Callable[[], Awaitable[Any]]
 Middleware = Callable[[Context, CallNext], Awaitable[Any]]
 
@@ -39,6 +47,35 @@ class Target:
     result: Any
     needs: tuple[Need, ...] = ()
     """The parameters that are resources."""
+    parameters: frozenset[str] | None = None
+    """The names of the arguments; None if the payload is one value."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What arguments are that are not given."""
+    result_cipher: Cipher | None = None
+    """What seals the secrets in a result; None if it has none."""
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether there can be secrets in its payload or its result."""
+        return self.codec.has_secrets or self.result_cipher is not None
+
+    def encode_result(self, kind: str, value: Any) -> bytes:
+        """Encode what the handler returned, for a job of its kind or of an alias.
+
+        Raises:
+            PayloadInvalid: it has no JSON form.
+        """
+        if self.result_cipher is None:
+            return encode_json(kind, value)
+        return encode_json(kind, value, sealing=Sealing(self.result_cipher, "result", kind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How many jobs one call takes, and how long the first of them waits for the others."""
+
+    size: int
+    within: timedelta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +99,24 @@ class Registration:
     """Bytes that a run may use, in a child process."""
     grace: timedelta | None = None
     """How long a run that is stopped may clean up."""
+    batch: Batch | None = None
+    """How its jobs are gathered for one call; None: each has a call of its own."""
+    key: Key | None = None
+    """What its limits and its fairness go by."""
+    limit: Limit | None = None
+    """How many may start, or run, by its own options."""
+    resource: str | None = None
+    """The limit that it shares with others."""
+    amount: int = 1
+    """How much of the resource a job uses."""
+    breaker: Breaker | str | None = None
+    """What keeps its jobs from starting while something is down, or the name of that."""
+    weights: Weights | None = None
+    """The weights of its keys, which take turns; None: they do not."""
+    slo: timedelta | None = None
+    """How long a job of it may wait for its start."""
+    identity: Identity = NO_IDENTITY
+    """What its jobs are unique by, and known by as done."""
 
     def timeout_or(self, default: timedelta) -> timedelta | None:
         """Return how long a run may take: as registered, or by default."""
@@ -73,6 +128,8 @@ class Registration:
 
     def pool(self, *, isolate: bool) -> Pool:
         """Return where a run takes place; `isolate` is the app's choice for `def` handlers."""
+        if self.batch is not None:
+            return Pool.LOOP  # Where they wait for each other.
         by_default = isolate and self.target.pool is Pool.THREADS
         isolated = by_default if self.isolate is None else self.isolate
         return Pool.CHILDREN if isolated else self.target.pool
@@ -84,6 +141,8 @@ class Registry:
     def __init__(self) -> None:
         self._registrations: dict[str, Registration] = {}
         self._errors: dict[type[BaseException], Verdict] = {}
+        self._limits: dict[str, Limit] = {}
+        self._breakers: dict[str, Rule] = {}
 
     @property
     def errors(self) -> Classes:
@@ -103,19 +162,62 @@ class Registry:
                     "holds for all kinds, and in @app.job(errors=...) what holds for one"
                 )
 
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """All limits by name: those of the app, and those of the kinds."""
+        kinds = (each.limit for each in self._registrations.values())
+        return self._limits | {limit.name: limit for limit in kinds if limit is not None}
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything is limited at all."""
+        return bool(self.limits) or any(each.resource for each in self._registrations.values())
+
+    @property
+    def ordered(self) -> frozenset[str]:
+        """The kinds, and their aliases, whose jobs must not be overtaken."""
+        found = ((kind, each.limit) for kind, each in self._registrations.items())
+        return frozenset(kind for kind, limit in found if limit is not None and limit.ordered)
+
+    def limit(self, limit: Limit) -> None:
+        """Add a limit that kinds share.
+
+        Raises:
+            ConfigError: there is one of that name.
+        """
+        if limit.name in self._limits:
+            raise ConfigError(f"limit {limit.name!r} is defined twice; say once what it is")
+        self._limits[limit.name] = limit
+
     def add(self, registration: Registration) -> None:
         """Register a handler under its kind and its aliases.
 
         Raises:
-            ConfigError: one of them is taken.
+            ConfigError: one of them is taken, or its breaker is defined otherwise elsewhere.
         """
         for name in (registration.kind, *registration.aliases):
             if name in self._registrations:
                 raise ConfigError(
                     f"two handlers are registered for kind {name!r}; give one another name="
                 )
+        self._define(registration)
         for name in (registration.kind, *registration.aliases):
             self._registrations[name] = registration
+
+    def _define(self, registration: Registration) -> None:
+        breaker = registration.breaker
+        if not isinstance(breaker, Breaker | str | None):
+            raise ConfigError(
+                f"kind {registration.kind!r}: breaker= takes a Breaker or the name of one, and "
+                f"{breaker!r} is neither"
+            )
+        if isinstance(breaker, Breaker):
+            rule = breaker.rule
+            if self._breakers.setdefault(rule.name, rule) != rule:
+                raise ConfigError(
+                    f"breaker {rule.name!r} is defined twice, and differently; define it once, and "
+                    f"elsewhere write breaker={rule.name!r}"
+                )
 
     def __getitem__(self, kind: str) -> Registration:
         """Return a kind's registration.
@@ -137,29 +239,77 @@ class Registry:
         """Iterate over all kinds and aliases."""
         return iter(self._registrations)
 
+    def rule_of(self, kind: str) -> Rule | None:
+        """Return the rule of the breaker that a kind goes by.
+
+        One that names none has one of its own, if there are errors that would be system errors.
+
+        Raises:
+            ConfigError: it names one that nobody defined.
+        """
+        registration = self._registrations[kind]
+        match registration.breaker:
+            case None:
+                verdicts = (*registration.errors.values(), *self._errors.values())
+                mattering = (each for each in verdicts if callable(each) or each is _SYSTEM)
+                return own_rule(registration.kind) if any(mattering) else None
+            case str(name) if name not in self._breakers:
+                known = ", ".join(sorted(self._breakers)) or "none"
+                raise ConfigError(
+                    f"kind {kind!r} goes by breaker {name!r}, which nobody defined; there are: "
+                    f"{known}. Is the module imported that has Breaker({name!r}, ...)?"
+                )
+            case str(name):
+                return self._breakers[name]
+            case defined:
+                return defined.rule
+
+    def rules(self) -> dict[str, Rule]:
+        """Return the rule of each kind that goes by a breaker.
+
+        Raises:
+            ConfigError: a kind names a breaker that nobody defined.
+        """
+        found = {kind: self.rule_of(kind) for kind in self._registrations}
+        return {kind: rule for kind, rule in found.items() if rule is not None}
+
     def pools(self, *, isolate: bool = False) -> dict[str, Pool]:
         """Return where the handler of each kind runs; `isolate` is the app's choice for `def`."""
         return {kind: each.pool(isolate=isolate) for kind, each in self._registrations.items()}
 
+    def targets(self) -> dict[str, timedelta]:
+        """Return how long the jobs of each kind that has a target may wait for their start."""
+        return {
+            kind: each.slo for kind, each in self._registrations.items() if each.slo is not None
+        }
 
-def function_target(kind: str, function: Callable[..., Any]) -> Target:
+
+def function_target(
+    kind: str, function: Callable[..., Any], *, cipher: Cipher | None = None
+) -> Target:
     """Describe a function whose parameters are the fields of the payload."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ConfigError(f"the handler of {kind!r} is a generator; a handler returns once")
     hints = hints_of(function)
     parameters, context = _parameters(kind, function, hints)
     needs = needs_of(function)
+    result = _result(hints.get("return", Any))
     return Target(
         call=_caller(function, context, needs),
         pool=_pool(function),
-        codec=PayloadCodec.for_parameters(kind, parameters),
+        codec=PayloadCodec.for_parameters(kind, parameters, cipher=cipher),
         payload=_payload(kind, function, parameters, needs),
-        result=_result(hints.get("return", Any)),
+        result=result,
+        result_cipher=cipher if holds_secrets(result) else None,
         needs=needs,
+        parameters=frozenset(parameters),
+        defaults=_defaults(parameters),
     )
 
 
-def payload_target(kind: str, function: Callable[..., Any], payload: Any) -> Target:
+def payload_target(
+    kind: str, function: Callable[..., Any], payload: Any, *, cipher: Cipher | None = None
+) -> Target:
     """Describe a function that takes the whole payload as its one argument."""
     hints = hints_of(function)
     parameters, context = _parameters(kind, function, hints)
@@ -168,12 +318,44 @@ def payload_target(kind: str, function: Callable[..., Any], payload: Any) -> Tar
     (name,) = parameters
     needs = needs_of(function)
     call = _caller(function, context, needs)
+    result = _result(hints.get("return", Any))
     return Target(
         call=lambda ctx, value: call(ctx, {name: value}),
         pool=_pool(function),
-        codec=PayloadCodec(kind, payload, whole=True),
+        codec=PayloadCodec(kind, payload, whole=True, cipher=cipher),
         payload=partial(whole_payload, kind),
-        result=_result(hints.get("return", Any)),
+        result=result,
+        result_cipher=cipher if holds_secrets(result) else None,
+        needs=needs,
+    )
+
+
+def batch_target(
+    kind: str, function: Callable[..., Any], *, cipher: Cipher | None = None
+) -> Target:
+    """Describe a function that takes a list of payloads, each of which is a job of its own."""
+    if not inspect.isfunction(function):
+        raise ConfigError(f"kind {kind!r}: a batch is handled by a function")
+    hints = hints_of(function)
+    parameters, context = _parameters(kind, function, hints)
+    if context is not None:
+        raise ConfigError(f"kind {kind!r}: a batch has many jobs, so it cannot have one context")
+    hint = next(iter(parameters.values())).annotation if len(parameters) == 1 else None
+    if typing.get_origin(hint) not in (list, collections.abc.Sequence) or not typing.get_args(hint):
+        raise ConfigError(
+            f"kind {kind!r}: a batch takes one argument, the list of its payloads; write it like "
+            "`def index(documents: list[Document])`"
+        )
+    (name,) = parameters
+    (item,) = typing.get_args(hint)
+    needs = needs_of(function)
+    call = _caller(function, None, needs)
+    return Target(
+        call=lambda ctx, items: call(ctx, {name: items}),
+        pool=_pool(function),
+        codec=PayloadCodec(kind, item, whole=True, cipher=cipher),
+        payload=partial(whole_payload, kind),
+        result=Any,
         needs=needs,
     )
 
@@ -186,7 +368,7 @@ def whole_payload(kind: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     return given[0]
 
 
-def class_target(kind: str, cls: type[Any]) -> Target:
+def class_target(kind: str, cls: type[Any], *, cipher: Cipher | None = None) -> Target:
     """Describe a class whose fields are the payload and whose `execute` does the work."""
     execute = getattr(cls, "execute", None)
     if execute is None:
@@ -202,13 +384,17 @@ def class_target(kind: str, cls: type[Any]) -> Target:
         )
     needs = needs_of(execute)
     run = _caller(execute, context, needs)
+    result = _result(hints_of(execute).get("return", Any))
     return Target(
         call=lambda ctx, arguments: run(ctx, {"self": cls(**arguments)}),
         pool=_pool(execute),
-        codec=PayloadCodec.for_parameters(kind, parameters),
+        codec=PayloadCodec.for_parameters(kind, parameters, cipher=cipher),
         payload=partial(_named, kind, tuple(parameters)),
-        result=_result(hints_of(execute).get("return", Any)),
+        result=result,
+        result_cipher=cipher if holds_secrets(result) else None,
         needs=needs,
+        parameters=frozenset(parameters),
+        defaults=_defaults(parameters),
     )
 
 
@@ -303,6 +489,14 @@ def _parameters(
         else:
             found[name] = parameter.replace(annotation=hint)
     return found, context
+
+
+def _defaults(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    return {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.default is not parameter.empty
+    }
 
 
 _UNNAMED = (

@@ -14,7 +14,7 @@ import pytest
 
 from tests.app.bed import Bed, in_state, serving, until
 from tests.postgres.wheel import installations, newest
-from windlass import Context, State, Windlass
+from windlass import Context, State, Unique, Windlass
 
 pytestmark = pytest.mark.parametrize("bed", ["postgres"], indirect=True)
 ENQUEUE = "SELECT windlass.enqueue(%s)"
@@ -141,6 +141,39 @@ def test_a_unique_key_is_the_same_from_sql_and_from_python(bed: Bed) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("scope", ["kind", "queue", "global"])
+def test_a_unique_key_has_the_same_scope_from_sql_and_from_python(bed: Bed, scope: Any) -> None:
+    app = bed.app()
+
+    @app.job(queue="letters", unique=Unique("name", scope=scope))
+    async def greet(name: str) -> None: ...
+
+    first = greet.enqueue("ada")
+    told = {"kind": "greet", "queue": "letters", "unique": "ada", "unique_scope": scope}
+    assert enqueue(bed, **told) == first.id
+
+
+def test_a_duplicate_from_sql_changes_the_job_that_waits(bed: Bed) -> None:
+    app = app_on(bed)
+    told: dict[str, Any] = {"kind": "greet", "unique": "once", "on_duplicate": "supersede"}
+    first = enqueue(bed, payload={"name": "a"}, **told)
+    assert enqueue(bed, payload={"name": "b"}, delay="1 hour", headers={"n": "2"}, **told) == first
+
+    async def main() -> None:
+        handle = app.job_by_id(first)
+        job = await handle.ajob()
+        assert (job.payload, job.headers) == (b'{"name": "b"}', {"n": "2"})
+        assert (job.state, job.due_at - job.created_at >= timedelta(hours=1)) == ("scheduled", True)
+        async with serving(app):
+            await app.control.retry(first)
+            await handle.aresult("10s")
+        # Held until claimed, as in Python: so what comes later is never written to a job that runs.
+        with psycopg.connect(bed.url) as db:
+            assert db.execute("SELECT FROM windlass.unique_keys").fetchall() == []
+
+    asyncio.run(main())
+
+
 def test_a_rollback_leaves_nothing(bed: Bed) -> None:
     with psycopg.connect(bed.url) as db:
         db.execute(ENQUEUE, ['{"kind": "greet", "unique": "once"}'])
@@ -178,7 +211,10 @@ def test_a_payload_that_the_handler_cannot_take_is_dead_with_the_reason(bed: Bed
         ('{"kind": "greet", "queue": "a\\nb"}', "no control characters", "in one line"),
         ('{"kind": "greet", "queue": ""}', "are not empty", "leave out"),
         ('{"kind": "greet", "unique": ""}', "are not empty", "leave out"),
+        ('{"kind": "greet", "unique_scope": "host"}', "kind, queue or global", "for each kind"),
+        ('{"kind": "greet", "on_duplicate": "raise"}', "push or supersede", "keep what there is"),
         ('{"kind": "greet", "headers": {"n": 1}}', "an object of texts", "quote the values"),
+        ('{"kind": "greet", "headers": {"idempotency-key": ""}}', "1 to 200", "shorten it"),
         ('{"kind": "greet", "headers": []}', "an object of texts", "quote the values"),
         ('{"kind": "greet", "max_retries": -1}', "not negative", "what the kind says"),
         ('{"kind": "greet", "timeout": "0s"}', "a timeout is between", "30 seconds"),
@@ -197,9 +233,8 @@ def test_what_is_wrong_is_refused_with_what_would_be_right(
 
 def test_fields_that_are_null_are_as_good_as_left_out(bed: Bed) -> None:
     names = "payload queue priority key delay at expires_in expires_at max_retries timeout unique"
-    job_id = enqueue(
-        bed, kind="greet", **dict.fromkeys([*names.split(), "unique_until", "headers", "id"])
-    )
+    more = "unique_until unique_scope on_duplicate headers id"
+    job_id = enqueue(bed, kind="greet", **dict.fromkeys([*names.split(), *more.split()]))
     with psycopg.connect(bed.url) as db:
         row = db.execute("SELECT queue, priority, payload FROM windlass.jobs").fetchone()
     assert (job_id.version, row) == (7, ("default", 0, {}))

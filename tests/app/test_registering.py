@@ -338,3 +338,28 @@ def test_a_timeout_is_three_hundred_seconds_unless_written_out(bed: Bed) -> None
     assert app.registry["usual"].timeout_or(default) == default
     assert app.registry["short"].timeout_or(default) == timedelta(seconds=2)
     assert app.registry["endless"].timeout_or(default) is None
+
+
+def test_a_limit_that_cannot_be_is_refused_where_it_is_written(bed: Bed) -> None:
+    """What a limit may be is told in tests/core/test_limits.py; here, that it is told at import."""
+    app = bed.app()
+    nonsense: list[dict[str, Any]] = [
+        {"rate": "fast"},
+        {"rate": "-1/s"},
+        {"concurrency": 0},
+        {"amount": 2},
+        {"resource": "gpu", "amount": 0},
+        {"ordered": True},
+        {"per": "key", "rate": "1/s"},
+    ]
+    job: Any = app.job
+
+    async def work() -> None: ...
+
+    for options in nonsense:
+        with pytest.raises(ConfigError, match="kind 'work'"):
+            job(**options)(work)
+
+    with pytest.raises(ConfigError, match="limits nothing"):
+        app.limit("gpu")
+    assert list(app.registry) == []

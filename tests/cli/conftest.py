@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from windlass.app.ids import Ids
 from windlass.cli import cli
 from windlass.core.durations import When
 from windlass.core.error_classes import ErrorClass
+from windlass.core.fingerprint import fingerprint
 from windlass.core.job import (
     Ask,
     Attempt,
@@ -112,6 +115,11 @@ class Shell:
         assert said.code == 0, (said.out, said.err)
         return said
 
+    def ended(self, process: subprocess.Popen[str]) -> Said:
+        """Wait for the end of a process, and return what it said."""
+        out, err = process.communicate(timeout=60)
+        return Said(process.returncode, out, err)
+
     def write(self, name: str, text: str) -> None:
         """Write a file."""
         (self.directory / name).write_text(text)
@@ -201,6 +209,7 @@ class Shell:
             traceback=f"File x\nline {message}",
             error_class=ErrorClass.PERMANENT,
         )
+        error = replace(error, fingerprint=fingerprint(kind, error))
         moves = [
             Transition(
                 id=job.id,
@@ -244,3 +253,29 @@ def shop(shell: Shell) -> Shell:
     shell.write("shop.py", SHOP)
     shell.ok("migrate")
     return shell
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(shell: Shell) -> Iterator[Start]:
+    """Start Python in the shell's directory, with more variables if need be; leave none behind."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*args: str, **environ: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, *args],
+            cwd=shell.directory,
+            env={**os.environ, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -144,3 +145,85 @@ def test_nothing_that_fits_is_no_error_and_nobody_is_asked(
 ) -> None:
     monkeypatch.setattr(dead, "_can_ask", lambda: True)
     assert shop.ok("dead", "purge", "--kind", "a").out == "0 dead jobs purged\n"
+
+
+def test_groups_tell_what_jobs_died_of_and_how_many(shell: Shell) -> None:
+    shell.dead("a", message="user 1 is unknown")
+    shell.dead("a", message="user 22 is unknown")
+    shell.dead("b", message="no")
+    told = shell.ok("dead", "groups", "--json").json["groups"]
+    assert [(group["kind"], group["count"]) for group in told] == [("a", 2), ("b", 1)]
+    assert told[0]["error"] == "ValueError: user 22 is unknown"
+    said = shell.ok("dead", "groups").out
+    assert told[0]["group"] in said
+    assert "user 22 is unknown" in said
+    assert shell.ok("dead", "groups", "--kind", "b", "--json").json["groups"] == told[1:]
+
+
+def test_where_nothing_is_dead_there_are_no_groups(shell: Shell) -> None:
+    shell.enqueue()
+    assert shell.ok("dead", "groups").err == "no job is dead\n"
+    assert shell.ok("dead", "groups", "--json").json == {"groups": []}
+
+
+def test_a_whole_group_is_listed_redriven_and_purged(shell: Shell) -> None:
+    meant = shell.dead("a", count=3, message="user 1 is unknown")
+    others = shell.dead("a", count=2, message="no")
+    group, other = (each["group"] for each in shell.ok("dead", "groups", "--json").json["groups"])
+    listed = shell.ok("dead", "list", "--group", group, "--json").json["jobs"]
+    assert {job["id"] for job in listed} == {str(job) for job in meant}
+    said = shell.ok("dead", "redrive", "--group", group, "--limit", "2", "--dry-run")
+    assert said.out == "2 dead jobs would be redriven\n"
+    assert len(left(shell)) == 5
+    shell.ok("dead", "redrive", "--group", group)
+    assert left(shell) == {str(job) for job in others}
+    shell.ok("dead", "purge", "--group", other, "--yes")
+    assert left(shell) == set()
+
+
+def test_redrive_keeps_to_a_rate(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("windlass.cli.harvest.asyncio.sleep", sleep)
+    shell.dead(count=5)
+    assert shell.ok("dead", "redrive", "--all", "--rate", "20/s").out == "5 dead jobs redriven\n"
+    assert slept == [0.1, 0.1], "two at a time, and none after the last"
+    shell("dead", "redrive", "--all", "--rate", "quickly").refused("is not a rate", code=2)
+
+
+def test_a_payload_is_mended_and_the_job_redriven(shell: Shell) -> None:
+    first, second = shell.dead(count=2)
+    shell.ok("dead", "redrive", first, "--payload", '{"to": "b@example.org"}')
+    assert shell.job(first).payload == b'{"to":"b@example.org"}'
+    assert shell.job(first).state is State.PENDING
+    shell("dead", "redrive", second, "--payload", "{to: me}").refused("it is no JSON")
+    shell("dead", "redrive", "--all", "--payload", "{}").refused("give its id", code=2)
+    said = shell.ok("dead", "redrive", second, "--payload", "{}", "--dry-run")
+    assert said.out == "1 dead job would be redriven\n"
+    assert left(shell) == {str(second)}
+
+
+def test_a_payload_is_mended_in_an_editor(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(dead, "_can_ask", lambda: True)
+    (job_id,) = shell.dead()
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i s/a@example/c@example/ "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", "true")
+    said = shell("dead", "redrive", job_id, "--edit")
+    assert said.code == 1
+    assert "the payload is as it was" in said.err
+    monkeypatch.setenv("VISUAL", str(editor))
+    shell.ok("dead", "redrive", job_id, "--edit")
+    assert shell.job(job_id).payload == b'{"to":"c@example.org"}'
+
+
+def test_nobody_is_asked_to_edit_where_nobody_is(shell: Shell) -> None:
+    (job_id,) = shell.dead()
+    shell("dead", "redrive", job_id, "--edit").refused("--payload JSON", code=2)
+    assert left(shell) == {str(job_id)}

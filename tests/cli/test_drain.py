@@ -6,9 +6,7 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +18,7 @@ from windlass import State
 from windlass.cli import drain
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+    from tests.cli.conftest import Shell, Start
 
 SLOW = """
 import asyncio
@@ -38,25 +36,6 @@ async def hold() -> None:
         await asyncio.sleep(0.01)
 """
 SLEEP = "import time; time.sleep(60)"
-Start = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def start(shop: Shell) -> Iterator[Start]:
-    """Start processes in the shell's directory, and leave none of them behind."""
-    started = []
-
-    def run(*args: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, *args], cwd=shop.directory, stderr=subprocess.PIPE, text=True
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 def is_serving(shop: Shell) -> bool:
@@ -79,7 +58,7 @@ def test_drain_has_a_worker_finish_its_job_and_waits_for_its_end(shop: Shell, st
 
     # As a parent that has not looked yet, which a script that deploys mostly is not.
     assert f"process {process.pid} has ended" in said.err
-    assert process.wait(10) == 0
+    assert process.poll() == 0, "it did not wait"
     assert shop.job(job).state is State.COMPLETED
     assert shop.job(job).attempt == 1
 
@@ -187,12 +166,12 @@ def test_a_burst_works_off_what_there_is_and_exits_with_0(shop: Shell, start: St
     (left,) = shop.enqueue(queue="slow", payload=b'{"to": "a"}')
     (later,) = shop.enqueue(queue="mail", payload=b'{"to": "a"}', due=timedelta(hours=1))
     process = start("-m", "windlass", "worker", "shop:app", "--burst", "--exclude", "slow")
-    _, told = process.communicate(timeout=30)
-    assert process.returncode == 0, told
+    said = shop.ended(process)
+    assert said.code == 0, said.err
     assert {shop.job(job).state for job in jobs} == {State.COMPLETED}
     assert shop.job(left).state is State.PENDING
     assert shop.job(later).state is State.SCHEDULED
-    events = {line["event"]: line for line in map(json.loads, told.splitlines())}
+    events = {line["event"]: line for line in map(json.loads, said.err.splitlines())}
     assert events["worker.started"]["excluded"] == ["slow"]
     assert "worker.stopped" in events
     assert not is_serving(shop)
@@ -206,20 +185,10 @@ def test_slots_of_a_queue_that_cannot_be_are_refused(shop: Shell, wrong: str) ->
     shop("worker", "shop:app", "--queues", wrong).refused("--queues = ", "'mail=10,default'")
 
 
-def test_no_queue_left_to_serve_is_refused(shop: Shell) -> None:
-    refused = subprocess.run(
-        [
-            *(sys.executable, "-m", "windlass", "worker", "shop:app"),
-            *("--queues", "mail", "--exclude", "mail"),
-        ],
-        cwd=shop.directory,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert refused.returncode == 1
-    assert refused.stderr.startswith("error: no queue is left to serve")
+def test_no_queue_left_to_serve_is_refused(shop: Shell, start: Start) -> None:
+    flags = ("--queues", "mail", "--exclude", "mail")
+    said = shop.ended(start("-m", "windlass", "worker", "shop:app", *flags))
+    said.refused("no queue is left to serve")
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,19 @@ def test_a_second_job_under_a_unique_key_is_the_first(shop: Shell) -> None:
     assert "nothing was added" in said.err
 
 
+def test_a_second_job_may_change_the_first_and_both_may_have_an_idempotency_key(
+    shop: Shell,
+) -> None:
+    args = ("--app", "shop:app", "--unique", "k", "--unique-scope", "global")
+    more = ("--on-duplicate", "replace", "--idempotency-key", "mail-7", "--json")
+    first = shop.ok("enqueue", "send_email", TO, *args, *more).json
+    other = '{"to": "bob@example.org"}'
+    assert shop.ok("enqueue", "send_email", other, *args, *more).json["id"] == first["id"]
+    job = shop.job(UUID(first["id"]))
+    assert (job.unique_key, job.idempotency_key) == (":global:k", "mail-7")
+    assert b"bob@example.org" in job.payload
+
+
 def test_without_an_app_a_note_says_that_nothing_is_checked(shell: Shell) -> None:
     said = shell.ok("enqueue", "anything", "[1, 2]", "--json")
     assert "checked by the worker only" in said.err
@@ -131,6 +144,11 @@ def test_a_payload_that_is_too_large_is_refused(
         ("send_email", TO, "--queue", ""),
         ("send_email", TO, "--queue", "a\nb"),
         ("send_email", TO, "--unique", ""),
+        ("send_email", TO, "--unique", "k", "--unique-scope", "host"),
+        ("send_email", TO, "--unique", "k", "--unique-until", "started"),
+        ("send_email", TO, "--unique", "k", "--on-duplicate", "raise"),
+        ("send_email", TO, "--on-duplicate", "replace"),
+        ("send_email", TO, "--idempotency-key", ""),
     ],
     ids=lambda args: " ".join(args)[:50],
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from windlass import Windlass
 from windlass.core.job import Pulse
 
 if TYPE_CHECKING:
@@ -87,3 +90,105 @@ def test_a_fixed_number_of_slots_is_shown_as_it_is(shell: Shell) -> None:
 def test_where_nobody_works_it_is_said_how_to_start(shop: Shell) -> None:
     said = shop.ok("workers")
     assert (said.out, "windlass worker" in said.err) == ("", True)
+
+
+# -- pauses of kinds and keys, and drains ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("what", "name"), [("kind", "send_email"), ("key", "acme")])
+def test_a_kind_and_a_key_are_paused_as_a_queue_is(shop: Shell, what: str, name: str) -> None:
+    assert shop.ok("queues", "pause", f"--{what}", name).out == f"{what} {name} paused\n"
+    again = shop.ok("queues", "pause", f"--{what}", name).out
+    assert again == f"{what} {name} is paused already\n"
+    listed = shop.ok("queues", "list", "--json").json
+    assert (listed["queues"], listed["paused"][f"{what}s"]) == ([], [name])
+    told = shop.ok("queues", "list").err
+    assert f"{what} {name} is paused: windlass queues resume --{what} {name}" in told
+    assert shop.ok("queues", "resume", f"--{what}", name, "--json").json == {
+        what: name,
+        "paused": False,
+        "changed": True,
+    }
+    assert shop.ok("queues", "list", "--json").json["paused"] == {"kinds": [], "keys": []}
+
+
+@pytest.mark.parametrize("args", [(), ("mail", "--kind", "send_email"), ("--key", "")])
+def test_one_thing_is_paused_at_a_time(shop: Shell, args: tuple[str, ...]) -> None:
+    shop("queues", "pause", *args).refused("say what" if "" not in args else "a key", code=2)
+    shop("queues", "resume", *args).refused("say what" if "" not in args else "a key", code=2)
+
+
+def test_a_job_that_waits_says_what_is_paused(shell: Shell) -> None:
+    (job_id,) = shell.enqueue(queue="mail")
+    assert shell.ok("jobs", "show", job_id, "--json").json["held_up"] == []
+    shell.ok("queues", "pause", "mail")
+    shell.ok("queues", "pause", "--kind", "send_email")
+    shown = shell.ok("jobs", "show", job_id, "--json").json
+    assert shown["held_up"] == ["queue mail is paused", "kind send_email is paused"]
+    text = shell.ok("jobs", "show", job_id).out
+    assert "queue mail is paused: windlass queues resume mail" in text
+    assert "kind send_email is paused: windlass queues resume --kind send_email" in text
+    shell.ok("queues", "resume", "mail")
+    shell.ok("queues", "resume", "--kind", "send_email")
+    shell.start(queue="mail")
+    shell.ok("queues", "pause", "mail")
+    assert shell.ok("jobs", "show", job_id, "--json").json["held_up"] == [], "it runs"
+
+
+def test_a_drain_pauses_the_queue_and_says_how_it_went(shell: Shell) -> None:
+    shell.enqueue(queue="mail", count=2)
+    shell.start(queue="mail")
+    shell.enqueue(queue="other")
+    shell.start(queue="other", worker="w2")
+    late = shell("queues", "drain", "mail", "--timeout", "100ms")
+    late.refused("queue mail is not drained: 2 jobs still running; it stays paused")
+    said = shell("queues", "drain", "mail", "--timeout", "0.1", "--json")
+    assert (said.code, said.json) == (
+        1,
+        {"queue": "mail", "drained": False, "paused": True, "running": 2},
+    )
+    (queue, *_) = shell.ok("queues", "list", "--json").json["queues"]
+    assert (queue["queue"], queue["paused"]) == ("mail", True)
+
+
+def test_a_drain_of_what_does_not_run_ends_and_can_be_repeated(shell: Shell) -> None:
+    shell.enqueue(queue="mail")
+    assert shell.ok("queues", "drain", "mail").out == "queue mail drained; it is paused\n"
+    assert shell.ok("queues", "drain", "mail", "--json").json == {
+        "queue": "mail",
+        "drained": True,
+        "paused": True,
+        "running": 0,
+    }
+
+
+@pytest.mark.parametrize("args", [("",), ("mail", "--timeout", "soon")])
+def test_a_drain_that_cannot_be_is_refused(shop: Shell, args: tuple[str, ...]) -> None:
+    shop("queues", "drain", *args).refused(code=2)
+
+
+# -- targets ---------------------------------------------------------------------------------------
+
+
+def test_kinds_with_a_target_are_listed_with_their_late_jobs(shell: Shell) -> None:
+    app = Windlass()
+
+    @app.job(slo="start within 10ms")
+    async def promised() -> None: ...
+
+    async def work_off() -> None:
+        await app.run_worker(burst=True)
+        await app.aclose()
+
+    (job_id,) = shell.enqueue("promised")
+    said = shell.ok("slo")
+    assert (said.out, "slo='5s'" in said.err) == ("", True)
+    assert shell.ok("slo", "--json").json == {"kinds": []}
+    time.sleep(0.05)
+    asyncio.run(work_off())
+    (kind,) = shell.ok("slo", "--json").json["kinds"]
+    assert (kind["kind"], kind["target_seconds"]) == ("promised", 0.01)
+    assert (kind["started"], kind["late"], kind["last_late"]["job"]) == (1, 1, str(job_id))
+    assert kind["worst_wait_seconds"] == kind["last_late"]["waited_seconds"] >= 0.05
+    row = shell.ok("slo").out.splitlines()[2].split()
+    assert row[:5] == ["promised", "10ms", "1", "1", "0.00%"]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +13,9 @@ import pytest
 from windlass import Windlass
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+    from tests.cli.conftest import Shell, Start
+
+WORKER = ("-m", "windlass", "worker")
 
 
 async def result_of(file: Path, job_id: str) -> object:
@@ -27,22 +26,10 @@ async def result_of(file: Path, job_id: str) -> object:
         await app.aclose()
 
 
-def test_memory_is_refused_with_the_reason_and_the_remedy(shop: Shell) -> None:
-    refused(shop, "--url=memory://", "inside one process", "app.run_worker()", "sqlite:///")
-
-
-def refused(shop: Shell, flag: str, *told: str) -> None:
-    """See that a worker says in one line why it does not start; its supervisor adds nothing."""
-    process = subprocess.run(
-        [sys.executable, "-m", "windlass", "worker", "shop:app", flag],
-        cwd=shop.directory,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (process.returncode, process.stdout) == (1, "")
-    assert len(process.stderr.strip().splitlines()) == 1
-    assert all(each in process.stderr for each in told), process.stderr
+def test_memory_is_refused_with_the_reason_and_the_remedy(shop: Shell, start: Start) -> None:
+    said = shop.ended(start(*WORKER, "shop:app", "--url=memory://"))
+    said.refused("inside one process", "app.run_worker()", "sqlite:///")
+    assert said.out == "", "its supervisor adds nothing"
 
 
 def test_without_an_app_it_is_wrong_usage(shell: Shell) -> None:
@@ -76,33 +63,28 @@ def test_a_flag_that_cannot_be_is_refused_by_its_name(shop: Shell, flag: str, va
     shop("worker", "shop:app", f"{flag}={value}").refused(f"{flag} = '{value}' is wrong: write ")
 
 
-def test_a_module_that_cannot_be_imported_is_told(shop: Shell) -> None:
-    refused(shop, "--imports=missing", "the import 'missing' failed")
+def test_a_module_that_cannot_be_imported_is_told(shop: Shell, start: Start) -> None:
+    said = shop.ended(start(*WORKER, "shop:app", "--imports=missing"))
+    said.refused("the import 'missing' failed")
 
 
-def test_a_worker_serves_in_a_process_of_its_own_and_drains_when_told(shop: Shell) -> None:
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "windlass", "worker", "shop:app", "--name", "mine"),
-            *("--slots", "3..9", "--queues", "mail", "--url", "sqlite:///windlass.db"),
-        ],
-        cwd=shop.directory,
-        env={**os.environ, "WINDLASS_SLOT": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
+def test_a_worker_serves_in_a_process_of_its_own_and_drains_when_told(
+    shop: Shell, start: Start
+) -> None:
+    process = start(
+        *(*WORKER, "shop:app", "--name", "mine"),
+        *("--slots", "3..9", "--queues", "mail", "--url", "sqlite:///windlass.db"),
+        WINDLASS_SLOT="1",
     )
-    try:
-        job_id = shop.ok("enqueue", "send_email", '{"to": "a"}', "--app", "shop:app").out.strip()
-        assert asyncio.run(result_of(shop.file, job_id)) == "a x1"
-        (worker,) = shop.ok("workers", "--alive", "--json").json["workers"]
-        assert (worker["name"], worker["slots"], worker["queues"]) == ("mine", 3, ["mail"])
-        assert (worker["least_slots"], worker["most_slots"]) == (3, 9)
-        process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    assert process.returncode == 0
-    events = {line["event"]: line for line in map(json.loads, told.splitlines())}
+    job_id = shop.ok("enqueue", "send_email", '{"to": "a"}', "--app", "shop:app").out.strip()
+    assert asyncio.run(result_of(shop.file, job_id)) == "a x1"
+    (worker,) = shop.ok("workers", "--alive", "--json").json["workers"]
+    assert (worker["name"], worker["slots"], worker["queues"]) == ("mine", 3, ["mail"])
+    assert (worker["least_slots"], worker["most_slots"]) == (3, 9)
+    process.send_signal(signal.SIGTERM)
+    said = shop.ended(process)
+    assert said.code == 0
+    events = {line["event"]: line for line in map(json.loads, said.err.splitlines())}
     assert events["worker.started"]["store"] == str(shop.file)
     assert events["worker.started"]["slots"] == "3..9"
     assert "WINDLASS_SLOT is set" in events["setting.unknown"]["problem"]
@@ -110,21 +92,9 @@ def test_a_worker_serves_in_a_process_of_its_own_and_drains_when_told(shop: Shel
     assert shop.ok("workers", "--alive", "--json").json["workers"] == []
 
 
-def test_a_worker_that_cannot_open_its_store_ends_with_one_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "windlass", "worker", "windlass.demo:app"),
-            *("--url", "sqlite:///missing/jobs.db"),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: the directory of ")
-    assert done.stderr.count("\n") == 1
+def test_a_worker_that_cannot_open_its_store_ends_with_one_line(shell: Shell, start: Start) -> None:
+    said = shell.ended(start(*WORKER, "windlass.demo:app", "--url", "sqlite:///missing/jobs.db"))
+    said.refused("the directory of ")
 
 
 BROKEN = """
@@ -167,47 +137,30 @@ DEAF = """
     ids=["deaf", "blocking"],
 )
 def test_a_resource_that_never_closes_does_not_keep_the_process_from_ending(
-    shop: Shell, closing: str, event: str
+    shop: Shell, start: Start, closing: str, event: str
 ) -> None:
     module = f"never_closed_by_{event.partition('.')[0]}"  # Modules outlive a test.
     shop.write(f"{module}.py", BROKEN.format(opening="", closing=closing))
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "windlass", "worker", f"{module}:app"),
-            *("--url", "sqlite:///windlass.db", "--shutdown-timeout", "3s"),
-        ],
-        cwd=shop.directory,
-        stderr=subprocess.PIPE,
-        text=True,
+    process = start(
+        *(*WORKER, f"{module}:app"),
+        *("--url", "sqlite:///windlass.db", "--shutdown-timeout", "3s"),
     )
-    try:
-        job_id = shop.ok("enqueue", "work", "{}", "--app", f"{module}:app").out.strip()
-        assert asyncio.run(result_of(shop.file, job_id)) == "done"
-        process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    assert process.returncode == 0
+    job_id = shop.ok("enqueue", "work", "{}", "--app", f"{module}:app").out.strip()
+    assert asyncio.run(result_of(shop.file, job_id)) == "done"
+    process.send_signal(signal.SIGTERM)
+    said = shop.ended(process)
+    assert said.code == 0
     # Its lease was ended before, so that nobody waits for it to run out.
     assert shop.ok("workers", "--alive", "--json").json["workers"] == []
-    events = [json.loads(line)["event"] for line in told.splitlines()]
+    events = [json.loads(line)["event"] for line in said.err.splitlines()]
     assert event in events
     assert "process.stuck" not in events  # It ended by itself, and was not killed.
 
 
-def test_a_resource_that_cannot_be_opened_ends_the_process_with_one_line(shop: Shell) -> None:
+def test_a_resource_that_cannot_be_opened_ends_the_process_with_one_line(
+    shop: Shell, start: Start
+) -> None:
     shop.write("broken.py", BROKEN.format(opening="raise OSError('no route')", closing=""))
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "windlass", "worker", "broken:app"),
-            *("--url", "sqlite:///windlass.db"),
-        ],
-        cwd=shop.directory,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 1
-    told = "error: the resource 'pool' could not be opened: OSError: no route\n"
-    assert done.stderr == told
+    said = shop.ended(start(*WORKER, "broken:app", "--url", "sqlite:///windlass.db"))
+    assert said.code == 1
+    assert said.err == "error: the resource 'pool' could not be opened: OSError: no route\n"

@@ -16,6 +16,7 @@ from windlass.core import errors
 from windlass.core.errors import (
     CalledFromEventLoop,
     ConfigError,
+    FanOutTooLarge,
     Fenced,
     IllegalMove,
     JobCancelled,
@@ -53,6 +54,7 @@ SAMPLES: list[tuple[WindlassError, str]] = [
     (PayloadInvalid("mail", "", "not JSON"), "the payload: not JSON"),
     (PayloadTooLarge("mail", 300_000, 262_144), "enqueue its id, or raise WINDLASS_MAX_PAYLOAD"),
     (ResultInvalid("mail", "NaN has no JSON form"), "NaN has no JSON form"),
+    (FanOutTooLarge(100, 20), "20 were enqueued before that"),
     (UnknownKind("mail"), "is its module imported?"),
     (UnknownKind("mial", ("mail", "sms")), "Did you mean mail or sms?"),
     (UnknownJob(JOB), "retention"),

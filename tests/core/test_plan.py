@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.core.job import Claim, Head, Lane
-from windlass.core.plan import MOST_BUDGETS, SLOTS, Policies, Pool, Room, plan
+from windlass.core.job import Claim, Floor, Head, Lane
+from windlass.core.pauses import Pauses
+from windlass.core.plan import MOST_BUDGETS, SLOTS, Allowance, Policies, Pool, Room, plan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -61,7 +62,7 @@ policies_at_work = st.builds(
     kinds=st.just(KINDS),
     queues=st.none() | st.just(frozenset({"default", "paused"})),
     excluded=st.just(frozenset()) | st.just(frozenset({"mail"})),
-    paused_queues=st.just(frozenset({"paused"})),
+    paused=st.just(Pauses(queues=frozenset({"paused"}))),
 )
 
 
@@ -84,7 +85,7 @@ def test_a_kind_that_this_worker_does_not_know_is_not_asked_for() -> None:
 
 
 def test_a_paused_queue_is_not_asked() -> None:
-    policies = Policies(kinds=KINDS, paused_queues=frozenset({"mail"}))
+    policies = Policies(kinds=KINDS, paused=Pauses(queues=frozenset({"mail"})))
     assert asked(head(queue="mail", waited=MINUTE), head(), policies=policies) == [head().lane]
 
 
@@ -113,7 +114,7 @@ def test_a_worker_of_no_queue_asks_for_nothing() -> None:
 
 def test_a_pause_wins_over_being_served() -> None:
     policies = Policies(
-        kinds=KINDS, queues=frozenset({"mail"}), paused_queues=frozenset({"mail"})
+        kinds=KINDS, queues=frozenset({"mail"}), paused=Pauses(queues=frozenset({"mail"}))
     )  # fmt: skip
     assert asked(head(queue="mail"), policies=policies) == []
 
@@ -337,3 +338,33 @@ def test_lanes_that_cannot_run_use_up_no_budget() -> None:
     room = Room(slots=10, threads=0, queues=dict.fromkeys([*names, "mail"], 2))
     blocked = [head("sync", queue=name, waited=MINUTE) for name in names]
     assert asked(*blocked, head(queue="mail"), room=room) == [head(queue="mail").lane]
+
+
+def test_a_lane_that_is_barred_is_not_asked_and_not_waited_for() -> None:
+    policies = Policies(kinds=KINDS, bars=lambda lane: lane.kind == "sync")
+    assert asked(head("sync"), head("async"), policies=policies) == [head("async").lane]
+    assert not policies.serves(head("sync").lane)
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def test_a_claim_of_an_ordered_kind_begins_at_the_head_of_its_lane() -> None:
+    """Prevents: a job that went back below the floor is overtaken by the next one of its key."""
+    floor = Floor(NOON, 7)
+    lane = Head(lane=Lane("default", "async"), position=NOON, floor=floor)
+    for ordered, expected in ((frozenset[str](), floor), (frozenset({"async"}), None)):
+        policies = Policies(kinds=KINDS, ordered=ordered)
+        (ask,) = plan([lane], policies, ROOM, at_most=10).asks
+        assert ask.floor == expected
+
+
+def test_a_lane_whose_tokens_are_used_up_does_not_count_as_work_that_waits() -> None:
+    """Prevents: slots that grow for jobs which a limit keeps from starting."""
+    left = {"async": 1, "sync": 0}
+    policies = Policies(
+        kinds=KINDS, allowances=lambda lane: [Allowance("limit", left[lane.kind], amount=1)]
+    )
+    assert policies.may_run(head("async").lane)
+    assert not policies.may_run(head("sync").lane)
+    assert not policies.may_run(head("unknown").lane)

@@ -21,6 +21,7 @@ from windlass.core.errors import (
     StoreUnavailable,
 )
 from windlass.core.failure import describe
+from windlass.core.fingerprint import fingerprint
 from windlass.core.job import Job, job_id
 from windlass.core.outcomes import (
     Cancelled,
@@ -549,7 +550,8 @@ def test_an_attempt_never_lasts_less_than_nothing(
 def test_the_error_is_kept_with_the_job_and_with_its_attempt(job: Job, policy: Policy) -> None:
     outcome = failed(ValueError("bad"))
     move = settled(outcome, job=job, policy=policy)
-    assert move.error == replace(outcome.error, error_class=ErrorClass.TRANSIENT)
+    marked = replace(outcome.error, error_class=ErrorClass.TRANSIENT)
+    assert move.error == replace(marked, fingerprint=fingerprint(job.kind, marked))
     assert move.attempt is not None
     assert move.attempt.error == move.error
 
@@ -604,3 +606,39 @@ def test_settling_is_pure(job: Job, outcome: Outcome, policy: Policy, jitter: fl
     first = settled(outcome, job=job, policy=policy, jitter=jitter)
     assert settled(outcome, job=job, policy=policy, jitter=jitter) == first
     assert isinstance(first.id, UUID)
+
+
+# -- strict order ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Failed(exception=ValueError("no"), error=describe(ValueError("no"))),
+        Failed(exception=RetryAfter("5s"), error=describe(RetryAfter("5s"))),
+        Failed(exception=StoreUnavailable("no"), error=describe(StoreUnavailable("no"))),
+        TimedOut(after=timedelta(seconds=1)),
+        Snoozed(due=timedelta(seconds=5)),
+        Snoozed(due=NOW + timedelta(seconds=5), begun=False),
+    ],
+)
+def test_an_ordered_job_that_is_to_run_again_keeps_its_place_and_is_waited_for(
+    outcome: Outcome,
+) -> None:
+    usual = settle(JOB, outcome, POLICY, now=NOW, jitter=0.5)
+    assert (usual.state, usual.hold) == (State.SCHEDULED, None)
+    move = settle(JOB, outcome, Policy(retry=Retry(), ordered=True), now=NOW, jitter=0.5)
+    assert (move.state, move.due, move.hold) == (State.PENDING, None, usual.due)
+    assert replace(move, state=usual.state, due=usual.due, hold=None) == usual
+
+
+@pytest.mark.parametrize(
+    "outcome", [Succeeded(), Cancelled(reason="moot"), Released(reason="shutdown")]
+)
+def test_an_ordered_job_that_is_not_to_run_later_is_settled_like_any_other(
+    outcome: Outcome,
+) -> None:
+    ordered = Policy(retry=Retry(), ordered=True)
+    assert settle(JOB, outcome, ordered, now=NOW, jitter=0) == settle(
+        JOB, outcome, POLICY, now=NOW, jitter=0
+    )

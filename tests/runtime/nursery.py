@@ -84,6 +84,22 @@ def surrounded(n: int) -> int:
 
 
 @app.job(isolate=True)
+def already_done(ctx: Context) -> bool:
+    return ctx.already_done_blocking()
+
+
+@app.job(isolate=True)
+async def already_done_async(ctx: Context) -> bool:
+    return await ctx.already_done()
+
+
+@app.job(isolate=True, idempotent="result", idempotency_key="n")
+def once(n: int) -> int:
+    note(f"once {n}")
+    return os.getpid()
+
+
+@app.job(isolate=True)
 def hooked() -> list[str]:
     return started
 

@@ -94,6 +94,34 @@ def test_a_child_that_ends_with_its_worker_closes_its_resources(bed: Bed, nurser
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("bed", ["sqlite", "postgres"], indirect=True)
+def test_a_handler_in_a_child_hears_what_was_done_before(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, children=1):
+            for handler in (nursery.already_done, nursery.already_done_async):
+                keyed = handler.using(idempotency_key="k")
+                answers = [await (await keyed.aenqueue()).aresult("30s") for _ in range(2)]
+                assert answers == [False, True]
+            pids = {await (await nursery.once.aenqueue(7)).aresult("30s") for _ in range(2)}
+            assert len(pids) == 1
+        assert notes(nursery) == ["once 7"]
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_child_that_cannot_reach_the_store_says_so_when_it_is_asked(
+    bed: Bed, nursery: Any
+) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, children=1):
+            handle = await nursery.already_done.using(idempotency_key="k").aenqueue()
+            job = await charged(handle, 1)
+            assert "is in the memory of the worker" in str(job.error)
+
+    asyncio.run(main())
+
+
 @on_memory
 def test_a_child_that_is_not_needed_any_more_closes_its_resources(
     bed: Bed, nursery: Any, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from windlass.core.job import Pulse
@@ -61,6 +62,41 @@ def test_words_arrive_whole_and_in_order(ends: tuple[End, End]) -> None:
     while len(heard) < len(words):
         heard += line.hear() or []
     assert heard == words
+
+
+def test_a_word_that_arrives_in_pieces_is_heard_once_it_is_whole() -> None:
+    sender, end = socket.socketpair()
+    line = End(end)
+    data = msgspec.json.encode(Registered("w:1")) + b"\n" + msgspec.json.encode(Ready()) + b"\n"
+    heard: list[Word] = []
+    for byte in data:
+        sender.send(bytes([byte]))
+        heard += line.hear() or []
+    sender.close()
+    line.close()
+    assert heard == [Registered("w:1"), Ready()]
+
+
+def test_who_does_not_listen_holds_nobody_up_and_misses_no_word_but_beats(
+    ends: tuple[End, End],
+) -> None:
+    """Prevents a worker that stands still with its supervisor, or is cut off by a full buffer."""
+    ours, theirs = ends
+    beats = 0
+    while not ours._unsaid:
+        assert ours.say(Beat(PULSE, 0.0))
+        assert ours.say(Registered(str(beats := beats + 1)))
+        assert beats < 100_000, "the buffer has no end"
+    assert ours.say(Beat(PULSE, 0.0))
+    assert not [word for word in ours._unsaid if isinstance(word, Beat)], "others will come"
+
+    heard: list[Word] = []
+    while ours._unsaid or not isinstance(heard[-1], Ready):
+        heard += theirs.hear() or []
+        if ours._unsaid:
+            assert ours.say(Ready())
+    registered = [word.worker for word in heard if isinstance(word, Registered)]
+    assert registered == [str(number) for number in range(1, beats + 1)]
 
 
 def test_the_end_of_the_other_side_is_noticed(ends: tuple[End, End]) -> None:

@@ -147,6 +147,23 @@ def test_an_outcome_that_the_store_refuses_does_not_stop_the_others(
     assert told(caplog, "settle.refused")
 
 
+def test_an_ordered_job_whose_outcome_is_refused_lets_the_next_one_pass(bed: Bed) -> None:
+    """Prevents: a token that waits for ever for the word that its job was settled."""
+    app = bed.app(store=Fussy(bed.store()))
+
+    @app.job(key=lambda text: "same", ordered=True)
+    async def say(text: str) -> str:
+        return text
+
+    async def main() -> None:
+        handles = await app.aenqueue_many(say.draft(text) for text in ("poison", "a"))
+        async with serving(app):
+            assert await handles[1].aresult("10s") == "a"
+            assert await handles[0].astatus() is State.DEAD
+
+    asyncio.run(main())
+
+
 class Broken(Through):
     """A store that nothing of a certain job can ever be written to."""
 
@@ -239,8 +256,8 @@ def test_a_paused_queue_is_not_served_until_it_is_resumed(bed: Bed) -> None:
         async with serving(app) as worker:
             assert await app.control.pause("slow")
             assert not await app.control.pause("slow")
-            assert await app.control.paused() == ["slow"]
-            await until(lambda: "slow" in worker._policies.paused_queues)
+            assert (await app.control.paused()).queues == {"slow"}
+            await until(lambda: "slow" in worker._policies.paused.queues)
             handle = await work.using(queue="slow").aenqueue()
             assert await (await work.aenqueue()).aresult("10s") == 1
             assert await handle.astatus() is State.PENDING

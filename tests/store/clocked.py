@@ -32,6 +32,7 @@ TABLES = (
     "dead_jobs",
     "finished_jobs",
     "unique_keys",
+    "done_keys",
     "workers",
     "sleepers",
     "records",

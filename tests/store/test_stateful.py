@@ -34,6 +34,7 @@ from windlass.core.errors import Fenced, Permanent
 from windlass.core.failure import describe
 from windlass.core.job import (
     HISTORY_KEPT,
+    IDEMPOTENCY_KEY,
     Ask,
     Claim,
     Enqueued,
@@ -46,7 +47,7 @@ from windlass.core.job import (
     Pulse,
     QueueCount,
     Retention,
-    Unique,
+    UniqueKey,
     WorkerInfo,
     job_id,
 )
@@ -81,7 +82,8 @@ BROKEN, HOPELESS = ValueError("broken"), Permanent("hopeless")
 index = st.integers(0, 50)
 limits = st.sampled_from((0, 1, 2, EVERYTHING))
 workers = st.sampled_from(("anna", "bert", "cleo"))
-kinds = st.sampled_from(("mail", "report"))
+KINDS = ("mail", "report")
+kinds = st.sampled_from(KINDS)
 dues = st.sampled_from((None, None, SECOND, 20 * SECOND, START - SECOND, START + LEASE))
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
     (
@@ -105,12 +107,15 @@ news: st.SearchStrategy[dict[str, object]] = st.builds(
     due=dues,
     expires=dues,
     max_retries=st.sampled_from((None, None, 0, 1)),
-    headers=st.sampled_from(({}, {"trace": "1"})),
+    headers=st.sampled_from(
+        ({}, {"trace": "1"}, {IDEMPOTENCY_KEY: "1"}, {IDEMPOTENCY_KEY: "2", "trace": "1"})
+    ),
 )
 uniques = st.builds(
-    Unique,
+    UniqueKey,
     key=st.sampled_from(("a", "b")),
     until=st.sampled_from(("settled", "claimed", 15 * SECOND)),
+    on_duplicate=st.sampled_from(("keep", "replace", "push", "supersede")),
 )
 asks = st.builds(
     Ask,
@@ -180,12 +185,12 @@ class StoresAgree(RuleBasedStateMachine):
         self.numbers += 1
         return self.numbers
 
-    def make(self, fields: Mapping[str, object], unique: Unique | None = None) -> NewJob:
+    def make(self, fields: Mapping[str, object], unique: UniqueKey | None = None) -> NewJob:
         number = self.number()
         # Ids do not tell the order of insertion: producers' clocks differ.
         made = int(self.now.timestamp() * 1_000) + number * 7 % 10
         identity = job_id(made, number)
-        new = NewJob(id=identity, payload=b'{"n":1}', unique=unique, **fields)  # type: ignore[arg-type]
+        new = NewJob(id=identity, payload=b'{"n":%d}' % number, unique=unique, **fields)  # type: ignore[arg-type]
         self.new.append(new)
         return new
 
@@ -229,7 +234,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.enqueue(*[self.make(each) for each in fields])
 
     @rule(fields=news, keys=st.lists(uniques, min_size=1, max_size=3))
-    def unique_jobs_are_enqueued(self, fields: dict[str, object], keys: list[Unique]) -> None:
+    def unique_jobs_are_enqueued(self, fields: dict[str, object], keys: list[UniqueKey]) -> None:
         self.enqueue(*[self.make(fields, key) for key in keys])
 
     @precondition(has_jobs)
@@ -374,7 +379,7 @@ class StoresAgree(RuleBasedStateMachine):
         pick: int,
         outcome: Outcome,
         fields: dict[str, object],
-        key: Unique | None,
+        key: UniqueKey | None,
         verb: Verb,
         other: int,
     ) -> None:
@@ -468,7 +473,8 @@ async def _look(store: Store) -> tuple[tuple[Job, ...], list[QueueCount], object
     heads = sorted((head.lane, head.position) for head in sweep.heads)
     known = {record.info.id: record for record in await store.workers()}
     requests = {worker: sorted(await store.cancel_requests(worker)) for worker in known}
-    rest = (heads, sweep.next_due, sweep.now, known, requests, await store.records(""))
+    done = [await store.done(kind, key) for kind in KINDS for key in ("1", "2")]
+    rest = (heads, sweep.next_due, sweep.now, known, requests, await store.records(""), done)
     return jobs, await store.counts(), rest
 
 
@@ -551,8 +557,12 @@ BREAKS = {
     "complete": ("jobs.token = done.token", "jobs.token IS NOT NULL"),
     "settle": ("token = move.token", "token IS NOT NULL"),
     "claim": ("attempt = attempt + 1", "attempt = attempt + 2"),
+    "amend": ("coalesce(its_payload, '{}')", "payload"),
+    "note_done": ("'idempotency-key', id, now", "'idempotency-key', gen_random_uuid(), now"),
 }
-"""What is broken in a function of the schema: the fence of both ways to settle, and a count."""
+"""What is broken in a function of the schema: the fence of both ways to settle, a count,
+what a duplicate replaces, and which job a key was done by.
+"""
 
 
 @pytest.mark.parametrize("function", BREAKS)

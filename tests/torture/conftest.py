@@ -20,6 +20,7 @@ from tests.postgres.fixtures import (  # noqa: E402 - found by the path above.
     postgres_server,
     postgres_url,
 )
+from tests.postgres.proxy import Proxy  # noqa: E402
 from tests.postgres.scratch import Prepare  # noqa: E402
 from tests.torture.harness import Yard  # noqa: E402
 from tests.torture.yards import PostgresYard, SqliteYard  # noqa: E402
@@ -39,6 +40,21 @@ def sqlite_yard(tmp_path: Path) -> Iterator[SqliteYard]:
 def postgres_yard(tmp_path: Path, migrated_url: str) -> Iterator[PostgresYard]:
     """Do the same with a PostgreSQL database that has the schema."""
     with closing(PostgresYard(tmp_path, migrated_url)) as yard:
+        yield yard
+
+
+@pytest.fixture
+def proxy(migrated_url: str) -> Iterator[Proxy]:
+    """Give a network to the server that can be broken."""
+    with Proxy(migrated_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def far_yard(tmp_path: Path, migrated_url: str, proxy: Proxy) -> Iterator[PostgresYard]:
+    """Give a yard whose workers reach the server by that network."""
+    through = proxy.url(migrated_url)
+    with closing(PostgresYard(tmp_path, migrated_url, workers_url=through)) as yard:
         yield yard
 
 

@@ -10,11 +10,13 @@ import ctypes
 import os
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from tests.torture.ledger import Ledger
-from windlass import Cancel, Context, Retry, RetryAfter, Windlass
+from tests.torture.patches import patch_as_told
+from windlass import Backoff, Breaker, Cancel, Context, Retry, RetryAfter, Windlass
 
 YARD = Path(os.environ["TORTURE_YARD"])
 NEVER = Retry.never()
@@ -22,6 +24,11 @@ ledger = Ledger(YARD / "ledger")
 app = Windlass()
 stranger = Windlass()
 """An app that knows none of the kinds but one of its own."""
+guarded = Windlass()
+"""An app whose jobs go by a breaker."""
+
+
+patch_as_told()
 
 
 def is_open(gate: str) -> bool:
@@ -39,6 +46,20 @@ def note(ctx: Context, what: str) -> None:
 @stranger.job
 async def foreign(ctx: Context) -> None:
     note(ctx, "start")
+    note(ctx, "end")
+
+
+@guarded.job(
+    breaker=Breaker("gateway", failures=3, cooldown="1s"),
+    retry=Retry(max_retries=100, backoff=Backoff(base=timedelta(0))),
+)
+async def call_gateway(ctx: Context) -> None:
+    """Fail while the gateway is down; when it comes up, it keeps callers waiting first."""
+    if not is_open("up"):
+        raise ConnectionRefusedError("the gateway is down")
+    note(ctx, "start")
+    while not is_open("swift"):  # noqa: ASYNC110 - gates are files.
+        await asyncio.sleep(0.01)
     note(ctx, "end")
 
 
@@ -72,6 +93,28 @@ async def wait(ctx: Context, gate: str, attempts: int = 10**6) -> int:
         raise
     note(ctx, "end")
     return os.getpid()
+
+
+@app.job(concurrency=4)
+async def limited(ctx: Context, pause: float = 0.05) -> None:
+    note(ctx, "start")
+    await asyncio.sleep(pause)
+    note(ctx, "end")
+
+
+@app.job(rate="30/s")
+async def paced(ctx: Context) -> None:
+    note(ctx, "start")
+
+
+@app.job(key="account", ordered=True, retry=Retry(max_retries=9).waiting("50ms", cap="50ms"))
+async def in_order(ctx: Context, account: str, fails: bool) -> None:
+    note(ctx, f"start {account}")
+    await asyncio.sleep(0.02)
+    if fails and ctx.attempt == 1:
+        note(ctx, f"failed {account}")
+        raise ValueError("not yet")
+    note(ctx, f"end {account}")
 
 
 @app.job
@@ -144,6 +187,13 @@ async def swallow(ctx: Context) -> None:
             note(ctx, "swallowed")
 
 
+@app.job
+async def leave_a_thread(ctx: Context) -> None:
+    """Wait for a thread that nobody but the interpreter's end waits for, and that never ends."""
+    note(ctx, "start")
+    await asyncio.to_thread(time.sleep, 600)
+
+
 # -- handlers that take their process with them ------------------------------------------------
 
 
@@ -205,12 +255,15 @@ async def take_effect(ctx: Context, gate: str, attempts: int) -> None:
 
 
 @app.job
-async def transact(ctx: Context, gate: str = "", attempts: int = 0, after: str = "") -> None:
+async def transact(
+    ctx: Context, gate: str = "", attempts: int = 0, after: str = "", pause: float = 0.0
+) -> None:
     """Have an effect in the transaction that completes the job; wait inside it, or after it."""
     note(ctx, "start")
     async with ctx.transaction() as conn:
         await conn.execute(EFFECT, (ctx.job_id, ctx.attempt))
         note(ctx, "inside")
+        await asyncio.sleep(pause)
         await held(ctx, gate, attempts)
     note(ctx, "committed")
     await held(ctx, after, 10**6)

@@ -20,7 +20,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import windlass
+from tests.torture.families import descendants
 from tests.torture.ledger import Ledger
+from tests.torture.patches import VARIABLE
 from windlass import Kind, State, Windlass
 from windlass.app.producer import Producer
 from windlass.core.job import Job, WorkerRecord
@@ -28,7 +30,7 @@ from windlass.core.job import Job, WorkerRecord
 T = TypeVar("T")
 LEASE = 2.0
 """L of the torture list, in seconds."""
-PATIENCE = 30.0
+PATIENCE = float(os.environ.get("TORTURE_PATIENCE", "30"))
 """Seconds after which what has not happened will not, also on a noisy machine."""
 NOISE = 6.0
 """Seconds by which a noisy machine may be late with what has a deadline."""
@@ -45,16 +47,6 @@ def until(look: Callable[[], T], what: str, within: float = PATIENCE) -> T:
     return seen
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the processes below one, as far as the system tells."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in map(int, task.read_text().split()):
-                found += [child, *descendants(child)]
-    return found
-
-
 class WorkerProcess:
     """A worker in a process of its own, or a supervisor with its workers."""
 
@@ -64,14 +56,14 @@ class WorkerProcess:
         self._output = output
         self.pid = process.pid
 
-    def events(self, name: str, **fields: object) -> list[dict[str, Any]]:
-        """Return the log's lines of an event whose fields say so."""
+    def events(self, name: str | None, **fields: object) -> list[dict[str, Any]]:
+        """Return the log's lines of an event, or of all, whose fields say so."""
         lines = self._log.read_text().splitlines() if self._log.exists() else []
         logged = [json.loads(line) for line in lines if line.endswith("}")]
         return [
             line
             for line in logged
-            if line["event"] == name and all(line.get(key) == fields[key] for key in fields)
+            if name in (None, line["event"]) and all(line.get(key) == fields[key] for key in fields)
         ]
 
     def event(self, name: str, within: float = PATIENCE, **fields: object) -> dict[str, Any]:
@@ -198,20 +190,23 @@ class Yard(ABC):
         app: str = "app",
         environ: Mapping[str, str] | None = None,
         before: str = "",
+        patches: Mapping[str, object] | None = None,
         **settings: str,
     ) -> WorkerProcess:
         """Start a supervisor as people do, by the command line, with short leases.
 
-        `before` is Python that its process runs first.
+        `before` is Python that its process runs first; `patches` hold for it and for its workers.
         """
         told = {"lease": f"{LEASE}s", "poll_interval": "0.1s", "threads": "2", **settings}
         given = [f"--{name.replace('_', '-')}={value}" for name, value in told.items()]
+        if patches:
+            before = f"from tests.torture.patches import *; patch_as_told()\n{before}"
         start = ("-c", f"{before}\nfrom windlass.cli import main\nmain()") if before else None
         process, output = self.run(
             *(start or ("-m", "windlass")),
-            *("worker", f"tests.torture.handlers:{app}"),
+            *("worker", f"tests.torture.{app if ':' in app else f'handlers:{app}'}"),
             *("--log-format=json", "--log-level=debug", *given, *flags),
-            **(environ or {}),
+            **{VARIABLE: json.dumps(patches or {}), **(environ or {})},
         )
         return WorkerProcess(process, output, output)
 
@@ -221,8 +216,17 @@ class Yard(ABC):
         """Start a script of this directory, and return where its output goes."""
         return self.run(str(HERE / script), *args, **environ)
 
+    def windlass(self, *args: object) -> str:
+        """Run a command as an operator does, and return what it says."""
+        process, output = self.run("-m", "windlass", *map(str, args))
+        assert process.wait(PATIENCE) == 0, output.read_text()
+        return output.read_text()
+
     def run(self, *args: str, **environ: str) -> tuple[subprocess.Popen[bytes], Path]:
-        """Start Python with arguments, and return where its output goes."""
+        """Start Python with arguments, and return where its output goes.
+
+        A variable that is empty is taken away.
+        """
         output = self.directory / f"output-{len(self._processes)}"
         told = {
             **os.environ,
@@ -238,7 +242,7 @@ class Yard(ABC):
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                env=told,
+                env={name: value for name, value in told.items() if value},
             )
         self._processes.append(process)
         return process, output

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.torture import wrong_clock
+from tests.torture.patches import patch
 
 
 def main(told: dict[str, Any]) -> None:
@@ -23,21 +24,6 @@ def main(told: dict[str, Any]) -> None:
         module, _, name = f"handlers:{told['app']}".rpartition(":")
         app = getattr(importlib.import_module(f"tests.torture.{module.split(':')[-1]}"), name)
         serve(app.worker(name=told["name"], **told["settings"]))
-
-
-def patch(name: str, value: object) -> None:
-    """Set a module's variable, or the default of a keyword: `module:NAME`, `module:f.keyword`."""
-    module, _, path = name.partition(":")
-    *way, last = path.split(".")
-    thing: Any = importlib.import_module(module)
-    for step in way:
-        thing = getattr(thing, step)
-    if callable(thing):
-        assert last in thing.__kwdefaults__, name
-        thing.__kwdefaults__[last] = value
-    else:
-        assert hasattr(thing, last), name
-        setattr(thing, last, value)
 
 
 if __name__ == "__main__":

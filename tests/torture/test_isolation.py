@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
+from tests.torture.families import alive
 from tests.torture.harness import NOISE, WorkerProcess, Yard, until
 from tests.torture.yards import on_sqlite
 from windlass import State
 
 APP = "killers:app"
-
-
-def is_alive(pid: int) -> bool:
-    """Say whether a process runs; one that nobody has reaped yet does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def ward(yard: Yard) -> WorkerProcess:
@@ -79,10 +70,10 @@ def test_a_job_that_does_not_return_is_killed(yard: Yard, kind: str) -> None:
 
     assert (late.state, late.failures, late.crashes) == (State.DEAD, 1, 0)
     assert [attempt.outcome for attempt in late.history] == ["timed out"]
-    until(lambda: not is_alive(child), "the end of the child", NOISE)
+    until(lambda: not alive(child), "the end of the child", NOISE)
     if kind == "leave_it_to_a_program":
         program = int((yard.directory / "program").read_text())
-        until(lambda: not is_alive(program), "the end of what it started", NOISE)
+        until(lambda: not alive(program), "the end of what it started", NOISE)
     all_is_well(yard, worker)
 
 
@@ -140,9 +131,9 @@ def test_a_child_does_not_outlive_its_worker(
     worker = yard.worker(app=APP, children=1, patches=dict.fromkeys(patches, deaf))
     payload = {"gate": "never"} if kind == "wait" else {}
     child = yard.begun(yard.enqueue(kind, **payload))
-    assert is_alive(child)
+    assert alive(child)
     worker.kill()
-    until(lambda: not is_alive(child), "the end of the child", NOISE)
+    until(lambda: not alive(child), "the end of the child", NOISE)
 
 
 @on_sqlite
@@ -160,4 +151,4 @@ def test_signals_of_the_terminal_and_the_service_manager_are_the_workers(yard: Y
     assert worker.ended() == 0
     done = yard.settled(job)
     assert (done.state, done.result, done.attempt) == (State.COMPLETED, str(child).encode(), 1)
-    assert not is_alive(child)
+    assert not alive(child)

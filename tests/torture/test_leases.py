@@ -351,15 +351,17 @@ def race(mine: Store, theirs: Store, jobs: list[Job]) -> tuple[set[UUID], set[UU
     barrier = threading.Barrier(2)
     won: dict[str, set[UUID]] = {}
 
-    def completing() -> None:
-        barrier.wait()
-        won["complete"] = asyncio.run(complete(mine, jobs))
+    async def completing() -> None:
+        barrier.wait()  # Here, where the loop runs already: to make one takes as long as a race.
+        won["complete"] = await complete(mine, jobs)
 
-    def rescuing() -> None:
+    async def rescuing() -> None:
         barrier.wait()
-        won["rescue"] = asyncio.run(rescue(theirs, "rescuer"))
+        won["rescue"] = await rescue(theirs, "rescuer")
 
-    threads = [threading.Thread(target=side) for side in (completing, rescuing)]
+    threads = [
+        threading.Thread(target=asyncio.run, args=[side()]) for side in (completing, rescuing)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

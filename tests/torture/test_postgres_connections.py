@@ -5,39 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from tests.postgres.proxy import Proxy
-from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, until
+from tests.torture.harness import LEASE, NOISE, WorkerProcess, until
 from tests.torture.yards import PostgresYard
 from windlass import Kind, State, StoreUnavailable, Windlass
 from windlass.core.job import Pulse, WorkerInfo
 
 IMPATIENT = {"windlass.store.postgres.line:Line.run.patience": 2.0}
 """Notices in two seconds what takes fifteen otherwise."""
-
-
-@pytest.fixture
-def proxy(migrated_url: str) -> Iterator[Proxy]:
-    """Give a network to the server that can be broken."""
-    with Proxy(migrated_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def far_yard(tmp_path: Path, migrated_url: str, proxy: Proxy) -> Iterator[PostgresYard]:
-    """Give a yard whose workers reach the server by that network."""
-    through = proxy.url(migrated_url)
-    with closing(PostgresYard(tmp_path, migrated_url, workers_url=through)) as yard:
-        yield yard
 
 
 # -- case 20 -----------------------------------------------------------------------------------
@@ -241,9 +224,7 @@ def _sleepers(yard: PostgresYard) -> int:
 
 def _told(yard: PostgresYard) -> dict[str, bool]:
     """Return what `windlass workers --json` says."""
-    shell, output = yard.run("-m", "windlass", "workers", "--json")
-    assert shell.wait(PATIENCE) == 0, output.read_text()
-    said = json.loads(output.read_text())["workers"]
+    said = json.loads(yard.windlass("workers", "--json"))["workers"]
     return {each["id"]: each["listening"] for each in said}
 
 
@@ -270,7 +251,7 @@ def test_a_server_that_turns_read_only_is_waited_for_and_its_connections_are_dro
     running = yard.enqueue("wait", gate="written")
     yard.begun(running)
 
-    _set_read_only(yard, "on")
+    set_read_only(yard, "on")
     yard.hang_up()
     yard.open_gate("written")
     with pytest.raises(StoreUnavailable, match="read-only"):
@@ -280,7 +261,7 @@ def test_a_server_that_turns_read_only_is_waited_for_and_its_connections_are_dro
     _fails_read_only(worker, "completer")
     assert "read-only" in until(lambda: _failed_beats(worker), "a heartbeat that fails")[-1]
 
-    _set_read_only(yard, "off")
+    set_read_only(yard, "off")
     handles = [kind.enqueue({}), runner.run(kind.aenqueue({}))]
     done = [yard.settled(job) for job in (running, *(handle.id for handle in handles))]
     assert [(job.state, job.attempt) for job in done] == [(State.COMPLETED, 1)] * 3
@@ -289,7 +270,7 @@ def test_a_server_that_turns_read_only_is_waited_for_and_its_connections_are_dro
     runner.close()
 
 
-def _set_read_only(yard: PostgresYard, word: str) -> None:
+def set_read_only(yard: PostgresYard, word: str) -> None:
     with yard.raw() as db:
         db.execute("SET default_transaction_read_only = off")
         name = db.info.dbname

@@ -20,7 +20,7 @@ import pytest
 
 from tests.postgres.server import Server
 from tests.torture.conftest import migrate
-from tests.torture.harness import PATIENCE, WorkerProcess, until
+from tests.torture.harness import LEASE, PATIENCE, WorkerProcess, until
 from tests.torture.yards import OTHERS, PostgresYard
 from windlass import Kind, State, StoreUnavailable, Windlass
 from windlass.app.ids import Ids
@@ -89,6 +89,28 @@ def test_what_was_acknowledged_survives_an_immediate_restart_under_load(
     ends = Counter(entry.job for entry in yard.ledger.entries("end"))
     assert ends.keys() == {str(job) for job in jobs}
     assert all(worker.is_running() for worker in workers)
+
+
+def test_an_immediate_restart_costs_a_supervisor_no_lease(
+    own_yard: PostgresYard, server: Server
+) -> None:
+    """Case 21. Prevents a supervisor that does not come back, and jobs that run twice for it.
+
+    The handler holds the interpreter of its worker, so that only the supervisor can renew.
+    """
+    yard = own_yard
+    fleet = yard.fleet("--processes=2")
+    yard.seasoned(*fleet.crew(2).values())
+    job = yard.enqueue("hold_interpreter", seconds=int(2 * LEASE))
+    yard.begun(job)
+    yard.enqueue("quick")  # What was written before this is on the disk, too: the claim as well.
+    server.restart("immediate")
+    done = yard.settled(job)
+
+    assert (done.state, done.history) == (State.COMPLETED, ())
+    assert not fleet.events("lease.lost")
+    assert not fleet.events("job.rescued")
+    until(lambda: len(completed(yard)) == 2, "the other job")
 
 
 def completed(yard: PostgresYard) -> dict[UUID, tuple[Any, ...]]:

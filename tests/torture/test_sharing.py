@@ -11,7 +11,6 @@ from tests.torture.yards import SqliteYard, on_sqlite
 from windlass import State
 
 
-@on_sqlite
 def test_two_workers_of_one_name_have_ids_of_their_own_and_both_work(yard: Yard) -> None:
     """Case 12. Prevents a copied configuration from making two workers fence each other out."""
     workers = [yard.worker(name="twin", slots=1), yard.worker(name="twin", slots=1)]
@@ -31,7 +30,6 @@ def test_two_workers_of_one_name_have_ids_of_their_own_and_both_work(yard: Yard)
     assert not [worker for worker in workers if worker.events("lease.lost")]
 
 
-@on_sqlite
 def test_a_kind_that_a_worker_does_not_know_waits_for_one_that_does(yard: Yard) -> None:
     """Case 18. Prevents a rolling deployment from burning, or hiding, the jobs of new code."""
     job = yard.enqueue("foreign")

@@ -9,7 +9,6 @@ from collections import Counter
 import pytest
 
 from tests.torture.harness import NOISE, WorkerProcess, Yard, until
-from tests.torture.yards import on_sqlite
 from windlass import State
 from windlass.core.job import Job
 
@@ -111,7 +110,6 @@ def test_a_job_that_outlasts_the_grace_period_is_given_back_uncharged(
     assert not yard.ledger.entries("end", job)
 
 
-@on_sqlite
 def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_process(yard: Yard) -> None:
     """Case 17. Prevents a process that only SIGKILL ends, and a job that goes down with it."""
     worker = yard.worker(shutdown_timeout=f"{GRACE}s")
@@ -127,8 +125,24 @@ def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_process(yard
     assert_given_back(yard.job(job))
 
 
+def test_a_thread_that_a_handler_left_to_the_interpreter_does_not_keep_the_process(
+    yard: Yard,
+) -> None:
+    """Case 17. Prevents `asyncio.to_thread`, for which the loop's end waits, from outliving it."""
+    worker = yard.worker(shutdown_timeout=f"{GRACE}s")
+    worker.started()
+    job = yard.enqueue("leave_a_thread")
+    yard.begun(job)
+
+    worker.send(signal.SIGTERM)
+    assert worker.ended(within=GRACE + 5 + NOISE) == 0
+
+    assert worker.events("worker.stopped")
+    assert not worker.events("worker.stuck")
+    assert_given_back(yard.job(job))
+
+
 @pytest.mark.long
-@on_sqlite
 def test_a_handler_that_blocks_the_loop_does_not_keep_the_process(yard: Yard) -> None:
     """Case 17. Prevents a blocked loop, which hears no signal, from outliving the grace period."""
     worker = yard.worker(shutdown_timeout=f"{GRACE}s")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, descendants, until
-from tests.torture.yards import PostgresYard, on_sqlite
+from tests.torture.families import alive, descendants
+from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
+from tests.torture.yards import on_sqlite
 from windlass import State
 
 
@@ -68,6 +70,8 @@ def test_code_that_holds_the_interpreter_costs_no_lease_and_is_found(yard: Yard)
     """Case 8. Prevents C code from making its own worker look dead, and so from running twice."""
     fleet = yard.fleet()
     spare = yard.fleet()
+    # Either would rescue the other's job if nobody renewed for who cannot.
+    yard.seasoned(*fleet.crew(1).values(), *spare.crew(1).values())
     job = yard.enqueue("hold_interpreter", seconds=int(3 * LEASE))
     done = yard.settled(job)
 
@@ -90,13 +94,8 @@ def test_without_its_supervisor_a_worker_drains_and_ends(yard: Yard) -> None:
     until(lambda: not alive(pid), "the end of the worker")
 
 
-def alive(pid: int) -> bool:
-    """Say whether a process runs; one that has ended, and whom nobody has buried, does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+STEPS = ("worker.started", "worker.draining")
+"""What happens first, and what then, when one worker takes the place of another."""
 
 
 def test_a_hangup_replaces_every_worker_and_disturbs_no_job(yard: Yard) -> None:
@@ -115,6 +114,8 @@ def test_a_hangup_replaces_every_worker_and_disturbs_no_job(yard: Yard) -> None:
 
     assert (done.state, done.attempt) == (State.COMPLETED, 1)
     assert set(descendants(fleet.pid)) >= new
+    order = [event["event"] for event in fleet.events(None) if event["event"] in STEPS]
+    assert order[2:] == [*STEPS, *STEPS], "each goes only when its successor serves"
     ended = until(
         lambda: len(found := fleet.events("process.ended")) == 2 and found, "the word of their end"
     )
@@ -150,7 +151,7 @@ def test_a_fleet_drains_when_told_and_leaves_nothing_behind(yard: Yard) -> None:
 
 def test_told_twice_a_fleet_gives_everything_back_at_once(yard: Yard) -> None:
     """Cases 15 and 16: nothing is charged."""
-    fleet = yard.fleet("--processes=2")
+    fleet = yard.fleet("--processes=2", shutdown_timeout="10m")
     jobs = yard.enqueue_many("wait", 4, gate="never")
     for job in jobs:
         yard.begun(job)
@@ -190,16 +191,26 @@ def test_an_app_that_cannot_be_loaded_ends_the_supervisor_with_the_reason(yard: 
 
 
 @pytest.mark.long
-def test_backends_and_leases_survive_a_busy_fleet(postgres_yard: PostgresYard) -> None:
-    """The supervisor renews by a connection of its own, which no handler can use up."""
-    yard = postgres_yard
+def test_a_blocked_loop_costs_a_fleet_no_lease_and_is_found(yard: Yard) -> None:
+    """Case 7. The supervisor renews meanwhile, by a connection of its own, and tells the lag."""
     fleet = yard.fleet("--processes=2")
     crew = fleet.crew(2)
     job = yard.enqueue("block_loop_for", seconds=3 * LEASE)
+    worker = crew[yard.begun(job)]
+    until(lambda: _lag(yard, worker) > timedelta(seconds=1), "a metric that shows the lag")
     done = yard.settled(job)
+
     assert (done.state, done.attempt) == (State.COMPLETED, 1)
     assert not fleet.events("lease.lost")
     assert {each.info.id for each in yard.workers() if each.alive} == set(crew.values())
+    (stalled,) = fleet.events("loop.stalled")
+    assert "time.sleep(seconds)" in stalled["stack"]
+    until(lambda: _lag(yard, worker) < timedelta(seconds=1), "a metric that shows its end")
+
+
+def _lag(yard: Yard, worker: str) -> timedelta:
+    (lag,) = [each.pulse.loop_lag for each in yard.workers() if each.info.id == worker]
+    return lag
 
 
 def test_a_worker_whose_threads_do_not_come_back_is_replaced(yard: Yard) -> None:
@@ -257,10 +268,11 @@ def test_an_operators_cancel_reaches_a_running_job_wherever_it_runs(yard: Yard) 
     for job in jobs:
         yard.begun(job)
     told = time.time()
-    yard.call(yard.app.control.cancel(jobs[0]))
+    said = yard.windlass("jobs", "cancel", jobs[0])
     done = yard.settled(jobs[0])
     (heard,) = yard.ledger.entries("cancelled", jobs[0])
 
+    assert "it was asked to end" in said
     assert done.state is State.CANCELLED
     assert heard.at - told < 2 + NOISE
     assert [yard.job(job).state for job in jobs[1:]] == [State.RUNNING] * 3
@@ -284,6 +296,10 @@ def test_a_job_that_kills_its_process_is_found_and_its_neighbours_lose_nothing(y
     assert all("SIGSEGV" in each or "code 3" in each for each in told)
     (last_lines, *_) = [attempt.error.traceback for attempt in dead.history if attempt.error]
     assert "job.started" in last_lines
+    shown = yard.windlass("jobs", "show", deadly)
+    assert [shown.count(word) for word in ("1. suspected", ". crashed")] == [1, 3]
+    for word in ("exited with code 3", "killed its process 3 times", "job.started"):
+        assert word in shown
     assert {(job.state, job.failures, job.crashes) for job in saved} == {(State.COMPLETED, 0, 0)}
     assert fleet.is_running()
 

@@ -2,8 +2,9 @@
 
 from windlass.app.app import Windlass
 from windlass.app.control import Control
+from windlass.app.fan_out import FanOut
 from windlass.app.handle import Handle
 from windlass.app.kind import Kind
 from windlass.app.producer import Draft, Handler, Producer
 
-__all__ = ["Control", "Draft", "Handle", "Handler", "Kind", "Producer", "Windlass"]
+__all__ = ["Control", "Draft", "FanOut", "Handle", "Handler", "Kind", "Producer", "Windlass"]

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -15,19 +15,24 @@ from uuid import UUID
 
 from windlass.app.control import Control
 from windlass.app.decorator import JobDecorator
+from windlass.app.fan_out import CHUNK, MOST, FanOut, Plan, astream, stream
 from windlass.app.handle import Handle
 from windlass.app.ids import Ids
 from windlass.app.isolation import recipe_of
 from windlass.app.kind import Kind
 from windlass.app.portal import Portal, refuse_in_event_loop
 from windlass.app.producer import Draft, Producer
+from windlass.app.vault import Vault
 from windlass.context import Context
 from windlass.core.durations import human
 from windlass.core.error_classes import Verdict
 from windlass.core.errors import ConfigError, StoreUnavailable
 from windlass.core.job import Enqueued, NewJob, Retention
+from windlass.core.limits import limit_of_app
 from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec
+from windlass.core.redaction import Redaction
+from windlass.core.unique import identity_of
 from windlass.middleware import Callbacks, log_runs
 from windlass.registry import Middleware, Registry, whole_payload
 from windlass.release import __version__
@@ -80,11 +85,13 @@ class Windlass:
         """What child processes do before their first job."""
         self.home: str | None = None
         """Where child processes find this app, `module:attribute`; None: they have to search."""
+        self.vault = Vault(lambda: self.settings.encryption_keys)
+        """Seals and opens the secrets of this app's jobs."""
         self.registry = Registry()
         self.providers = Providers()
         self.ids = Ids()
         self.portal = Portal()
-        self.control = Control(lambda: self.store)
+        self.control = Control(lambda: self.store, self.registry)
         self.job = JobDecorator(self)
 
     def configure(self, **flags: object) -> None:
@@ -119,8 +126,12 @@ class Windlass:
         return Producer(
             self,
             kind.name,
-            codec=PayloadCodec(kind.name, kind.payload, whole=True),
+            codec=PayloadCodec(kind.name, kind.payload, whole=True, cipher=self.vault),
             payload=partial(whole_payload, kind.name),
+            key=kind.key,
+            identity=identity_of(
+                kind.name, unique=kind.unique, idempotency_key=kind.idempotency_key
+            ),
         )
 
     def enqueue_many(self, drafts: Iterable[Draft[R]], *, tx: object = None) -> list[Handle[R]]:
@@ -168,6 +179,57 @@ class Windlass:
             for draft, answer in zip(listed, answers, strict=True)
         ]
 
+    def fan_out(
+        self,
+        drafts: Iterable[Draft[Any]],
+        *,
+        atomic: bool = False,
+        at_most: int = MOST,
+        chunk: int = CHUNK,
+        rate: str | None = None,
+        progress: Callable[[FanOut], None] = lambda _: None,
+        tx: object = None,
+    ) -> FanOut:
+        """Enqueue whatever an iterable yields, from blocking code, without holding it all.
+
+        It goes in chunks, each of which is added whole, no faster than the `rate` ("100/s"); after
+        each, `progress` is told how far it is. `atomic=True` adds all or none. Where there are more
+        than `at_most`, it stops with an error rather than flood the queue.
+
+        Raises:
+            FanOutTooLarge: there are more than `at_most`; chunks before that are enqueued.
+            StoreError: the store did not take a chunk within `enqueue_timeout`.
+            CalledFromEventLoop: this would block an event loop.
+        """
+        plan = Plan.of(atomic=atomic, at_most=at_most, chunk=chunk, rate=rate)
+        if tx is None:
+            refuse_in_event_loop("app.fan_out(...)", "await app.afan_out(...)")
+        return stream(drafts, plan, lambda piece: _told(self.enqueue_many(piece, tx=tx)), progress)
+
+    async def afan_out(
+        self,
+        drafts: Iterable[Draft[Any]] | AsyncIterable[Draft[Any]],
+        *,
+        atomic: bool = False,
+        at_most: int = MOST,
+        chunk: int = CHUNK,
+        rate: str | None = None,
+        progress: Callable[[FanOut], None] = lambda _: None,
+        tx: object = None,
+    ) -> FanOut:
+        """Enqueue whatever an iterable yields, async or not, from a coroutine: see `fan_out`.
+
+        Raises:
+            FanOutTooLarge: there are more than `at_most`; chunks before that are enqueued.
+            StoreError: the store did not take a chunk.
+        """
+        plan = Plan.of(atomic=atomic, at_most=at_most, chunk=chunk, rate=rate)
+
+        async def enqueue(piece: list[Draft[Any]]) -> FanOut:
+            return _told(await self.aenqueue_many(piece, tx=tx))
+
+        return await astream(drafts, plan, enqueue, progress)
+
     async def _enqueue(self, jobs: list[NewJob]) -> list[Enqueued]:
         """Enqueue within a bounded time, unless the store is bounded: then one waits for room."""
         if self.store.capabilities.bounded:
@@ -191,6 +253,32 @@ class Windlass:
             return Handle(self, job_id if isinstance(job_id, UUID) else UUID(job_id))
         except ValueError:
             raise ValueError(f"{job_id!r} is not a job id") from None
+
+    # -- limits --------------------------------------------------------------------------------
+
+    def limit(
+        self,
+        name: str | None = None,
+        /,
+        *,
+        queue: str | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Limit, over all workers, what kinds share: a resource by its name, or a queue.
+
+        `@app.job(resource="gpu", amount=2)` uses a resource; a queue's limit holds for all jobs
+        in it. Say it before a worker starts.
+
+        Raises:
+            ConfigError: it is no limit, or there is one of that name.
+
+        Example:
+            `app.limit("gpu", concurrency=8)`, `app.limit(queue="mail", rate="100/s")`
+        """
+        limit = limit_of_app(name, queue=queue, rate=rate, burst=burst, concurrency=concurrency)
+        self.registry.limit(limit)
 
     # -- errors --------------------------------------------------------------------------------
 
@@ -285,7 +373,7 @@ class Windlass:
         that has a supervisor, as on the command line.
 
         Raises:
-            ConfigError: a setting is wrong, or leaves no queue to serve.
+            ConfigError: a setting is wrong, leaves no queue to serve, or no key for secrets.
         """
         refuse_worker()
         if name:
@@ -294,6 +382,7 @@ class Windlass:
         if settings.url != self.settings.url:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
+        self._check_secrets()
         return Worker(
             store=self.store,
             registry=self.registry,
@@ -308,6 +397,12 @@ class Windlass:
             leash=leash,
             recipe=lambda: recipe_of(self, settings),
         )
+
+    def _check_secrets(self) -> None:
+        """Refuse to serve kinds whose secrets nobody here could open: their jobs would only die."""
+        secret = sorted(kind for kind in self.registry if self.registry[kind].target.has_secrets)
+        if secret:
+            self.vault.check(f"{', '.join(map(repr, secret))} has a Secret")
 
     @property
     def layers(self) -> tuple[Middleware, ...]:
@@ -368,4 +463,10 @@ def _worker_options(settings: Settings, name: str, *, burst: bool) -> WorkerOpti
         max_retries=settings.max_retries,
         max_crashes=settings.max_crashes,
         timeout=settings.timeout,
+        redaction=Redaction(settings.redact),
     )
+
+
+def _told(handles: Sequence[Handle[Any]]) -> FanOut:
+    existing = sum(handle.existing for handle in handles)
+    return FanOut(added=len(handles) - existing, existing=existing)

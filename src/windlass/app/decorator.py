@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import (
@@ -15,24 +15,34 @@ from typing import (
     Literal,
     ParamSpec,
     Protocol,
+    TypedDict,
     TypeVar,
+    Unpack,
     overload,
 )
 
 from windlass.app.kind import Kind
 from windlass.app.producer import Handler, Options, Producer
 from windlass.context import Context
+from windlass.core.breaker import Breaker
 from windlass.core.durations import Duration, duration
 from windlass.core.error_classes import Classes, checked_classes
 from windlass.core.errors import ConfigError
+from windlass.core.fairness import Weights, checked_weights
 from windlass.core.job import DEFAULT_QUEUE
+from windlass.core.keys import Key, checked_key
+from windlass.core.limits import Per, checked_amount, limit_of_kind
 from windlass.core.names import check_name
 from windlass.core.retry import Retry
 from windlass.core.sizes import Size, size
+from windlass.core.targets import checked_target
+from windlass.core.unique import Identity, Unique, identity_of
 from windlass.registry import (
+    Batch,
     Middleware,
     Registration,
     Target,
+    batch_target,
     class_target,
     function_target,
     payload_target,
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
     from windlass.app.app import Windlass
 
 P = ParamSpec("P")
+C = TypeVar("C")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -64,6 +75,42 @@ class Executes(Protocol[R_co]):
         """Do the job."""
 
 
+class Given(TypedDict, total=False):
+    """What `@app.job(...)` may be given, whatever it decorates."""
+
+    queue: str
+    priority: int
+    retry: Retry | None
+    max_retries: int | None
+    errors: Classes
+    timeout: Duration | None
+    middleware: Sequence[Middleware]
+    grace: Duration | None
+    key: Key | None
+    rate: str | None
+    burst: int | None
+    concurrency: int | None
+    per: Per | None
+    resource: str | None
+    amount: int
+    ordered: bool
+    breaker: Breaker | str | None
+    fair_by: Key | None
+    weights: Weights | None
+    slo: Duration | None
+    unique: Key | Unique | None
+    idempotency_key: Key | None
+    idempotent: Literal["result"] | None
+
+
+class Isolable(Given, total=False):
+    """What it may be given for a handler that could run in a child process."""
+
+    isolate: bool | None
+    cpu: bool
+    memory: Size | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """What `@app.job(...)` was given."""
@@ -81,6 +128,23 @@ class JobOptions:
     cpu: bool = False
     memory: Size | None = None
     grace: Duration | None = None
+    batch: int | None = None
+    within: Duration = "100ms"
+    key: Key | None = None
+    rate: str | None = None
+    burst: int | None = None
+    concurrency: int | None = None
+    per: Per | None = None
+    resource: str | None = None
+    amount: int = 1
+    ordered: bool = False
+    breaker: Breaker | str | None = None
+    fair_by: Key | None = None
+    weights: Weights | None = None
+    slo: Duration | None = None
+    unique: Key | Unique | None = None
+    idempotency_key: Key | None = None
+    idempotent: Literal["result"] | None = None
 
     @property
     def isolated(self) -> bool | None:
@@ -115,40 +179,21 @@ class JobDecorator:
     def __call__(self, target: Callable[P, R], /) -> Handler[P, R, P, R]: ...
     @overload
     def __call__(
-        self,
-        kind: Kind[T],
-        /,
-        *,
-        aliases: Sequence[str] = (),
-        queue: str = DEFAULT_QUEUE,
-        priority: int = 0,
-        retry: Retry | None = None,
-        max_retries: int | None = None,
-        errors: Classes = _NONE,
-        timeout: Duration | None = DEFAULT,
-        middleware: Sequence[Middleware] = (),
-        isolate: bool | None = None,
-        cpu: bool = False,
-        memory: Size | None = None,
-        grace: Duration | None = None,
+        self, kind: Kind[T], /, *, aliases: Sequence[str] = (), **options: Unpack[Isolable]
     ) -> KindDecorator[T]: ...
     @overload
     def __call__(
         self,
         *,
+        batch: int,
+        within: Duration = ...,
         name: str | None = None,
         aliases: Sequence[str] = (),
-        queue: str = DEFAULT_QUEUE,
-        priority: int = 0,
-        retry: Retry | None = None,
-        max_retries: int | None = None,
-        errors: Classes = _NONE,
-        timeout: Duration | None = DEFAULT,
-        middleware: Sequence[Middleware] = (),
-        isolate: bool | None = None,
-        cpu: bool = False,
-        memory: Size | None = None,
-        grace: Duration | None = None,
+        **options: Unpack[Given],
+    ) -> BatchDecorator: ...
+    @overload
+    def __call__(
+        self, *, name: str | None = None, aliases: Sequence[str] = (), **options: Unpack[Isolable]
     ) -> JobDecorator: ...
 
     def __call__(self, *targets: Any, **options: Any) -> Any:
@@ -162,12 +207,38 @@ class JobDecorator:
         `isolate=True` runs the handler in a child process, which can be killed; so does `cpu=True`,
         since it then has a processor of its own, and `memory="512MB"`, above which it is killed.
         When its `timeout` is over a run is asked to end, and after the `grace` ("2s") made to.
+
+        `batch=100` hands a list of up to so many payloads to one call, each of which is a job of
+        its own, as soon as there are that many or the first has waited `within` ("100ms"). The
+        handler returns None, or a list with what each job has: a result, an exception, `Snooze`.
+
+        `key` is what the limits and the fairness of the kind go by: the name of an argument, or a
+        function of the arguments.
+
+        `rate="10/s"` and `concurrency=5` limit how many jobs start, and run, over all workers: of
+        each key if there is one, else of the kind; `per="kind"` or `per="key"` says it outright.
+        `burst` is how many may start at once. `resource="gpu", amount=2` uses so much of what
+        `app.limit("gpu", concurrency=8)` allows. `ordered=True` runs the jobs of each key one after
+        the other, and none before those ahead of it are done.
+        `breaker` keeps the jobs of all kinds that name it from starting while what they depend on
+        is down: a `Breaker`, or the name of one that is defined with another kind.
+
+        `fair_by="tenant_id"` is such a key, and lets its values take turns, so that one's flood
+        does not delay another's next job; `weights={"acme": 3}` gives some more than others.
+        `slo="start within 5s"` pulls jobs forward before they are late, and counts those that are.
+
+        `unique` is what at most one job may have at a time: likewise an argument or a function, or
+        a `Unique` that says more. `idempotency_key` is what jobs are known by as done, for
+        `ctx.already_done()`. `idempotent="result"` does not run a job whose idempotency key, or
+        else unique key, was completed before, but completes it with the stored result.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):
             return KindDecorator(self._app, target, _options(options))
         if target is None:
-            return JobDecorator(self._app, _options(options))
+            given = _options(options)
+            decorator = JobDecorator if given.batch is None else BatchDecorator
+            return decorator(self._app, given)
         if options:
             raise ConfigError("write @app.job(...) with options, or @app.job without, not both")
         return self._register(target)
@@ -180,8 +251,25 @@ class JobDecorator:
             raise ConfigError(f"{function!r} has no name that could be its kind; give one: name=")
         if inspect.isclass(function):
             options = _class_options(self._options, function)
-            return _register(self._app, kind, function, class_target(kind, function), options)
-        target = function_target(kind, function)
+            target = class_target(kind, function, cipher=self._app.vault)
+            return _register(self._app, kind, function, target, options)
+        target = function_target(kind, function, cipher=self._app.vault)
+        return _register(self._app, kind, function, target, self._options)
+
+
+class BatchDecorator:
+    """`@app.job(batch=100, within="500ms")`: registers a function that takes a list of payloads."""
+
+    def __init__(self, app: Windlass, options: JobOptions) -> None:
+        self._app = app
+        self._options = options
+
+    def __call__(
+        self, function: Callable[Concatenate[list[T], P], C], /
+    ) -> Handler[[T], Any, Concatenate[list[T], P], C]:
+        """Register the handler. What P is, a direct call may give: resources."""
+        kind = self._options.name or function.__name__
+        target = batch_target(kind, function, cipher=self._app.vault)
         return _register(self._app, kind, function, target, self._options)
 
 
@@ -214,8 +302,16 @@ class KindDecorator(Generic[T]):
     def __call__(self, function: Any, /) -> Any:
         """Register the handler of the kind."""
         kind = self._kind.name
-        target = payload_target(kind, function, self._kind.payload)
-        return _register(self._app, kind, function, target, self._options)
+        vault = self._app.vault
+        target = payload_target(kind, function, self._kind.payload, cipher=vault)
+        options = self._options
+        if options.key is None and self._kind.key is not None:
+            options = replace(options, key=self._kind.key)
+        if options.unique is None and self._kind.unique is not None:
+            options = replace(options, unique=self._kind.unique)
+        if options.idempotency_key is None and self._kind.idempotency_key is not None:
+            options = replace(options, idempotency_key=self._kind.idempotency_key)
+        return _register(self._app, kind, function, target, options)
 
 
 def _options(given: dict[str, Any]) -> JobOptions:
@@ -252,6 +348,8 @@ def _register(
             f"kind {kind!r}: {names} cannot be both in errors= and in retry=Retry(on=...): "
             "what has a policy of its own is transient"
         )
+    key = _key(kind, target, options)
+    identity = _identity(kind, target, options)
     defaults = Options(queue=options.queue, priority=options.priority)
     app.registry.add(
         Registration(
@@ -268,6 +366,23 @@ def _register(
             isolate=options.isolated,
             memory=None if options.memory is None else size(options.memory),
             grace=None if options.grace is None else duration(options.grace),
+            batch=_batch(kind, options),
+            key=key,
+            limit=limit_of_kind(
+                kind,
+                rate=options.rate,
+                burst=options.burst,
+                concurrency=options.concurrency,
+                per=options.per,
+                ordered=options.ordered,
+                has_key=key is not None,
+            ),
+            resource=options.resource,
+            amount=checked_amount(kind, options.resource, options.amount),
+            breaker=options.breaker,
+            weights=_weights(kind, options),
+            slo=None if options.slo is None else checked_target(kind, options.slo),
+            identity=identity,
         )
     )
     producer: Producer[Any, Any] = Producer(
@@ -277,8 +392,58 @@ def _register(
         payload=target.payload,
         hint=target.result,
         options=defaults,
+        key=key,
+        identity=identity,
     )
     return Handler(function, producer)
+
+
+def _batch(kind: str, options: JobOptions) -> Batch | None:
+    if options.batch is None:
+        return None
+    if isinstance(options.batch, bool) or options.batch < 1:
+        raise ConfigError(f"kind {kind!r}: a batch has at least one job, and not {options.batch!r}")
+    if options.isolated:
+        raise ConfigError(
+            f"kind {kind!r}: a batch is one call for many jobs, and a child process runs one job; "
+            "leave isolate, cpu and memory out"
+        )
+    return Batch(size=options.batch, within=duration(options.within))
+
+
+def _key(kind: str, target: Target, options: JobOptions) -> Key | None:
+    key, fair_by = options.key, options.fair_by
+    if key is not None and fair_by is not None and key != fair_by:
+        raise ConfigError(
+            f"kind {kind!r} has one key, by which it is both limited and fair: give key= or "
+            "fair_by=, or the same to both"
+        )
+    chosen = fair_by if key is None else key
+    return None if chosen is None else checked_key(kind, chosen, target.parameters)
+
+
+def _weights(kind: str, options: JobOptions) -> Weights | None:
+    if options.fair_by is not None:
+        return checked_weights(kind, {} if options.weights is None else options.weights)
+    if options.weights is not None:
+        raise ConfigError(f"kind {kind!r}: weights= says how fair_by= divides; give that, too")
+    return None
+
+
+def _identity(kind: str, target: Target, options: JobOptions) -> Identity:
+    if options.idempotent not in (None, "result"):
+        raise ConfigError(
+            f'kind {kind!r}: write idempotent="result" or leave it out: {options.idempotent!r} '
+            "says nothing about what a job is completed with that is not run"
+        )
+    return identity_of(
+        kind,
+        unique=options.unique,
+        idempotency_key=options.idempotency_key,
+        idempotent=options.idempotent is not None,
+        parameters=target.parameters,
+        defaults=target.defaults,
+    )
 
 
 def _timeout(given: Duration | None) -> timedelta | Literal["default"] | None:

@@ -14,6 +14,7 @@ from windlass.core.durations import Duration, duration, human
 from windlass.core.errors import JobCancelled, JobDead, ResultError, ResultTimeout, UnknownJob
 from windlass.core.job import Job
 from windlass.core.payload import decode_json
+from windlass.core.secret import Sealing
 from windlass.core.states import FINISHED, State
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class Handle(Struct, Generic[R], eq=False, gc=False):
         if job.result is None:
             return cast("R", None)
         try:
-            return cast("R", decode_json(job.result, self._hint))
+            sealing = Sealing(self._app.vault, "result", job.kind)
+            return cast("R", decode_json(job.result, self._hint, sealing=sealing))
         except (ValueError, NotImplementedError) as error:
             told = f"its result is not what its handler declares: {error}"
             raise ResultError(self.id, told) from error

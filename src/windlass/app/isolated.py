@@ -13,6 +13,8 @@ from typing import Any, NoReturn, cast
 from windlass.app.app import Windlass
 from windlass.core.errors import ConfigError
 from windlass.core.failure import describe
+from windlass.core.redaction import Redaction
+from windlass.observe.discretion import redact_lines
 from windlass.observe.logs import configure_logging
 from windlass.resources import Resources
 from windlass.runtime import loading
@@ -66,6 +68,7 @@ def _follow(recipe: Recipe) -> Windlass:
             "is imported, not under `if __name__ == '__main__'`"
         )
     app.configure(**recipe.settings)
+    redact_lines(app.settings.redact)
     if not app.store.capabilities.shared:
         app.store = cast("Any", _Elsewhere(app.store.location))
     return app
@@ -79,8 +82,10 @@ def _child(app: Windlass, tether: Tether, box: BlackBox) -> Child:
         registry=app.registry,
         middleware=app.layers,
         transact=lambda settling: app.store.transaction(settling),
+        store=lambda: app.store,
         max_retries=app.settings.max_retries,
         resources=resources,
+        redaction=Redaction(app.settings.redact),
     )
     child.call(_greet(app, resources))
     return child

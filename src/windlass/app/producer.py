@@ -12,9 +12,11 @@ from msgspec import Struct
 from windlass.app.handle import Handle
 from windlass.app.portal import refuse_in_event_loop
 from windlass.core.durations import Duration, When, duration, when
-from windlass.core.job import DEFAULT_QUEUE, NewJob, Unique
+from windlass.core.job import DEFAULT_QUEUE, IDEMPOTENCY_KEY, NewJob, UniqueKey
+from windlass.core.keys import Key, key_of
 from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec, encode_json
+from windlass.core.unique import NO_IDENTITY, Identity, Unique
 
 if TYPE_CHECKING:
     from windlass.app.app import Windlass
@@ -32,9 +34,12 @@ class Options:
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0
+    key: str | None = None
     due: When | None = None
     expires: When | None = None
-    unique: str | None = None
+    unique: Unique | None = None
+    """By its own key, not by one that is found in the arguments."""
+    idempotency_key: str | None = None
     max_retries: int | None = None
     timeout: timedelta | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -48,10 +53,16 @@ class Options:
         if self.timeout is not None and not self.timeout:
             raise ValueError("a timeout of nothing lets no job run")
         if self.unique is not None:
-            check_name("unique key", self.unique)
+            check_name("unique key", self.unique.key)
+        if self.idempotency_key is not None:
+            check_name("idempotency key", self.idempotency_key)
+        if self.key:
+            check_name("key", self.key)
         if not all(isinstance(text, str) for pair in self.headers.items() for text in pair):
             raise ValueError(f"headers are text, and {self.headers!r} has something else")
         encode_json("headers", self.headers)
+        if IDEMPOTENCY_KEY in self.headers:
+            check_name("idempotency key", self.headers[IDEMPOTENCY_KEY])
 
 
 class Draft(Struct, Generic[R], frozen=True, kw_only=True, gc=False):
@@ -76,10 +87,14 @@ class Producer(Generic[P, R]):
         payload: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
         hint: Any = Any,
         options: Options | None = None,
+        key: Key | None = None,
+        identity: Identity = NO_IDENTITY,
         tx: object = None,
     ) -> None:
         self._app = app
+        self._identity = identity
         self._tx = tx
+        self._key = key
         self._codec = codec
         self._payload = payload
         self._hint = hint
@@ -91,10 +106,12 @@ class Producer(Generic[P, R]):
         *,
         queue: str | None = None,
         priority: int | None = None,
+        key: str | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
         expires: Duration | datetime | None = None,
-        unique: str | None = None,
+        unique: str | Unique | None = None,
+        idempotency_key: str | None = None,
         max_retries: int | None = None,
         timeout: Duration | None = None,
         headers: Mapping[str, str] | None = None,
@@ -103,8 +120,11 @@ class Producer(Generic[P, R]):
         """Return a producer of the same kind with other options; they never mix with arguments.
 
         `delay` and `at` say when the job is due, `expires` after when it is not run any more. While
-        a job with the same `unique` key waits or runs, `enqueue` adds nothing and returns that
-        job's handle. `timeout` and `max_retries` replace the handler's own for this job.
+        a job holds the same `unique` key, `enqueue` adds nothing and returns that job's handle; a
+        text is held as the kind says, else until its job is settled, and a `Unique` says more.
+        `idempotency_key` is what this job is known by as done. `key` is what the kind's limits and
+        fairness go by. Such keys stand instead of what the arguments say. `timeout` and
+        `max_retries` replace the handler's own for this job.
 
         `tx` is a connection of your own in a transaction (psycopg, asyncpg, SQLAlchemy, Django) to
         the database that holds the jobs: the job is there when you commit, and never was when you
@@ -116,9 +136,11 @@ class Producer(Generic[P, R]):
         chosen = {
             "queue": queue,
             "priority": priority,
+            "key": key,
             "due": None if due is None else when(due),
             "expires": None if expires is None else when(expires),
-            "unique": unique,
+            "unique": None if unique is None else self._identity.unique_with(unique),
+            "idempotency_key": idempotency_key,
             "max_retries": max_retries,
             "timeout": None if timeout is None else duration(timeout),
             "headers": None if headers is None else dict(headers),
@@ -131,6 +153,8 @@ class Producer(Generic[P, R]):
             payload=self._payload,
             hint=self._hint,
             options=replace(self._options, **given),
+            key=self._key,
+            identity=self._identity,
             tx=self._tx if tx is None else tx,
         )
 
@@ -143,23 +167,57 @@ class Producer(Generic[P, R]):
         """
         options = self._options
         value = self._payload(args, kwargs)
-        unique = None
-        if options.unique is not None:
-            unique = Unique(key=f"{self.kind}:{options.unique}")
+        # First: a wrong argument is named as such, and not as a key that cannot be told.
+        payload = self._codec.encode(value, limit=self._app.settings.max_payload)
+        unique, headers = None, options.headers
+        if self._is_identified():
+            unique, headers = self._identify(value)
         job = NewJob(
             id=self._app.ids.next(),
             kind=self.kind,
-            payload=self._codec.encode(value, limit=self._app.settings.max_payload),
+            payload=payload,
             queue=options.queue,
             priority=options.priority,
+            key=self._key_of(value),
             due=options.due,
             expires=options.expires,
             max_retries=options.max_retries,
             timeout=options.timeout,
             unique=unique,
-            headers=options.headers,
+            headers=headers,
         )
         return Draft(job=job, hint=self._hint)
+
+    def _is_identified(self) -> bool:
+        options = self._options
+        return (
+            self._identity is not NO_IDENTITY
+            or options.unique is not None
+            or options.idempotency_key is not None
+        )
+
+    def _identify(self, value: Any) -> tuple[UniqueKey | None, dict[str, str]]:
+        """Return the key that a job is to hold, and its headers with its idempotency key."""
+        options, identity = self._options, self._identity
+        rule, key = options.unique, None
+        if rule is None:
+            rule, key = identity.unique, identity.unique_key_of(self.kind, value)
+        elif isinstance(rule.key, str):
+            key = rule.key
+        unique = None
+        if rule is not None and key is not None:
+            unique = rule.held_as(key, kind=self.kind, queue=options.queue)
+        done_by = options.idempotency_key or identity.idempotency_key_of(self.kind, value)
+        if done_by is None and identity.idempotent:
+            done_by = key
+        if done_by is None:
+            return unique, options.headers
+        return unique, {**options.headers, IDEMPOTENCY_KEY: done_by}
+
+    def _key_of(self, value: Any) -> str:
+        if self._options.key is not None:
+            return self._options.key
+        return "" if self._key is None else key_of(self.kind, self._key, value)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue a job from blocking code. In a coroutine, `await aenqueue(...)` instead.
@@ -195,6 +253,8 @@ class Handler(Producer[P, R], Generic[P, R, Q, C]):
             payload=producer._payload,
             hint=producer._hint,
             options=producer._options,
+            key=producer._key,
+            identity=producer._identity,
         )
         self._function = function
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):

@@ -1,14 +1,21 @@
-"""Owns the diagnosis behind `windlass doctor`: what is so, what is wrong, and how to mend it."""
+"""Owns the diagnosis behind `windlass doctor`: what is so, what is wrong, and how to mend it.
+
+Likewise of one job, for `windlass jobs show`: why it waits.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from windlass.app import Windlass
 from windlass.cli import show, target
+from windlass.core.breaker_record import BreakerState, BreakerStatus
 from windlass.core.errors import WindlassError
-from windlass.core.job import Finding, Lane, Sweep, WorkerRecord
+from windlass.core.job import Finding, Job, Lane, Sweep, WorkerRecord
+from windlass.core.pauses import Paused
+from windlass.core.states import WAITING
 from windlass.store import Store
 
 _LANES_TOLD = 20
@@ -42,6 +49,22 @@ class Report:
         self.notes.append(Finding(problem=problem, remedy=remedy))
 
 
+async def hindrances(app: Windlass, job: Job) -> list[Finding]:
+    """Return what keeps a job that waits from being started, and how to mend it."""
+    if job.state not in WAITING:
+        return []
+    return [
+        Finding(problem=f"{what} {name} is paused", remedy=resuming(what, name))
+        for what, name in (await app.control.paused()).holding(job.lane)
+    ]
+
+
+def resuming(what: Paused, name: str) -> str:
+    """Return the command that ends a pause."""
+    named = shlex.quote(name) if what == "queue" else f"--{what} {shlex.quote(name)}"
+    return f"windlass queues resume {named}"
+
+
 def load(reference: str | None, url: str | None, report: Report) -> Windlass | None:
     """Load the app and its settings, or find out why that cannot be done."""
     report.app = reference
@@ -63,6 +86,10 @@ def examine_settings(app: Windlass, report: Report) -> None:
         report.problem(warning, "correct the name, or unset it")
     for variable in app.resolved.unused:
         report.note(f"{variable} is set, and not used by this release", "nothing needs to be done")
+    try:
+        app.registry.rules()
+    except WindlassError as error:
+        report.problem(str(error), "define it, or correct the name")
     if report.app is not None:
         report.facts["kinds"] = ", ".join(sorted(app.registry)) or "none"
         if not list(app.registry):
@@ -130,10 +157,34 @@ async def _examine_work(app: Windlass, report: Report) -> None:
             f"not told of new jobs, and polling for them: {', '.join(deaf)}",
             "the worker's log says why; behind a pooler set WINDLASS_LISTEN_URL, or set it to off",
         )
-    for queue in paused:
-        report.note(f"queue {queue} is paused", f"windlass queues resume {queue}")
-    waiting = [head.lane for head in sweep.heads if head.lane.queue not in paused]
+    for what, name in paused:
+        report.note(f"{what} {name} is paused", resuming(what, name))
+    waiting = [head.lane for head in sweep.heads if not any(paused.holding(head.lane))]
     _examine_waiting(waiting, alive, sweep, report)
+    _examine_breakers(await app.control.breakers(), waiting, sweep, report)
+
+
+def _examine_breakers(
+    breakers: Sequence[BreakerStatus], waiting: Sequence[Lane], sweep: Sweep, report: Report
+) -> None:
+    """Say which breakers keep jobs from starting, for how long, and what waits for them."""
+    for each in breakers:
+        if each.state is BreakerState.CLOSED:
+            continue
+        kinds = sorted({lane.kind for lane in waiting} & set(each.kinds))
+        waits = f"jobs of kind {', '.join(kinds)} wait: " if kinds else ""
+        report.note(
+            f"{waits}breaker {each.name} is {each.state.value}{_until(each, sweep)}: {each.why}",
+            f"windlass breakers {'auto' if each.forced else 'show'} {each.name}",
+        )
+
+
+def _until(breaker: BreakerStatus, sweep: Sweep) -> str:
+    if breaker.state is BreakerState.HALF_OPEN:
+        return ", so a few jobs are tried"
+    if breaker.until is None:
+        return " until somebody lets it close"
+    return f" until {show.moment(breaker.until, sweep.now)}"
 
 
 def _examine_waiting(

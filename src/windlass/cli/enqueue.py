@@ -12,8 +12,10 @@ import typer
 from windlass.app import Handle, Producer, Windlass
 from windlass.app.producer import Options
 from windlass.cli import options, places, show, target
+from windlass.core.errors import ConfigError
 from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec
+from windlass.core.unique import NO_IDENTITY, Unique
 
 Payload = Annotated[
     str,
@@ -43,6 +45,25 @@ def enqueue(
     unique: Annotated[
         str | None, typer.Option(metavar="KEY", help="Add nothing while a job holds this key.")
     ] = None,
+    unique_scope: Annotated[
+        str | None,
+        typer.Option(metavar="SCOPE", help="Among which jobs: kind (the default), queue, global."),
+    ] = None,
+    unique_until: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="How long: claimed, settled (the default), or like 24h."),
+    ] = None,
+    on_duplicate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="What to do to the job that holds the key, if it has not been started: keep "
+            "(the default), replace its payload, push its due time, supersede (both).",
+        ),
+    ] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="What the job is known by as done.")
+    ] = None,
     max_retries: Annotated[int | None, typer.Option(min=0, help="Tries after the first.")] = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long it may run, like 30s.")
@@ -63,7 +84,8 @@ def enqueue(
             delay=options.span(delay),
             at=options.instant(at),
             expires=options.span_or_instant(expires),
-            unique=unique,
+            unique=_unique(unique, unique_scope, unique_until, on_duplicate),
+            idempotency_key=idempotency_key,
             max_retries=max_retries,
             timeout=options.span(timeout),
         )
@@ -74,6 +96,21 @@ def enqueue(
             "the job goes to the queue 'default'"
         )
     _tell(handle, as_json=as_json)
+
+
+def _unique(
+    key: str | None, scope: str | None, until: str | None, on_duplicate: str | None
+) -> str | Unique | None:
+    given: dict[str, Any] = {"scope": scope, "until": until, "on_duplicate": on_duplicate}
+    more = {name: value for name, value in given.items() if value is not None}
+    if key is None and more:
+        raise ValueError("--unique-scope, --unique-until and --on-duplicate go with --unique KEY")
+    if key is None or not more:
+        return key
+    try:
+        return Unique(key, **more)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
 
 
 def _read(text: str) -> Any:
@@ -99,6 +136,7 @@ def _producer(kind: str, app: str | None, url: str | None) -> tuple[Windlass, Pr
     if reference is None:
         chosen = Windlass(url)
         codec, defaults = PayloadCodec(kind, Any, whole=True), Options()
+        key, identity = None, NO_IDENTITY
         check_name("kind", kind)
     else:
         chosen = target.load(reference)
@@ -107,8 +145,15 @@ def _producer(kind: str, app: str | None, url: str | None) -> tuple[Windlass, Pr
         known = chosen.registry[kind]
         kind, codec = known.kind, known.target.codec
         defaults = Options(queue=known.queue, priority=known.priority)
+        key, identity = known.key, known.identity
     return chosen, Producer(
-        chosen, kind, codec=codec, payload=lambda args, _: args[0], options=defaults
+        chosen,
+        kind,
+        codec=codec,
+        payload=lambda args, _: args[0],
+        options=defaults,
+        key=key,
+        identity=identity,
     )
 
 

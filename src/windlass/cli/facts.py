@@ -1,4 +1,4 @@
-"""Owns the JSON documents in which jobs, workers and queues are told to scripts.
+"""Owns the JSON documents in which jobs, workers, limits and so on are told to scripts.
 
 Keys are stable; times are ISO 8601 in UTC, durations are seconds.
 """
@@ -9,7 +9,10 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from windlass.core.job import Attempt, ErrorInfo, Job, WorkerRecord
+from windlass.core.breaker_record import BreakerStatus
+from windlass.core.fingerprint import place
+from windlass.core.job import Attempt, ErrorGroup, ErrorInfo, Job, WorkerRecord
+from windlass.core.usage import LimitState
 
 Facts = dict[str, Any]
 
@@ -84,6 +87,63 @@ def worker_facts(worker: WorkerRecord) -> Facts:
     }
 
 
+def group_facts(group: ErrorGroup) -> Facts:
+    """Tell about an error of which jobs are dead."""
+    return {
+        "group": group.fingerprint,
+        "kind": group.kind,
+        "count": group.count,
+        "first_seen": iso(group.first_seen),
+        "last_seen": iso(group.last_seen),
+        "newest": str(group.newest),
+        "error": None if group.error is None else str(group.error),
+        "place": None if group.error is None else place(group.error),
+        "reason": group.reason,
+    }
+
+
+def limit_facts(limit: LimitState) -> Facts:
+    """Tell about a limit."""
+    return {
+        "limit": limit.name,
+        "per": "key" if limit.keyed else None,
+        "rate": limit.rate,
+        "burst": limit.burst,
+        "concurrency": limit.concurrency,
+        "changed": limit.changed,
+        "held": limit.held,
+        "used": limit.used,
+    }
+
+
+def breaker_facts(status: BreakerStatus, *, history: bool = True) -> Facts:
+    """Tell about a breaker, with the history of its changes or without."""
+    told: Facts = {
+        "breaker": status.name,
+        "state": status.state.value,
+        "forced": status.forced,
+        "failures": status.failures,
+        "opened_at": iso(status.opened_at),
+        "until": iso(status.until),
+        "why": status.why,
+        "probes": dict(status.probes),
+        "kinds": list(status.kinds),
+        "changes": status.changes,
+    }
+    if history:
+        told["history"] = [
+            {
+                "at": iso(change.at),
+                "from": change.old.value,
+                "to": change.new.value,
+                "why": change.why,
+                "by": change.by,
+            }
+            for change in status.history
+        ]
+    return told
+
+
 def value_of(encoded: bytes) -> Any:
     """Decode a stored value; one that somebody else wrote, and that is no JSON, is told as text."""
     try:
@@ -116,4 +176,5 @@ def _error(error: ErrorInfo | None) -> Facts | None:
         "message": error.message,
         "traceback": error.traceback,
         "class": None if error.error_class is None else error.error_class.value,
+        "group": error.fingerprint,
     }

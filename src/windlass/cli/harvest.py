@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from windlass.cli.facts import Facts
 from windlass.core.changes import Verb
 from windlass.core.errors import UnknownJob
 from windlass.core.job import Job, JobFilter
+from windlass.core.limits import Rate
 from windlass.core.states import State
 
 CHUNK = 500
@@ -27,6 +29,8 @@ class Choice:
     ids: tuple[UUID, ...] = ()
     which: JobFilter
     limit: int | None = None
+    rate: Rate | None = None
+    """How many are moved in how long; None: as fast as it goes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,7 @@ def reap(
             return Harvest(matched=len(ids), refused=refused, dry_run=dry_run)
         if not confirm(len(ids)):
             return Harvest(matched=len(ids), refused=refused, declined=True)
-        done = await _move(chosen, verb, ids)
+        done = await _move(chosen, verb, ids, choice.rate)
         return Harvest(matched=len(ids), done=done, refused=refused)
 
     return target.visit(app, url, work)
@@ -91,24 +95,34 @@ async def _search(app: Windlass, choice: Choice) -> list[UUID]:
     return found
 
 
-async def _move(app: Windlass, verb: Verb, ids: Sequence[UUID]) -> int:
+async def _move(app: Windlass, verb: Verb, ids: Sequence[UUID], rate: Rate | None) -> int:
     move = app.control.redrive if verb is Verb.REDRIVE else app.control.purge
     done = 0
+    size, pause = (CHUNK, 0.0) if rate is None else _pace(rate)
     oldest_first = list(reversed(ids))
-    with _progress(len(ids)) as advance:
-        for start in range(0, len(ids), CHUNK):
-            chunk = oldest_first[start : start + CHUNK]
+    with _progress(len(ids), slow=rate is not None) as advance:
+        for start in range(0, len(ids), size):
+            if start:
+                await asyncio.sleep(pause)
+            chunk = oldest_first[start : start + size]
             done += len(await move(chunk))
             advance(len(chunk))
     return done
 
 
+def _pace(rate: Rate) -> tuple[int, float]:
+    """Return how many go at once, and how long to wait before the next: ten steps a second."""
+    each = rate.period / rate.starts
+    size = min(max(int(0.1 / each), 1), CHUNK)
+    return size, size * each
+
+
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show how far it is, where somebody looks and there is more than one chunk."""
+def _progress(total: int, *, slow: bool) -> Iterator[Callable[[int], None]]:
+    """Show how far it is, where somebody looks and it takes its time."""
     console = show.stderr()
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("jobs", style="dim"))
-    hidden = not console.is_terminal or total <= CHUNK
+    hidden = not console.is_terminal or (total <= CHUNK and not slow)
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task("", total=total)
         yield lambda count: progress.advance(task, count)

@@ -8,13 +8,15 @@ from typing import Annotated
 from uuid import UUID
 
 import typer
+from msgspec.structs import replace
 
 from windlass.app import Windlass
-from windlass.cli import facts, options, show, target
+from windlass.cli import diagnosis, facts, options, show, target
+from windlass.cli.discretion import discreet, redaction_of
 from windlass.cli.listing import Column, Listing
 from windlass.cli.portrait import portrait
 from windlass.core.errors import UnknownJob, WindlassError
-from windlass.core.job import Job, JobFilter, Page
+from windlass.core.job import Finding, Job, JobFilter, Page
 from windlass.core.states import State
 
 jobs = typer.Typer(no_args_is_help=True, help="Look at jobs, retry and cancel them.")
@@ -79,11 +81,18 @@ def show_job(
     as_json: options.AsJson = False,
 ) -> None:
     """Show all about a job: who holds it, its payload, every attempt that did not complete it."""
-    job, now = look(app, url, job_id)
+    held_up: list[Finding] = []
+
+    async def work(chosen: Windlass) -> tuple[Job, datetime]:
+        job, now = await _look(chosen, job_id)
+        held_up.extend(await diagnosis.hindrances(chosen, job))
+        return job, now
+
+    job, now = target.visit(app, url, work)
     if as_json:
-        show.document(facts.job_facts(job))
+        show.document(facts.job_facts(job) | {"held_up": [each.problem for each in held_up]})
     else:
-        show.stdout().print(portrait(job, now))
+        show.stdout().print(portrait(job, now, held_up))
 
 
 @jobs.command(epilog=options.example("windlass jobs retry 0197f3a2-6c1e-7b60-8000-3f1d2c4b5a69"))
@@ -127,29 +136,32 @@ def cancel(
 
 
 def look(app: str | None, url: str | None, job_id: UUID) -> tuple[Job, datetime]:
-    """Return a job, and the store's time.
+    """Return a job as it may be seen, and the store's time.
 
     Raises:
         UnknownJob: there is no such job.
     """
 
-    async def work(chosen: Windlass) -> tuple[Job, datetime]:
-        job = await chosen.store.get(job_id)
-        if job is None:
-            raise UnknownJob(job_id)
-        return job, (await chosen.store.sweep()).now
+    return target.visit(app, url, lambda chosen: _look(chosen, job_id))
 
-    return target.visit(app, url, work)
+
+async def _look(app: Windlass, job_id: UUID) -> tuple[Job, datetime]:
+    job = await app.store.get(job_id)
+    if job is None:
+        raise UnknownJob(job_id)
+    return discreet(job, redaction_of(app)), (await app.store.sweep()).now
 
 
 def find(
     app: str | None, url: str | None, which: JobFilter, *, limit: int, after: UUID | None
 ) -> tuple[Page, datetime]:
-    """Return jobs, and the store's time."""
+    """Return jobs as they may be seen, and the store's time."""
 
     async def work(chosen: Windlass) -> tuple[Page, datetime]:
         page = await chosen.store.find(which, limit=limit, after=after)
-        return page, (await chosen.store.sweep()).now
+        redaction = redaction_of(chosen)
+        seen = replace(page, jobs=tuple(discreet(job, redaction) for job in page.jobs))
+        return seen, (await chosen.store.sweep()).now
 
     return target.visit(app, url, work)
 
@@ -198,7 +210,7 @@ def _each(
     async def work(chosen: Windlass) -> None:
         for job_id in dict.fromkeys(job_ids):
             try:
-                moved.append(await move(chosen, job_id))
+                moved.append(discreet(await move(chosen, job_id), redaction_of(chosen)))
             except WindlassError as error:
                 refused.append({"id": str(job_id), "error": str(error)})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from rich.console import Group, RenderableType
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from windlass.cli import facts, show
 from windlass.core.durations import human
-from windlass.core.job import Attempt, ErrorInfo, Job
+from windlass.core.job import Attempt, ErrorInfo, Finding, Job
 from windlass.core.states import State
 from windlass.core.suspicion import LOST, LOST_WITH_HOST, SUSPECTED
 from windlass.core.text import inert
@@ -27,17 +27,19 @@ _OUTCOMES = {
 }
 
 
-def portrait(job: Job, now: datetime) -> Group:
-    """Show all that is known about a job."""
-    return Group(*_parts(job, now))
+def portrait(job: Job, now: datetime, hindrances: Sequence[Finding] = ()) -> Group:
+    """Show all that is known about a job, and what keeps it from being started."""
+    return Group(*_parts(job, now, hindrances))
 
 
-def _parts(job: Job, now: datetime) -> Iterator[RenderableType]:
+def _parts(job: Job, now: datetime, hindrances: Sequence[Finding]) -> Iterator[RenderableType]:
     yield Text.assemble(("job ", "dim"), (str(job.id), "bold"), "  ", show.state(job.state))
     yield Text()
     grid = show.pairs()
     for name, value in _rows(job, now):
         grid.add_row(name, Text(inert(value)))
+    for each in hindrances:
+        grid.add_row("held up", Text(inert(f"{each.problem}: {each.remedy}"), "yellow"))
     yield grid
     yield from _section("payload", facts.value_of(job.payload))
     if job.result is not None:

@@ -15,7 +15,21 @@ from typer.main import get_group
 from windlass.core.errors import WindlassError
 from windlass.release import __version__
 
-_COMMANDS = ["demo", "worker", "enqueue", "jobs", "dead", "queues", "workers", "migrate", "doctor"]
+_COMMANDS = [
+    "demo",
+    "worker",
+    "enqueue",
+    "jobs",
+    "dead",
+    "queues",
+    "slo",
+    "limits",
+    "breakers",
+    "workers",
+    "keys",
+    "migrate",
+    "doctor",
+]
 """In the order in which a newcomer needs them; each is in the module of its name."""
 _DEBUG = object()
 

@@ -47,15 +47,15 @@ async def _serve(worker: Worker, leash: Leash | None) -> None:
     def told(number: int, _frame: FrameType | None) -> None:
         # Not by the loop, which a handler may block: this runs between any two steps of Python.
         nonlocal warned
+        again, warned = warned, True  # At once: the next signal may interrupt this very function.
         if leash is not None and leash.is_held:
-            if warned and number != signal.SIGQUIT:
+            if again and number != signal.SIGQUIT:
                 return  # Who signals us all reaches us twice; the supervisor says when to hurry.
             # By a thread: what this interrupts may be a word on its way to the supervisor.
             word = Leaving("told to stop", replace=True)
             threading.Thread(target=leash.say, args=(word,), daemon=True).start()
         if number == signal.SIGQUIT:
             stop()
-        warned = True
         stop()
 
     ended = threading.Event()
@@ -72,7 +72,8 @@ async def _serve(worker: Worker, leash: Leash | None) -> None:
         ended.set()
         threading.Thread(target=_see_off, daemon=True).start()
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # Below a supervisor this process has nothing more to do, and a signal nothing to end.
+            signal.signal(number, handler if leash is None else signal.SIG_IGN)
 
 
 def _see_off() -> None:

@@ -54,7 +54,7 @@ async def _run(command: list[str], processes: Bounds, watch: Watch | None) -> in
 
 
 def _configure(settings: Settings) -> None:
-    configure_logging(settings.log_level, settings.log_format)
+    configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
 
 
 def _hint(running: int) -> None:

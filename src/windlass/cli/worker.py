@@ -6,6 +6,7 @@ How another process is told to stop, `--drain`, is drain.py's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import typer
 
@@ -90,13 +91,15 @@ def _serve(
     """Be the worker of a supervisor, which holds the leash."""
     chosen = target.load(reference)
     chosen.configure(**flags)
-    configure_logging(chosen.settings.log_level, chosen.settings.log_format)
+    settings = chosen.settings
+    configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
     leash.record()
     places.refuse_private(chosen.store)
     served = chosen.worker(name=name, burst=burst, leash=leash)
     patience = served.patience()
     seconds = None if patience is None else patience.total_seconds()
-    leash.say(Hello(chosen.settings, chosen.store.location, seconds))
+    told = replace(settings, encryption_keys=())  # What runs no handlers needs no keys.
+    leash.say(Hello(told, chosen.store.location, seconds))
     _warn(chosen, reference)
     serve(served, leash)
 

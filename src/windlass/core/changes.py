@@ -28,6 +28,7 @@ class Verb(StrEnum):
     PARK = "park"
     UNPARK = "unpark"
     PURGE = "purge"
+    RESEAL = "reseal"
 
 
 FROM = MappingProxyType(
@@ -38,6 +39,7 @@ FROM = MappingProxyType(
         Verb.PARK: frozenset({State.SCHEDULED, State.PENDING}),
         Verb.UNPARK: frozenset({State.SCHEDULED}),
         Verb.PURGE: frozenset({State.DEAD}),
+        Verb.RESEAL: frozenset({State.SCHEDULED, State.PENDING, State.DEAD}),
     }
 )
 """The states in which each verb does anything; a store refuses it in all others."""
@@ -49,14 +51,17 @@ class Move:
 
     *Cancel* ends a waiting job, and asks a running one to end. *Retry* makes a scheduled job due
     now. *Redrive* gives a dead job a new life, with its failures and crashes forgotten and its
-    history kept. *Park* makes a waiting job wait for `waiting_for`, whatever its due time; *unpark*
-    ends that. *Purge* deletes a dead job.
+    history kept, and with another `payload` if one is given. *Park* makes a waiting job wait for
+    `waiting_for`, whatever its due time; *unpark* ends that. *Purge* deletes a dead job.
+    *Reseal* writes the same payload in another way, unless it is not what it was `before`.
     """
 
     verb: Verb
     id: UUID
     reason: str = ""
     waiting_for: str = ""
+    payload: bytes | None = None
+    before: bytes | None = None
 
 
 def moved(job: Job, move: Move, now: datetime) -> Job | None:
@@ -74,6 +79,7 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
             return replace(
                 job,
                 state=State.PENDING,
+                payload=job.payload if move.payload is None else move.payload,
                 due_at=now,
                 expires_at=None,
                 finished_at=None,
@@ -91,6 +97,8 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
             return replace(job, state=state, waiting_for=None)
         case Verb.PURGE:
             return job
+        case Verb.RESEAL if move.before in (None, job.payload):
+            return replace(job, payload=move.payload or job.payload)
         case _:
             return None
 

@@ -7,6 +7,7 @@ WindlassError
 │   ├── PayloadInvalid     ... because a field is wrong
 │   ├── PayloadTooLarge    ... because there is too much of them
 │   └── ResultInvalid      ... because what a handler returned has no JSON form
+├── FanOutTooLarge         there are more jobs than a fan-out may make
 ├── UnknownKind            no handler is registered for a kind
 ├── UnknownJob             no job has this id
 ├── IllegalMove            the job's state does not allow what was asked
@@ -99,6 +100,22 @@ class ResultInvalid(PayloadError):
 
     def __str__(self) -> str:
         return f"the result of {self.kind!r} cannot be stored: {self.reason}"
+
+
+class FanOutTooLarge(WindlassError):
+    """A fan-out would make more jobs than `at_most`; so many were `enqueued` before that."""
+
+    def __init__(self, at_most: int, enqueued: int) -> None:
+        super().__init__(at_most, enqueued)
+        self.at_most = at_most
+        self.enqueued = enqueued
+
+    def __str__(self) -> str:
+        before = f"{self.enqueued:,} were enqueued before that" if self.enqueued else "none was"
+        return (
+            f"there are more than {self.at_most:,} jobs, and {before}; if that many are meant, say "
+            "so: at_most=..."
+        )
 
 
 class UnknownKind(WindlassError):

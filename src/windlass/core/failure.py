@@ -7,20 +7,31 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from windlass.core.job import ErrorInfo
+from windlass.core.redaction import Redaction
 from windlass.core.text import storable
 
 MESSAGE_LIMIT = 10_000
 TRACEBACK_LIMIT = 40_000
 _CHAIN_LIMIT = 20
+_USUAL = Redaction()
 _OURS = ("windlass.runtime.", "windlass.middleware.", "windlass.registry")
 
 
-def describe(error: BaseException) -> ErrorInfo:
-    """Return what is to be remembered of an exception. Never raises, whatever the exception is."""
+def describe(error: BaseException, redaction: Redaction = _USUAL) -> ErrorInfo:
+    """Return what is to be remembered of an exception, and may be seen by those who read errors.
+
+    Never raises, whatever the exception is.
+    """
+    # Masked before it is cut: half a secret is known by nobody, and may be half too much.
+    mask = redaction.text
+
+    def traceback_(error: BaseException) -> str:
+        return _traceback(error, redaction)
+
     return ErrorInfo(
         type=storable(_safe(_name, error), 200),
-        message=storable(_safe(_message, error), MESSAGE_LIMIT),
-        traceback=storable(_safe(_traceback, error), TRACEBACK_LIMIT),
+        message=storable(mask(_safe(_message, error)), MESSAGE_LIMIT),
+        traceback=storable(_safe(traceback_, error), TRACEBACK_LIMIT),
     )
 
 
@@ -45,14 +56,17 @@ def _message(error: BaseException) -> str:
     return str(error)
 
 
-def _traceback(error: BaseException) -> str:
+def _traceback(error: BaseException, redaction: Redaction) -> str:
     """Format the chain by hand: the standard formatter trusts `__str__` and follows any chain."""
-    sections = []
+    mask, sections = redaction.text, []
     for intro, link in _chain(error):
         frames = "".join(traceback.format_tb(_users_part(link.__traceback__), limit=-50))
-        notes = "".join(f"\n{note}" for note in getattr(link, "__notes__", ()))
-        headline = f"{_safe(_name, link)}: {storable(_safe(_message, link), 2_000)}{notes}"
-        sections.append(f"{intro}Traceback (most recent call last):\n{frames}{headline}")
+        notes = mask("".join(f"\n{note}" for note in getattr(link, "__notes__", ())))
+        message = storable(mask(_safe(_message, link)), 2_000)
+        headline = f"{_safe(_name, link)}: {message}{notes}"
+        sections.append(
+            f"{intro}Traceback (most recent call last):\n{mask(frames, code=True)}{headline}"
+        )
     return "\n\n".join(sections)
 
 

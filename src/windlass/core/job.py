@@ -10,9 +10,12 @@ from msgspec import Struct
 
 from windlass.core.durations import When
 from windlass.core.error_classes import ErrorClass
+from windlass.core.names import NAME_LIMIT
 from windlass.core.states import State
 
 DEFAULT_QUEUE = "default"
+IDEMPOTENCY_KEY = "idempotency-key"
+"""The header with the key by which jobs of a kind are known as done, once one is completed."""
 HISTORY_KEPT = 100
 """How many attempts a job remembers, the latest: a job may be snoozed for ever."""
 
@@ -26,11 +29,19 @@ class Lane(NamedTuple):
     key: str = ""
 
 
-class Unique(Struct, frozen=True, kw_only=True):
-    """A key that at most one job may hold, and how long the job holds it."""
+OnDuplicate = Literal["keep", "replace", "push", "supersede"]
+"""What a job does to the holder of its unique key, as long as that has not been started.
+
+It is kept as it is; or gets the new one's payload (replace), its later due time (push), or both.
+"""
+
+
+class UniqueKey(Struct, frozen=True, kw_only=True):
+    """A key that at most one job may hold, how long it does, and what becomes of a duplicate."""
 
     key: str
     until: Literal["claimed", "settled"] | timedelta = "settled"
+    on_duplicate: OnDuplicate = "keep"
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
@@ -46,7 +57,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     expires: When | None = None
     max_retries: int | None = None
     timeout: timedelta | None = None
-    unique: Unique | None = None
+    unique: UniqueKey | None = None
     headers: dict[str, str] = {}
 
 
@@ -65,6 +76,8 @@ class ErrorInfo(Struct, frozen=True, kw_only=True):
     traceback: str = ""
     error_class: ErrorClass | None = None
     """By which it was decided what becomes of the job; None if the handler did not raise this."""
+    fingerprint: str = ""
+    """What it has in common with other errors that are, in all likelihood, the same fault."""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type
@@ -125,6 +138,12 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
         """The lane in which this job waits."""
         return Lane(self.queue, self.kind, self.priority, self.key)
 
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key that its producer gave it, if any; an endless one could not be looked up."""
+        key = self.headers.get(IDEMPOTENCY_KEY, "")
+        return key if 0 < len(key) <= NAME_LIMIT else None
+
 
 class Floor(NamedTuple):
     """A place in a lane, by due time and arrival, below which nothing is believed to wait."""
@@ -133,7 +152,7 @@ class Floor(NamedTuple):
     seq: int
 
 
-class Head(Struct, frozen=True, kw_only=True):
+class Head(Struct, frozen=True, kw_only=True, gc=False):
     """The oldest pending job of a lane, or what is believed to be; then with a floor."""
 
     lane: Lane
@@ -167,11 +186,23 @@ class Ask(Struct, frozen=True, kw_only=True):
     floor: Floor | None = None
 
 
+class Turn(NamedTuple):
+    """How many jobs a key is given by its turns, and when in virtual time the last one began."""
+
+    lane: Lane
+    jobs: int
+    began: float
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """Asks in the order in which they are met, and the budgets that they share."""
 
     asks: tuple[Ask, ...]
     budgets: dict[str, int] = {}
+    reserves: dict[str, int] = {}
+    """How much of each allowance it may use up; the store knows nothing of them."""
+    turns: tuple[Turn, ...] = ()
+    """What keys that take turns are given by it; the store knows nothing of them."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
@@ -222,7 +253,10 @@ class Pulse(Struct, frozen=True, kw_only=True):
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True):
-    """A worker as the store holds it; alive while its lease has neither run out nor been ended."""
+    """A worker as the store holds it; alive while its lease has neither run out nor been ended.
+
+    One whose lease has run out may renew it, and go on; one whose lease was `ended` never does.
+    """
 
     info: WorkerInfo
     pulse: Pulse
@@ -230,6 +264,7 @@ class WorkerRecord(Struct, frozen=True, kw_only=True):
     last_seen: datetime
     lease_until: datetime
     alive: bool
+    ended: bool = False
 
 
 class QueueCount(Struct, frozen=True, kw_only=True):
@@ -248,6 +283,23 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     kind: str | None = None
     queue: str | None = None
     worker: str | None = None
+    fingerprint: str | None = None
+    """That of the job's last error."""
+
+
+class ErrorGroup(Struct, frozen=True, kw_only=True):
+    """Dead jobs of one kind that died of the same error, as far as one can tell."""
+
+    fingerprint: str
+    kind: str
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    newest: UUID
+    """The job that died of it last, or one of them."""
+    error: ErrorInfo | None
+    """What that one died of; None if it is dead without an error, for its `reason`."""
+    reason: str | None
 
 
 class Page(Struct, frozen=True, kw_only=True):

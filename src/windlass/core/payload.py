@@ -7,9 +7,10 @@ what passes here passes there.
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Union
 
 import msgspec
@@ -17,12 +18,13 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from windlass.core.errors import ConfigError, PayloadInvalid, PayloadTooLarge
+from windlass.core.looks import depth_of, find_leaf, has_leaf, is_not_finite, is_utf8
+from windlass.core.secret import Cipher, Sealing, Secret, hidden_type, holds_secrets, is_secret
 
 MAX_PAYLOAD = 256 * 1024
 _DEEPEST = 200
 """How deep a payload may be nested: far below where decoders give up, wherever they are called."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])')
 _PATH = re.compile(r"^(?P<reason>.*?)(?: - at (?:`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
 _EMPTY = b"{}"
 
@@ -30,19 +32,34 @@ _EMPTY = b"{}"
 class PayloadCodec:
     """Turns the arguments of one kind into a payload and back, and refuses what does not fit."""
 
-    def __init__(self, kind: str, shape: Any, *, whole: bool = False) -> None:
-        """Make a codec for a struct of arguments, or for one value that is the `whole` payload."""
+    def __init__(
+        self, kind: str, shape: Any, *, whole: bool = False, cipher: Cipher | None = None
+    ) -> None:
+        """Make a codec for a struct of arguments, or for one value that is the `whole` payload.
+
+        The `cipher` seals what is secret in it.
+        """
         self._kind = kind
         self._shape = shape
         self._whole = whole
         self._has_defaults = not whole and any(
             field.default is UNSET for field in msgspec.structs.fields(shape)
         )
-        self._decoder: msgspec.json.Decoder[Any] = _decoder(kind, shape)
+        self._sealing: Sealing | None = None
+        self._decoder: msgspec.json.Decoder[Any] = _decoder(kind, shape, None)
+        if cipher is not None and holds_secrets(shape):
+            self._sealing = Sealing(cipher, "payload", kind)
+            self._decoder = _decoder(kind, shape, self._sealing)
         self._empty: bytes | None = None
 
     @classmethod
-    def for_parameters(cls, kind: str, parameters: Mapping[str, inspect.Parameter]) -> PayloadCodec:
+    def for_parameters(
+        cls,
+        kind: str,
+        parameters: Mapping[str, inspect.Parameter],
+        *,
+        cipher: Cipher | None = None,
+    ) -> PayloadCodec:
         """Make a codec whose payload is an object with one field for each parameter."""
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for name, parameter in parameters.items():
@@ -59,7 +76,12 @@ class PayloadCodec:
         except (RuntimeError, TypeError, ValueError) as error:
             names = ", ".join(parameters)
             raise ConfigError(f"{kind!r} cannot have the parameters {names}: {error}") from error
-        return cls(kind, shape)
+        return cls(kind, shape, cipher=cipher)
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether there can be secrets in the payload."""
+        return self._sealing is not None
 
     def encode(self, value: Any, *, limit: int = MAX_PAYLOAD) -> bytes:
         """Encode arguments (a dict, or the whole payload), and check that they decode again.
@@ -67,22 +89,25 @@ class PayloadCodec:
         Raises:
             PayloadInvalid: a field does not fit; the error names it.
             PayloadTooLarge: there are more bytes than the limit allows.
+            ConfigError: there is a secret, and no key to encrypt it with.
         """
         if not value and value == {} and self._empty is not None:
             return self._empty
-        payload = encode_json(self._kind, value, limit=limit)
-        self._decode(payload)
+        payload = encode_json(self._kind, value, limit=limit, sealing=self._sealing)
+        self._decode(payload, self._decoder)
         if payload == _EMPTY:
             self._empty = payload  # What fits once always does.
         return payload
 
-    def decode(self, payload: bytes) -> Any:
+    def decode(self, payload: bytes, *, kind: str | None = None) -> Any:
         """Return what is in a payload: a dict of the arguments that were given, or the whole.
+
+        `kind` is the job's, if that may be an alias: its secrets are bound to the name that it has.
 
         Raises:
             PayloadInvalid: it is not what the handler takes; the error names the field.
         """
-        value = self._decode(payload)
+        value = self._decode(payload, self._decoder_for(kind))
         if self._whole:
             return value
         fields = asdict(value)
@@ -90,9 +115,14 @@ class PayloadCodec:
             return {name: given for name, given in fields.items() if given is not UNSET}
         return fields
 
-    def _decode(self, payload: bytes) -> Any:
+    def _decoder_for(self, kind: str | None) -> msgspec.json.Decoder[Any]:
+        if self._sealing is None or kind in (None, self._kind):
+            return self._decoder
+        return _decoder(kind, self._shape, replace(self._sealing, kind=kind))
+
+    def _decode(self, payload: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         try:
-            return self._decoder.decode(payload)
+            return decoder.decode(payload)
         except msgspec.ValidationError as error:
             # Not chained: the cause may quote the payload, which belongs in no log.
             raise _invalid(self._kind, error) from None
@@ -103,49 +133,61 @@ class PayloadCodec:
             raise PayloadInvalid(self._kind, "", f"{type(error).__name__}: {error}") from error
 
 
-def encode_json(what: str, value: Any, *, limit: int | None = None) -> bytes:
+def encode_json(
+    what: str, value: Any, *, limit: int | None = None, sealing: Sealing | None = None
+) -> bytes:
     """Encode a value as JSON that every store can hold and every decoder reads back.
+
+    Secrets have such a form only if it is said how they are sealed.
 
     Raises:
         PayloadInvalid: it has no such form (an unknown type, NaN, NUL, a lone surrogate, too deep).
         PayloadTooLarge: it takes more bytes than the limit allows.
     """
+    encoder = _encoder
+    if sealing is not None:
+        encoder = msgspec.json.Encoder(enc_hook=partial(_to_sealed_json, what, sealing))
     try:
-        encoded = _encoder.encode(value)
+        encoded = encoder.encode(value)
         if limit is not None and len(encoded) > limit:
             raise PayloadTooLarge(what, len(encoded), limit)
         _check(what, value, encoded)
     except RecursionError:
         raise PayloadInvalid(what, "", "it is nested too deeply, or refers to itself") from None
     except UnicodeEncodeError:
-        where = _find(value, lambda leaf: isinstance(leaf, str) and not _is_utf8(leaf))
+        where = find_leaf(
+            value, lambda leaf: isinstance(leaf, str) and not is_utf8(leaf), _without_secrets
+        )
         raise PayloadInvalid(what, where, "a lone surrogate is not Unicode text") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise PayloadInvalid(what, _culprit(value), str(error)) from error
+        hook = _to_json if sealing is None else _without_secrets
+        raise PayloadInvalid(what, _culprit(value, hook), str(error)) from error
     return encoded
 
 
 def _check(what: str, value: Any, encoded: bytes) -> None:
     """Refuse what encodes but does not come back as it was. Each look is taken only if needed."""
-    if len(encoded) > _DEEPEST and _depth(encoded) > _DEEPEST:
+    if len(encoded) > _DEEPEST and depth_of(encoded, _DEEPEST) > _DEEPEST:
         raise PayloadInvalid(what, "", f"it is nested more than {_DEEPEST} levels deep")
-    if b"null" in encoded and _has(value, _is_not_finite):
+    if b"null" in encoded and has_leaf(value, is_not_finite, _without_secrets):
         # msgspec writes NaN and the infinities as null, which would arrive as something else.
-        path = _find(value, _is_not_finite)
+        path = find_leaf(value, is_not_finite, _without_secrets)
         raise PayloadInvalid(what, path, "NaN and infinities have no JSON form")
     if rb"\u0000" in encoded and _NUL.search(encoded):
-        path = _find(value, lambda leaf: isinstance(leaf, str) and "\x00" in leaf)
+        path = find_leaf(
+            value, lambda leaf: isinstance(leaf, str) and "\x00" in leaf, _without_secrets
+        )
         raise PayloadInvalid(what, path, "a NUL character cannot be stored")
 
 
-def decode_json(encoded: bytes, hint: Any = Any) -> Any:
+def decode_json(encoded: bytes, hint: Any = Any, *, sealing: Sealing | None = None) -> Any:
     """Decode a stored value, as the given type where one is known."""
-    return msgspec.json.decode(encoded, type=hint, dec_hook=_from_json)
+    return msgspec.json.decode(encoded, type=hint, dec_hook=partial(_from_json, sealing))
 
 
-def _decoder(kind: str, shape: Any) -> msgspec.json.Decoder[Any]:
+def _decoder(kind: str | None, shape: Any, sealing: Sealing | None) -> msgspec.json.Decoder[Any]:
     try:
-        return msgspec.json.Decoder(shape, dec_hook=_from_json)
+        return msgspec.json.Decoder(shape, dec_hook=partial(_from_json, sealing))
     except TypeError as error:
         raise ConfigError(f"the payload of {kind!r} cannot be described: {error}") from error
 
@@ -180,7 +222,20 @@ def _to_json(value: Any) -> Any:
     for plain, convert in _PLAIN.items():
         if isinstance(value, plain) and type(value) is not plain:
             return convert(value)
+    if isinstance(value, Secret):
+        raise TypeError("a Secret is stored only where the annotation says so: write Secret[...]")
     raise TypeError(f"a value of type {type(value).__qualname__} has no JSON form")
+
+
+def _to_sealed_json(what: str, sealing: Sealing, value: Any) -> Any:
+    if isinstance(value, Secret):
+        return sealing.seal(encode_json(what, value.reveal(), sealing=sealing))
+    return _to_json(value)
+
+
+def _without_secrets(value: Any) -> Any:
+    """Encode for a look at the rest; what is in a secret was looked at when it was sealed."""
+    return None if isinstance(value, Secret) else _to_json(value)
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_to_json)
@@ -196,89 +251,31 @@ _PLAIN: dict[type[Any], Callable[[Any], Any]] = {
 }
 
 
-def _from_json(hint: Any, value: Any) -> Any:
+def _from_json(sealing: Sealing | None, hint: Any, value: Any) -> Any:
     if hint is object:
         return value
+    if sealing is not None and is_secret(hint):
+        return _opened(sealing, hidden_type(hint), sealing.open(value))
     validate: Callable[[Any], Any] | None = getattr(hint, "model_validate", None)
     if validate is not None:
         return validate(value)
     raise NotImplementedError(f"{hint!r} is not a type that a payload can hold")
 
 
-def _culprit(value: Any) -> str:
+def _opened(sealing: Sealing, hint: Any, plain: bytes) -> Secret[Any]:
+    try:
+        return Secret(decode_json(plain, hint, sealing=sealing))
+    except Exception:  # noqa: BLE001 - a validator of the user's may raise anything.
+        # Without its cause, which may quote what nobody shall see.
+        wanted = getattr(hint, "__name__", None) or str(hint)
+        raise ValueError(f"what the secret hides does not fit {wanted}") from None
+
+
+def _culprit(value: Any, hook: Callable[[Any], Any]) -> str:
     """Return the name of the first argument that cannot be encoded."""
     for name, inner in value.items() if isinstance(value, dict) else ():
         try:
-            msgspec.json.encode(inner, enc_hook=_to_json)
+            msgspec.json.encode(inner, enc_hook=hook)
         except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
             return str(name)
     return ""
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _is_not_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-def _has(value: Any, wrong: Callable[[Any], bool]) -> bool:
-    """Say whether any leaf is wrong, without recursion and without naming paths: the quick look."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            waiting.extend(each.values())
-        elif isinstance(each, list | tuple | set | frozenset):
-            waiting.extend(each)
-        elif isinstance(each, _LEAVES):
-            if wrong(each):
-                return True
-        else:
-            plain = msgspec.to_builtins(each, enc_hook=_to_json)
-            waiting.append(plain if isinstance(plain, dict | list | _LEAVES) else None)
-    return False
-
-
-_LEAVES = str | int | float | bytes | None
-
-
-def _find(value: Any, wrong: Callable[[Any], bool]) -> str:
-    """Return the path to the first wrong leaf, or nothing if it cannot be told."""
-    try:
-        waiting = [("", msgspec.to_builtins(value, enc_hook=_to_json))]
-    except RecursionError:
-        return ""
-    while waiting:
-        path, each = waiting.pop()
-        if isinstance(each, dict):
-            inner = [(f"{path}.{name}" if path else str(name), leaf) for name, leaf in each.items()]
-            if (odd := next((name for name in each if wrong(name)), None)) is not None:
-                return f"{path}.{odd}" if path else str(odd)
-        elif isinstance(each, list | tuple):
-            inner = [(f"{path}[{index}]", leaf) for index, leaf in enumerate(each)]
-        elif wrong(each):
-            return path
-        else:
-            continue
-        waiting.extend(reversed(inner))
-    return ""
-
-
-def _depth(encoded: bytes) -> int:
-    """Return how deep JSON is nested, or less if it has too few brackets to be too deep."""
-    if encoded.count(b"[") + encoded.count(b"{") <= _DEEPEST:
-        return 0
-    depth = deepest = 0
-    for token in _TOKEN.finditer(encoded):
-        if token[1]:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif token[2]:
-            depth -= 1
-    return deepest

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
 
-from windlass.core.job import Ask, Claim, Head, Lane
+from windlass.core.fairness import Rotation
+from windlass.core.job import Ask, Claim, Floor, Head, Lane, Turn
+from windlass.core.pauses import Pauses
 
 SLOTS = "slots"
 MOST_BUDGETS = 31
 """How many budgets a claim may name: a store tells them apart by the bits of an integer."""
+_AHEAD = 2_001
+"""Steps of priority by which a target in jeopardy is ahead: more than there are priorities."""
 
 
 class Pool(StrEnum):
@@ -22,6 +29,24 @@ class Pool(StrEnum):
     CHILDREN = "children"
 
 
+class Allowance(NamedTuple):
+    """How much a limit, or a breaker, lets start at present.
+
+    It holds for all lanes that name it together. One that is `shared` by lanes of several keys is
+    drawn down by the claim itself; another is divided up among the asks beforehand.
+    """
+
+    name: str
+    left: int
+    amount: int = 1
+    """What one job uses up of it."""
+    shared: bool = True
+
+
+def _unlimited(_lane: Lane) -> Iterable[Allowance]:
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Policies:
     """Everything that can make an ask smaller.
@@ -29,14 +54,28 @@ class Policies:
     `kinds` are those that this worker knows, and where each runs. `queues` restricts the queues
     served; None serves all, but never those that are `excluded`. One step of priority is worth
     `aging` of waiting, so that a job of low priority overtakes fresh ones of higher priority in the
-    end, and nothing starves.
+    end, and nothing starves. `targets` says of kinds how long their jobs may wait at most: once a
+    job has waited for half of that, its lane goes before any priority, the earliest deadline first.
+    The keys of kinds that are in the `rotation` take turns.
     """
 
     kinds: Mapping[str, Pool]
     queues: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
-    paused_queues: frozenset[str] = frozenset()
+    paused: Pauses = field(default_factory=Pauses)
+    ordered: frozenset[str] = frozenset()
+    """Kinds whose jobs must not be overtaken, so that no claim may begin above a lane's head."""
     aging: timedelta = timedelta(minutes=1)
+    targets: Mapping[str, timedelta] = field(default_factory=dict)
+    rotation: Rotation | None = None
+    allowances: Callable[[Lane], Iterable[Allowance]] = _unlimited
+    bars: Callable[[Lane], bool] | None = None
+    """Says of which lanes nothing may start, however much room there is; None: of none."""
+
+    @property
+    def minds_newcomers(self) -> bool:
+        """Whether a lane that was not there before may go before those that were."""
+        return self.rotation is not None or bool(self.targets)
 
     def serves(self, lane: Lane) -> bool:
         """Say whether this lane may be asked at all."""
@@ -44,12 +83,21 @@ class Policies:
             lane.kind in self.kinds
             and (self.queues is None or lane.queue in self.queues)
             and lane.queue not in self.excluded
-            and lane.queue not in self.paused_queues
+            and not (self.paused and any(self.paused.holding(lane)))
+            and (self.bars is None or not self.bars(lane))
         )
 
-    def urgency(self, head: Head) -> float:
+    def may_run(self, lane: Lane) -> bool:
+        """Say whether a job of this lane could start now, if there was room for it."""
+        return self.serves(lane) and all(each.left >= each.amount for each in self.allowances(lane))
+
+    def urgency(self, head: Head, now: datetime | None = None) -> float:
         """Return the time by which heads of lanes are compared: the earliest goes first."""
-        return head.position.timestamp() - head.lane.priority * self.aging.total_seconds()
+        step = self.aging.total_seconds()
+        target = None if now is None else self.targets.get(head.lane.kind)
+        if now is not None and target is not None and now - head.position >= target / 2:
+            return (head.position + target).timestamp() - _AHEAD * step
+        return head.position.timestamp() - head.lane.priority * step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,40 +113,203 @@ class Room:
     queues: Mapping[str, int] = field(default_factory=dict)
 
 
-def plan(heads: Iterable[Head], policies: Policies, room: Room, *, at_most: int) -> Claim:
+def plan(
+    heads: Iterable[Head],
+    policies: Policies,
+    room: Room,
+    *,
+    at_most: int,
+    now: datetime | None = None,
+) -> Claim:
     """Return what to claim: lanes that may run, most urgent first, within the room there is.
 
     A lane may hold less than is asked of it, so each is asked for all that its budgets allow; the
     claim draws the budgets down in this order, and never takes more than they hold. A lane that
     was seen holds a job, so that no more are asked than would use up a budget with one job each.
-    Where more queues have slots of their own than a claim has budgets, the most urgent are asked
-    now, and the others by the next claim.
+    Where there are more budgets than a claim can name, the most urgent lanes are asked now, and the
+    others by the next claim. Keys that take turns are as urgent as the oldest of them, and share
+    what there is room for then. Without `now`, by the store's clock, no target is in jeopardy.
     """
-    served = [head for head in heads if policies.serves(head.lane)]
-    served.sort(key=policies.urgency)
-    budgets = {
-        SLOTS: min(room.slots, at_most),
-        Pool.THREADS.value: room.threads,
-        Pool.CHILDREN.value: room.children,
-    }
-    left = dict(budgets)
-    asks = []
-    for head in served:
-        draws = _DRAWS[policies.kinds[head.lane.kind]]
-        if head.lane.queue in room.queues and all(left[name] > 0 for name in draws):
-            own = queue_budget(head.lane.queue)
-            draws = (*draws, own)
-            free = room.queues[head.lane.queue]
-            if free > 0 and own not in budgets and len(budgets) < MOST_BUDGETS:
-                budgets[own] = left[own] = free
-        if all(left.get(name, 0) > 0 for name in draws):
-            count = min(budgets[name] for name in draws)
-            asks.append(Ask(lane=head.lane, count=count, draws=draws, floor=head.floor))
-            for name in draws:
-                left[name] -= 1
-        if left[SLOTS] <= 0:
+    purse = _Purse(room, at_most)
+    allowed = partial(_allowances, policies, room)
+    asks: list[Ask] = []
+    turns: list[Turn] = []
+    for unit in _by_urgency(heads, policies, now):
+        if purse.left[SLOTS] <= 0:
             break
-    return Claim(asks=tuple(asks), budgets=budgets)
+        lane = (unit if isinstance(unit, Head) else unit[0]).lane
+        draws = _DRAWS[policies.kinds[lane.kind]]
+        if any(purse.left[name] <= 0 for name in draws):
+            continue
+        if isinstance(unit, Head):
+            count, draws = purse.draw(draws, allowed(lane))
+            if count > 0:
+                floor = _floor(unit, policies)
+                asks.append(Ask(lane=lane, count=count, draws=draws, floor=floor))
+        elif policies.rotation is not None:
+            more, theirs = _in_turn(unit, draws, purse, policies, allowed)
+            asks += more
+            turns += theirs
+    return Claim(
+        asks=tuple(asks), budgets=purse.budgets, reserves=purse.reserves(), turns=tuple(turns)
+    )  # fmt: skip
+
+
+def _by_urgency(
+    heads: Iterable[Head], policies: Policies, now: datetime | None
+) -> Iterable[Head | list[Head]]:
+    """Return the heads of lanes that may run, those whose keys take turns together."""
+    urgency = partial(policies.urgency, now=now) if policies.targets else policies.urgency
+    rotation = policies.rotation
+    if rotation is None:
+        return sorted((head for head in heads if policies.serves(head.lane)), key=urgency)
+    alone, together = _grouped(heads, policies, rotation)
+    units: list[tuple[float, int, Head | list[Head]]] = [
+        (urgency(head), number, head) for number, head in enumerate(alone)
+    ]
+    for group in together:
+        if not policies.serves(group[0].lane._replace(key="")):
+            continue
+        if paused := policies.paused.keys:
+            group = [head for head in group if head.lane.key not in paused]
+        if group:
+            oldest = min(group, key=_POSITION)
+            units.append((urgency(oldest), len(units), group))
+    return [unit for _, _, unit in sorted(units)]
+
+
+def _grouped(
+    heads: Iterable[Head], policies: Policies, rotation: Rotation
+) -> tuple[list[Head], list[list[Head]]]:
+    """Return the heads of lanes that stand alone and are served, and those that take turns.
+
+    Keys may be many, so what holds for a whole group is found out once, and not here. A store tells
+    the lanes of a group one after the other, as a rule.
+    """
+    fair = rotation.kinds
+    alone: list[Head] = []
+    groups: dict[tuple[str, str, int], list[Head]] = {}
+    queue, kind, priority, add = "", "", 0, alone.append
+    for head in heads:
+        lane = head.lane
+        if lane[1] == kind and lane[0] == queue and lane[2] == priority:
+            add(head)
+        elif lane[1] in fair:
+            queue, kind, priority = group = lane[:3]
+            add = groups.setdefault(group, []).append
+            add(head)
+        elif policies.serves(lane):
+            alone.append(head)
+    return alone, list(groups.values())
+
+
+def _in_turn(
+    heads: list[Head],
+    draws: tuple[str, ...],
+    purse: _Purse,
+    policies: Policies,
+    allowed: Callable[[Lane], Iterable[Allowance]],
+) -> tuple[list[Ask], list[Turn]]:
+    """Return what to ask of the keys of a group, and how much of that is by their turns."""
+    drawn: dict[Lane, tuple[str, ...]] = {}
+    known: dict[Lane, list[Allowance]] = {}
+
+    def draw(lane: Lane, most: int) -> int:
+        if lane not in known:
+            known[lane] = list(allowed(lane))
+        again = lane in drawn
+        count, names = purse.draw(draws, known[lane], most=most, again=again)
+        if count > 0:
+            drawn[lane] = names
+        return count
+
+    assert policies.rotation is not None  # noqa: S101 - or there would be no group.
+    left = min(purse.left[name] for name in draws)
+    asked, turns = policies.rotation.deal(
+        heads, room=left, scarce=purse.scarce, most=purse.budgets[SLOTS], draw=draw
+    )
+    asks = [
+        Ask(lane=head.lane, count=count, draws=drawn[head.lane], floor=_floor(head, policies))
+        for head, count in asked
+    ]
+    return asks, turns
+
+
+def _floor(head: Head, policies: Policies) -> Floor | None:
+    return None if head.lane.kind in policies.ordered else head.floor
+
+
+class _Purse:
+    """What a claim may still ask for while its asks are made up."""
+
+    def __init__(self, room: Room, at_most: int) -> None:
+        self.budgets = {
+            SLOTS: min(room.slots, at_most),
+            Pool.THREADS.value: room.threads,
+            Pool.CHILDREN.value: room.children,
+        }
+        self.left = dict(self.budgets)
+        self.scarce = room.slots <= at_most
+        """Whether there is no slot left after this claim; else another follows at once."""
+        self._divided: dict[str, int] = {}
+        self._given: dict[str, int] = {}
+
+    def draw(
+        self,
+        draws: tuple[str, ...],
+        allowances: Iterable[Allowance],
+        *,
+        most: int | None = None,
+        again: bool = False,
+    ) -> tuple[int, tuple[str, ...]]:
+        """Return how many jobs of a lane may be asked for, and the budgets that they draw on.
+
+        A lane that is asked for more `again` is seen to hold one job all the same.
+        """
+        divided = []
+        for each in allowances:
+            if not each.shared or each.amount > 1:
+                divided.append(each)
+                continue
+            if each.left > 0 and each.name not in self.budgets and self._has_room:
+                self.budgets[each.name] = self.left[each.name] = each.left
+            draws = (*draws, each.name)
+        count = min([self._reach(name, again=again) for name in draws])
+        count = count if most is None else min(count, most)
+        for each in divided:
+            count = min(count, self._divided.setdefault(each.name, each.left) // each.amount)
+        if count <= 0:
+            return 0, draws
+        for each in divided:
+            self._divided[each.name] -= count * each.amount
+            self._given[each.name] = self._given.get(each.name, 0) + count * each.amount
+        if not again:
+            for name in draws:
+                self.left[name] -= 1
+        return count, draws
+
+    def _reach(self, name: str, *, again: bool) -> int:
+        return self.budgets[name] if self.left.get(name, 0) > 0 or again else 0
+
+    def reserves(self) -> dict[str, int]:
+        """Return how much of each allowance may be used up."""
+        slots = self.budgets[SLOTS]
+        shared = {
+            name: min(budget, slots)
+            for name, budget in self.budgets.items()
+            if name not in _OF_THE_WORKER and self.left[name] < budget
+        }
+        return self._given | shared
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self.budgets) < MOST_BUDGETS
+
+
+def _allowances(policies: Policies, room: Room, lane: Lane) -> Iterator[Allowance]:
+    if lane.queue in room.queues:
+        yield Allowance(queue_budget(lane.queue), room.queues[lane.queue])
+    yield from policies.allowances(lane)
 
 
 def queue_budget(queue: str) -> str:
@@ -106,8 +317,10 @@ def queue_budget(queue: str) -> str:
     return f"queue:{queue}"
 
 
+_POSITION = attrgetter("position")
 _DRAWS: dict[Pool, tuple[str, ...]] = {
     Pool.LOOP: (SLOTS,),
     Pool.THREADS: (SLOTS, Pool.THREADS.value),
     Pool.CHILDREN: (SLOTS, Pool.CHILDREN.value),
 }
+_OF_THE_WORKER = frozenset({SLOTS, Pool.THREADS.value, Pool.CHILDREN.value})

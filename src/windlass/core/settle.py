@@ -15,6 +15,7 @@ from windlass.core.durations import When, human
 from windlass.core.error_classes import Classes, ErrorClass, class_of, without_functions
 from windlass.core.errors import PayloadError, RetryAfter
 from windlass.core.failure import describe
+from windlass.core.fingerprint import fingerprint
 from windlass.core.job import Attempt, ErrorInfo, Job
 from windlass.core.outcomes import (
     Cancelled,
@@ -51,6 +52,7 @@ class Policy:
     """What bounds the tries of one job, and which errors count as tries.
 
     `errors` is the kind's own table of error classes, `app_errors` the one that all kinds share.
+    A kind is `ordered` if none of its jobs may overtake another one of the same key.
     """
 
     retry: Retry
@@ -58,6 +60,7 @@ class Policy:
     max_crashes: int = 3
     errors: Classes = field(default_factory=dict)
     app_errors: Classes = field(default_factory=dict)
+    ordered: bool = False
 
     def class_of(self, error: BaseException) -> ErrorClass:
         """Return the class of an error; one for which there is a retry policy is transient."""
@@ -87,12 +90,30 @@ class Transition(Struct, frozen=True, kw_only=True):
     error: ErrorInfo | None = None
     reason: str | None = None
     attempt: Attempt | None = None
+    hold: When | None = None
+    """Until when the worker lets nothing of the job's key start; the store knows nothing of it."""
+    trips: bool = False
+    """Whether it counts against a breaker, as found in the child process where it happened."""
 
 
 def settle(
     job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float
 ) -> Transition:
     """Decide what becomes of a running job. `now` is the store's time, `jitter` is in [0, 1)."""
+    move = _settle(job, outcome, policy, now=now, jitter=jitter)
+    return _in_order(move) if policy.ordered else move
+
+
+def _in_order(move: Transition) -> Transition:
+    """Let a job that would run again later keep its place, and the others of its key wait."""
+    if move.state is not State.SCHEDULED:
+        return move
+    return replace(move, state=State.PENDING, due=None, hold=move.due)
+
+
+def _settle(
+    job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float
+) -> Transition:
     match outcome:
         case Succeeded(result=result):
             return completed(job, result)
@@ -108,7 +129,7 @@ def settle(
         case Crashed():
             return _crash(job, outcome, policy, now)
         case Failed(exception=exception, error=error):
-            error = replace(error, error_class=policy.class_of(exception))
+            error = _marked(job, replace(error, error_class=policy.class_of(exception)))
             if error.error_class is ErrorClass.SYSTEM:
                 return _wait_for_system(job, error, now, jitter)
             return _fail(job, "failed", exception, error, policy, now, jitter)
@@ -117,7 +138,7 @@ def settle(
             # Never a system error: a handler that always hangs would be run for ever.
             transient = ErrorClass.TRANSIENT
             error = ErrorInfo(type="TimeoutError", message=str(late), error_class=transient)
-            return _fail(job, "timed out", late, error, policy, now, jitter)
+            return _fail(job, "timed out", late, _marked(job, error), policy, now, jitter)
 
 
 def completed(job: Job, result: bytes | None = None) -> Transition:
@@ -129,7 +150,7 @@ def completed(job: Job, result: bytes | None = None) -> Transition:
 
 def give_up(job: Job, why: BaseException) -> Transition:
     """Return the last resort for an outcome that cannot be settled: dead, with the reason."""
-    error = describe(why)
+    error = _marked(job, describe(why))
     return _leave(job, State.DEAD, failures=1, error=error, reason=f"cannot be settled: {error}")
 
 
@@ -188,7 +209,7 @@ def _wait_for_system(job: Job, error: ErrorInfo, now: datetime, jitter: float) -
 def _crash(job: Job, crash: Crashed, policy: Policy, now: datetime) -> Transition:
     """Charge the guilty, suspect who may be, and let everybody else run again as if nothing was."""
     blame = _blame(job, crash)
-    error = ErrorInfo(type="Crashed", message=crash.reason, traceback=crash.log)
+    error = _marked(job, ErrorInfo(type="Crashed", message=crash.reason, traceback=crash.log))
     attempt = _attempt(job, blame, now, error)
     if blame != CRASHED:
         return _leave(job, State.PENDING, attempt=attempt, reason=crash.reason)
@@ -211,6 +232,10 @@ def _blame(job: Job, crash: Crashed) -> str:
         # A suspect ran alone, so nobody else can have done it, whatever it was.
         return CRASHED if is_suspect(job) else SUSPECTED
     return LOST_WITH_HOST if with_host else LOST
+
+
+def _marked(job: Job, error: ErrorInfo) -> ErrorInfo:
+    return replace(error, fingerprint=fingerprint(job.kind, error))
 
 
 def _attempt(job: Job, outcome: str, now: datetime, error: ErrorInfo | None = None) -> Attempt:

@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
@@ -24,6 +24,7 @@ from typing import Any, Self, TextIO
 from uuid import UUID
 
 from windlass.core.text import inert, inert_lines
+from windlass.observe.discretion import redact_fields, redact_lines, redact_traces
 from windlass.settings import LogFormat, LogLevel
 
 Line = dict[str, Any]
@@ -83,7 +84,8 @@ class Logger:
             self._emit(logging.CRITICAL, event, fields)
 
     def _emit(self, level: int, event: str, fields: dict[str, Any]) -> None:
-        line = _Event({**job_fields.get()(), **self._bound, **fields, "event": event})
+        said = redact_fields({**self._bound, **fields, "event": event})
+        line = _Event({**job_fields.get()(), **said})
         if (exc_info := _resolved(line.pop("exc_info", None))) is not None:
             line["exc_info"] = exc_info
         # By these two, structlog's own formatter knows a message that is a dictionary.
@@ -100,8 +102,14 @@ def configure_logging(
     level: LogLevel,
     format: LogFormat,  # noqa: A002  (It is what the setting is called.)
     stream: TextIO | None = None,
+    *,
+    redact: Iterable[str] = (),
 ) -> logging.Handler:
-    """Send every log line of this process to one stream; called again, it replaces what it did."""
+    """Send every log line of this process to one stream; called again, it replaces what it did.
+
+    Fields are masked whose names are sensitive, like `password`, or match one of `redact`.
+    """
+    redact_lines(redact)
     stream = sys.stderr if stream is None else stream
     pretty = stream.isatty() if format == "auto" else format == "console"
     colors = pretty and stream.isatty() and not os.environ.get("NO_COLOR")
@@ -172,7 +180,7 @@ def _told(record: logging.LogRecord) -> Line:
         "event": str(fields["event"]),
         "logger": record.name,
     }
-    return {**first, **fields, **first}
+    return redact_traces({**first, **fields, **first})
 
 
 def _fields(record: logging.LogRecord) -> Line:
@@ -188,7 +196,7 @@ def _fields(record: logging.LogRecord) -> Line:
     fields = {key: has[key] for key in has if key not in _STANDARD}
     fields["event"] = record.getMessage()
     fields |= {key: has[key] for key in ("exc_info", "stack_info") if has[key]}
-    return {**fields, **job}
+    return {**redact_fields(fields), **job}
 
 
 _STANDARD = {*logging.makeLogRecord({}).__dict__, "message", "asctime"}

@@ -22,13 +22,16 @@ from windlass.core.outcomes import (
     Succeeded,
     TimedOut,
 )
-from windlass.core.payload import encode_json
+from windlass.core.payload import decode_json
 from windlass.core.plan import Pool
+from windlass.core.redaction import Redaction
 from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
 from windlass.observe.logs import get_logger
-from windlass.registry import Middleware, Registration
+from windlass.registry import Middleware, Registration, Target
+from windlass.runtime.batches import Gathering
 from windlass.runtime.lines import fields_of
+from windlass.store import DoneBefore
 
 log = get_logger("windlass.executor")
 _DONE = Succeeded()
@@ -37,16 +40,21 @@ _DONE = Succeeded()
 class Handlers:
     """The handlers with all middleware around them, put together once for each kind.
 
-    `elsewhere` runs a call of a kind where a `def` handler does not block the event loop.
+    `elsewhere` runs a call of a kind where a `def` handler does not block the event loop; `slots`
+    says how many jobs can run at once, and so be gathered.
     """
 
     def __init__(
         self,
         middleware: Sequence[Middleware],
         elsewhere: Callable[[Callable[[], Any], Registration], Awaitable[Any]],
+        done: DoneBefore,
+        slots: Callable[[], int] = lambda: 1,
     ) -> None:
         self._middleware = tuple(middleware)
         self._elsewhere = elsewhere
+        self._done = done
+        self._slots = slots
         self._made: dict[str, Handle] = {}
 
     def of(self, registration: Registration) -> Handle:
@@ -54,15 +62,32 @@ class Handlers:
         handler = self._made.get(registration.kind)
         if handler is None:
             layers = (*self._middleware, *registration.middleware)
-            handler = chain(layers, self._innermost(registration))
+            innermost = self._innermost(registration)
+            if registration.identity.idempotent:
+                innermost = self._unless_done(registration, innermost)
+            handler = chain(layers, innermost)
             self._made[registration.kind] = handler
         return handler
 
     def _innermost(self, registration: Registration) -> Handle:
         call, elsewhere = registration.target.call, self._elsewhere
+        if registration.batch is not None:
+            return Gathering(registration, registration.batch, elsewhere, self._slots)
         if registration.target.pool is Pool.LOOP:
             return lambda context: call(context, context.arguments)
         return lambda context: elsewhere(lambda: call(context, context.arguments), registration)
+
+    def _unless_done(self, registration: Registration, handle: Handle) -> Handle:
+        """Return the stored result instead of running a job whose key was completed before."""
+
+        async def run(context: Context) -> Any:
+            first = await self._done.find(context.job)
+            if first is None:
+                return await handle(context)
+            context.log.info("job.already_done", first=first.id, key=context.idempotency_key)
+            return _stored_result(first, registration.target.result)
+
+        return run
 
 
 def refusal_of(job: Job) -> Outcome | None:
@@ -85,16 +110,16 @@ def as_error(outcome: Outcome) -> TimeoutError | None:
     return None
 
 
-def outcome_of_error(error: BaseException) -> Outcome:
+def outcome_of_error(error: BaseException, redaction: Redaction) -> Outcome:
     """Turn what a run raised into an outcome."""
     task = asyncio.current_task()
     if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
         # Neither we nor the handler did that: the program around the worker is ending.
         return Released(reason="cancelled from outside")
-    return Failed(exception=error, error=describe(error))
+    return Failed(exception=error, error=describe(error, redaction))
 
 
-def outcome_of(context: Context, value: Any) -> Outcome:
+def outcome_of(context: Context, value: Any, target: Target) -> Outcome:
     """Turn what a handler returned into an outcome."""
     if context.settled:
         if value is not None:
@@ -106,9 +131,19 @@ def outcome_of(context: Context, value: Any) -> Outcome:
         case Snooze(due=due):
             return Snoozed(due=due)
         case Cancel(reason=reason):
-            return Cancelled(reason=reason)
+            return Cancelled(reason=context.redaction.text(reason))
         case _:
-            return _result_of(context.job, value)
+            return _result_of(context, value, target)
+
+
+def _stored_result(job: Job, hint: Any) -> Any:
+    """Return a result as its handler declares it; if it declares something else by now, as JSON."""
+    if job.result is None:
+        return None
+    try:
+        return decode_json(job.result, hint)
+    except (ValueError, NotImplementedError):
+        return decode_json(job.result)
 
 
 def _warn_of_ignored_result(context: Context) -> None:
@@ -119,10 +154,11 @@ def _warn_of_ignored_result(context: Context) -> None:
     )
 
 
-def _result_of(job: Job, value: Any) -> Outcome:
+def _result_of(context: Context, value: Any, target: Target) -> Outcome:
+    kind = context.job.kind
     try:
-        return Succeeded(result=encode_json(job.kind, value))
+        return Succeeded(result=target.encode_result(kind, value))
     except PayloadInvalid as refused:
         where = f"{refused.field}: " if refused.field else ""
-        error = ResultInvalid(job.kind, where + refused.reason)
-        return Failed(exception=error, error=describe(error))
+        error = ResultInvalid(kind, where + refused.reason)
+        return Failed(exception=error, error=describe(error, context.redaction))

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Mapping
 
 from windlass.core.text import storable
+from windlass.observe.discretion import redaction_in_force
 from windlass.observe.logs import job_fields
 
 LIMIT = 8_000
@@ -144,7 +145,9 @@ class _Recorder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._box.write(self.format(record), _job_of(record))
+            # Here and not by who reads it: only this process knows the secrets of its run.
+            told = redaction_in_force().text(self.format(record))
+            self._box.write(told, _job_of(record))
         except Exception:  # noqa: BLE001 - what cannot be recorded must not cost the run.
             return
         last = logging.lastResort

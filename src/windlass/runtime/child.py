@@ -25,6 +25,7 @@ from windlass.context import Context, enter
 from windlass.core.failure import describe
 from windlass.core.job import Job, Progress
 from windlass.core.outcomes import Failed, Outcome, Succeeded
+from windlass.core.redaction import Redaction
 from windlass.core.settle import Transition, completed
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Registry
@@ -34,7 +35,7 @@ from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
 from windlass.runtime.tether import Tether, high_descriptors
 from windlass.runtime.words import BROKEN, Begun, Heeded, Over, Reported, Settled, Start, Stop, Word
-from windlass.store import Transaction
+from windlass.store import DoneBefore, Store, Transaction
 
 log = get_logger("windlass.child")
 _NUDGE = signal.SIGUSR2
@@ -71,21 +72,25 @@ class Child:
         registry: Registry,
         middleware: Sequence[Middleware],
         transact: Callable[[Transition], Transaction],
+        store: Callable[[], Store],
         max_retries: int,
         resources: Resources,
+        redaction: Redaction,
     ) -> None:
         self._resources = resources
+        self._redaction = redaction
         self._tether = tether
         self._box = box
         self._registry = registry
         self._transact = transact
         self._judge = Judge(registry, max_retries=max_retries)
-        self._handlers = Handlers(middleware, self._in_main_thread)
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._run: _Run | None = None
         self._calling: _Run | None = None
         with high_descriptors():
             self._loop = asyncio.new_event_loop()
+        self._done = DoneBefore(store, self._loop)
+        self._handlers = Handlers(middleware, self._in_main_thread, self._done)
         threading.Thread(target=self._turn, name="windlass-loop", daemon=True).start()
 
     def call(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -161,26 +166,30 @@ class Child:
             outcome = await self._attempt(run)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
             if run.why is None:
-                outcome = Failed(exception=error, error=describe(error))
+                known = self._redaction if run.context is None else run.context.redaction
+                outcome = Failed(exception=error, error=describe(error, known))
         self._tether.check()
         self._finish(run, outcome)
 
     async def _attempt(self, run: _Run) -> Outcome:
-        registration = self._registry[run.job.kind]
-        arguments = registration.target.codec.decode(run.job.payload)
+        target = (registration := self._registry[run.job.kind]).target
+        arguments = target.codec.decode(run.job.payload, kind=run.job.kind)
         context = Context(
             job=run.job,
             worker_id=run.worker_id,
             arguments=arguments,
             report=self._report,
             transact=self._transact,
+            done=self._done,
             resources=self._resources,
+            redaction=self._redaction,
+            has_secrets=target.codec.has_secrets,
         )
         enter(context)
         run.context = context
         if run.why is not None:
             raise run.why
-        return outcome_of(context, await self._handlers.of(registration)(context))
+        return outcome_of(context, await self._handlers.of(registration)(context), target)
 
     def _finish(self, run: _Run, outcome: Outcome | None) -> None:
         word = self._word(run, outcome)
@@ -196,7 +205,8 @@ class Child:
         if isinstance(outcome, Succeeded):
             return Settled.of(completed(run.job, outcome.result))
         elapsed = timedelta(seconds=time.monotonic() - run.began)
-        return Settled.of(self._judge.settle(run.job, outcome, elapsed))
+        move = self._judge.settle(run.job, outcome, elapsed)
+        return Settled.of(move, trips=self._judge.trips(run.job, outcome))
 
     def _report(self, job: Job, progress: Progress) -> None:
         run = self._run

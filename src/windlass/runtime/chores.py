@@ -10,6 +10,7 @@ from uuid import UUID
 
 from windlass.core.job import Job, Progress, Retention
 from windlass.core.outcomes import Crashed, Released
+from windlass.core.pauses import PAUSES, Pauses
 from windlass.core.settle import Policy, Transition, settle
 from windlass.observe.logs import get_logger
 from windlass.runtime.lines import RESCUED, fields_of
@@ -22,8 +23,6 @@ _RESCUED_AT_ONCE = 100
 _PRUNED_AT_ONCE = 1_000
 _ORDERS = 0.5
 _PRUNING = 60.0
-PAUSED_QUEUE = "pause:queue:"
-"""How the names of the records begin that pause a queue."""
 
 
 class Rescuer(Service):
@@ -83,7 +82,7 @@ class Rescuer(Service):
 
 
 class Orders(Service):
-    """Learns what people asked for: jobs to cancel, queues to pause."""
+    """Learns what people asked for: jobs to cancel; queues, kinds and keys to pause."""
 
     name = "orders"
 
@@ -94,7 +93,7 @@ class Orders(Service):
         worker_id: Callable[[], str],
         running: Callable[[], Collection[UUID]],
         cancel: Callable[[UUID], None],
-        pause: Callable[[frozenset[str]], None],
+        pause: Callable[[Pauses], None],
     ) -> None:
         super().__init__()
         self._store = store
@@ -106,8 +105,7 @@ class Orders(Service):
 
     async def tick(self) -> float:
         self._mind_wakeups()
-        paused = await self._store.records(PAUSED_QUEUE)
-        self._pause(frozenset(name.removeprefix(PAUSED_QUEUE) for name in paused))
+        self._pause(Pauses.of(await self._store.records(PAUSES)))
         if self._running():
             for job_id in await self._store.cancel_requests(self._worker_id()):
                 self._cancel(job_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 from windlass.core.job import Claim, Job, Sweep
 from windlass.core.plan import SLOTS, Policies, Pool, Room, plan, queue_budget
 from windlass.runtime.demand import Demand
+from windlass.runtime.gates import Gates
 from windlass.runtime.service import Service
 from windlass.store import Store
 
 _PROMOTED_AT_ONCE = 1_000
 _EMPTY_HANDED = 0.005
+_GLANCE = 0.05
+"""Seconds between two looks at the lanes while there is no room, where it matters who is new."""
 _AHEAD = 2
 """How many claims may be under way: one that is answered, and one that follows."""
 _UNQUEUED = 3
@@ -36,6 +40,7 @@ class Claimer(Service):
         room: Callable[[], Room],
         bite: Callable[[], int],
         start: Callable[[Job], None],
+        gates: Gates,
         demand: Demand,
         batch_size: int,
         poll_interval: timedelta,
@@ -47,6 +52,7 @@ class Claimer(Service):
         self._room = room
         self._bite = bite
         self._start_job = start
+        self._gates = gates
         self._demand = demand
         self._batch_size = batch_size
         self._poll_interval = poll_interval
@@ -87,7 +93,7 @@ class Claimer(Service):
             # What is under way will bring the slots' fill; a second claim would be a small one.
             return await self._claimed()
         sweep = await self._sweep()
-        claim = plan(sweep.heads, self._policies(), room, at_most=at_most)
+        claim = plan(sweep.heads, self._policies(), room, at_most=at_most, now=sweep.now)
         if claim.asks and not self._flowing and not self._under_way:
             return await self._claim(claim)
         if claim.asks:
@@ -96,8 +102,8 @@ class Claimer(Service):
             return 0 if self._flowing else await self._claimed()
         if self._under_way:
             return await self._claimed()
-        serves = self._policies().serves
-        self._demand.rested(waiting=any(serves(head.lane) for head in sweep.heads))
+        may_run = self._policies().may_run
+        self._demand.rested(waiting=any(may_run(head.lane) for head in sweep.heads))
         await self._rest(sweep)
         return 0
 
@@ -106,6 +112,13 @@ class Claimer(Service):
 
     async def _full(self) -> float:
         await self._store.busy()
+        while not self._freed.is_set() and self._policies().minds_newcomers:
+            # Who comes anew meanwhile is to have the next slot, and not the one after that.
+            await self._store.sweep(fresh=False)
+            await asyncio.wait(
+                {freed := asyncio.ensure_future(self._freed.wait())}, timeout=_GLANCE
+            )
+            freed.cancel()
         await self._freed.wait()
         return 0
 
@@ -127,14 +140,23 @@ class Claimer(Service):
     async def _claim(self, claim: Claim) -> float:
         wanted = _reservation(claim)
         self._reserve(wanted, 1)
+        self._gates.reserve(claim.reserves)
+        rotation = self._policies().rotation
+        if rotation is not None:
+            rotation.take(claim.turns)
+        jobs: list[Job] = []
         try:
             token = secrets.randbits(63)
             jobs = await self._store.claim(claim, worker=self._worker_id(), token=token)
         except BaseException:
             self._flowing = False
+            self._gates.doubt(claim.reserves)
             raise
         finally:
             self._reserve(wanted, -1)
+            self._gates.unreserve(claim.reserves)
+            if rotation is not None:
+                rotation.settle(claim.turns, Counter(job.lane for job in jobs))
         for job in jobs:
             self._start_job(job)
         self._flowing = len(jobs) >= wanted.slots

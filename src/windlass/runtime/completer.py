@@ -147,9 +147,11 @@ class Completer(Service):
             reason=reason,
         )
         try:
-            await self._store.settle([dead])
+            settled = await self._store.settle([dead])
         except StoreUnavailable:
             raise
         except Exception:
             # Kept, it would hold up everybody else's outcome; without one, the job is rescued.
             log.exception("settle.impossible", job_id=refused.id)
+            return
+        self._tell([Settlement(group[0].job, dead)], settled)

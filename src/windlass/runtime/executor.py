@@ -20,6 +20,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Progress
 from windlass.core.outcomes import Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
 from windlass.core.plan import Pool
+from windlass.core.redaction import Redaction
 from windlass.core.settle import Transition
 from windlass.core.suspicion import is_suspect
 from windlass.observe.logs import get_logger
@@ -34,7 +35,7 @@ from windlass.runtime.pace import PROMPT, Pace
 from windlass.runtime.process import ChildFailed
 from windlass.runtime.threads import Threads
 from windlass.runtime.words import Heeded, Over
-from windlass.store import Transaction
+from windlass.store import DoneBefore, Transaction
 
 log = get_logger("windlass.executor")
 _HANDFUL = 50
@@ -89,8 +90,12 @@ class Executor:
         finish: Callable[[Run, Outcome | Transition], None],
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
+        done: DoneBefore,
         resources: Resources,
+        slots: Callable[[], int],
+        redaction: Redaction,
     ) -> None:
+        self._redaction = redaction
         self._registry = registry
         self._children = children
         self._worker_id = worker_id
@@ -98,9 +103,10 @@ class Executor:
         self._finish = finish
         self._report = report
         self._transact = transact
+        self._done = done
         self._resources = resources
         self._handlers = Handlers(
-            middleware, lambda call, kind: threads.run(call, kind.grace_or(HEED))
+            middleware, lambda call, kind: threads.run(call, kind.grace_or(HEED)), done, slots
         )
         self._timeouts: dict[str, float] = {}
         self._graces = {kind: registry[kind].grace_or(HEED) for kind in registry}
@@ -133,6 +139,11 @@ class Executor:
         most = self._pace.bite
         more = most - len(self._starting)
         return more if 2 * more >= most else 0
+
+    def has_begun(self, job_id: UUID) -> bool:
+        """Say whether a job that was started has had its turn; one that has ended had it."""
+        run = self._runs.get(job_id)
+        return run is None or run.task is not None
 
     def start(self, job: Job) -> None:
         """Begin to run a job."""
@@ -243,7 +254,8 @@ class Executor:
                 self._attempt(run) if run.pool is not _CHILDREN else self._isolate(run)
             )
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
-            outcome = run.stopped or outcome_of_error(error)
+            known = self._redaction if run.context is None else run.context.redaction
+            outcome = run.stopped or outcome_of_error(error, known)
         end_if_forked(self._pid)
         self._end(run, outcome)
 
@@ -253,18 +265,22 @@ class Executor:
             return refusal
         registration = self._registry[job.kind]
         self._set_deadline(run, registration)
-        arguments = registration.target.codec.decode(job.payload)
+        target = registration.target
+        arguments = target.codec.decode(job.payload, kind=job.kind)
         context = run.context = Context(
             job=job,
             worker_id=self._worker_id(),
             arguments=arguments,
             report=self._report,
             transact=self._transact,
+            done=self._done,
             resources=self._resources,
+            redaction=self._redaction,
+            has_secrets=target.codec.has_secrets,
         )
         enter(context)
         value = await self._handlers.of(registration)(context)
-        return outcome_of(context, value)
+        return outcome_of(context, value, target)
 
     async def _isolate(self, run: Run) -> Outcome | Transition:
         """Let a child run a job; its word is final, unless it heeded when it was told to stop."""

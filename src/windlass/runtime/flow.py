@@ -24,13 +24,16 @@ from windlass.runtime.cleaner import Cleaner
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.demand import Demand
 from windlass.runtime.executor import HEED, Executor, Run
+from windlass.runtime.gates import Gates
 from windlass.runtime.judge import Judge
 from windlass.runtime.lines import RESCUED, event_of, fields_of, log_settled
 from windlass.runtime.options import WorkerOptions
+from windlass.runtime.policies import gates_for
 from windlass.runtime.shares import Shares
+from windlass.runtime.targets import Watch
 from windlass.runtime.threads import Threads
 from windlass.runtime.waits import first
-from windlass.store import Store
+from windlass.store import DoneBefore, Store
 
 log = get_logger("windlass.worker")
 _PUT_OFF = 3.0
@@ -89,9 +92,25 @@ class Flow:
             finish=self._finish,
             report=self.reporter.report,
             transact=store.transaction,
+            done=DoneBefore(lambda: store, asyncio.get_running_loop()),
             resources=resources,
+            slots=slots,
+            redaction=options.redaction,
         )
         self.demand = Demand(lambda: len(self.executor.runs))
+        self.each_gate = gates_for(
+            registry,
+            store,
+            judge=judge,
+            worker_id=worker_id,
+            rouse=lambda: self.claimer.freed(),
+            pools=policies().kinds,
+            slots=slots,
+            has_begun=self.executor.has_begun,
+            lease=options.lease,
+        )
+        self.gates = Gates(self.each_gate)
+        self.watch = Watch(store, policies().targets, now=self._now)
         self.claimer = Claimer(
             store,
             worker_id=worker_id,
@@ -99,6 +118,7 @@ class Flow:
             room=self._room,
             bite=lambda: self.executor.bite,
             start=self._start_job,
+            gates=self.gates,
             demand=self.demand,
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
@@ -154,17 +174,26 @@ class Flow:
             self._idle.clear()
             if self.shares:
                 self.shares.take(job.queue)
+            if self.gates:
+                self.gates.began(job)
+            if self.watch:
+                self.watch.began(job)
             self.executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
-        if not run.over and (run.context is None or not run.context.settled):
-            # One that its handler completed in a transaction is over, whatever came after that.
+        # One that its handler completed in a transaction is over, whatever came after that.
+        is_over = run.over or (run.context is not None and run.context.settled)
+        if not is_over:
             self.completer.add(run.job, self._outcome_of(run, outcome))
         self.reporter.forget(run.job)
         if run.task is not None:  # What never began was not processed.
             self._tally.processed += 1
         if self.shares:
             self.shares.give(run.job.queue)
+        if self.gates:
+            self.gates.ended(run.job, outcome)
+            if is_over:
+                self.gates.settled(run.job, None)
         if self._is_scaled:
             self.demand.served += self._now() - run.began
         self.claimer.freed()
@@ -186,6 +215,8 @@ class Flow:
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
         move = settled.transition
+        if self.gates:
+            self.gates.settled(settled.job, move)
         if move.state is not State.COMPLETED and event_of(move) != RESCUED:
             log_settled(settled.job, move, worker_id=self._worker_id())
 
@@ -200,6 +231,8 @@ class Flow:
 
     def _log_fenced(self, refused: Settlement) -> None:
         self._tally.fenced += 1
+        if self.gates:
+            self.gates.settled(refused.job, None)
         log.warning(
             "job.fenced",
             **fields_of(refused.job, self._worker_id()),

@@ -1,12 +1,16 @@
-"""Owns what becomes of a job by its kind's policy, whatever a user's own code in that does."""
+"""Owns what becomes of a job by its kind's policy, whatever a user's own code in that does.
+
+And whether its end counts against a breaker, which goes by the same classes of errors.
+"""
 
 from __future__ import annotations
 
 import random
 from datetime import timedelta
 
+from windlass.core.error_classes import ErrorClass
 from windlass.core.job import Job
-from windlass.core.outcomes import Outcome
+from windlass.core.outcomes import Failed, Outcome, TimedOut
 from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, give_up, settle
 from windlass.observe.logs import get_logger
@@ -41,6 +45,24 @@ class Judge:
             log.exception("settle.failed", job_id=job.id, kind=job.kind)
             return give_up(job, error)
 
+    def trips(self, job: Job, outcome: Outcome) -> bool:
+        """Say whether an outcome counts against the breaker that the job's kind goes by."""
+        if not isinstance(outcome, Failed | TimedOut) or job.kind not in self._registry:
+            return False
+        rule = self._registry.rule_of(job.kind)
+        if rule is None:
+            return False
+        if isinstance(outcome, TimedOut):
+            return rule.counts(TimeoutError(), ErrorClass.TRANSIENT)
+        return rule.counts(outcome.exception, self._class_of(job, outcome.exception))
+
+    def _class_of(self, job: Job, error: BaseException) -> ErrorClass:
+        policy = self.policy(job)
+        try:
+            return policy.class_of(error)
+        except Exception:  # noqa: BLE001 - a function of a user's, of which `settle` has told.
+            return policy.without_functions().class_of(error)
+
     def policy(self, job: Job) -> Policy:
         """Return what bounds the tries of a job."""
         policy = self._policies.get(job.kind)
@@ -52,6 +74,7 @@ class Judge:
                 max_crashes=self._max_crashes,
                 errors=self._registry[job.kind].errors if known else {},
                 app_errors=self._registry.errors,
+                ordered=job.kind in self._registry.ordered,
             )
             self._policies[job.kind] = policy
         return policy

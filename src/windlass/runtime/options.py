@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from windlass.core.bounds import Bounds
 from windlass.core.job import Retention
+from windlass.core.redaction import Redaction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,3 +33,4 @@ class WorkerOptions:
     max_retries: int = 3
     max_crashes: int = 3
     timeout: timedelta = timedelta(seconds=300)
+    redaction: Redaction = field(default_factory=Redaction)

@@ -12,6 +12,8 @@ from windlass.runtime.service import Service
 
 log = get_logger("windlass.supervisor")
 _LOOK = 0.25
+_NEXT = 1.0
+"""Seconds after which a look that failed is tried again."""
 _SUFFIXES = (".py", ".toml", ".env")
 _SKIPPED = ("__pycache__", "node_modules", "site-packages")
 
@@ -53,7 +55,12 @@ class Reloader(Service):
         self._roll = roll
 
     async def tick(self) -> float:
-        if changed := await asyncio.to_thread(self._watch.changed):
+        try:
+            changed = await asyncio.to_thread(self._watch.changed)
+        except Exception:
+            log.exception("files.not_watched", next_in=_NEXT)
+            return _NEXT
+        if changed:
             log.info("files.changed", files=changed[:5], more=max(len(changed) - 5, 0))
             self._roll()
         return _LOOK

@@ -93,9 +93,10 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
     error: ErrorInfo | None = None
     reason: str | None = None
     attempt: Attempt | None = None
+    trips: bool = False
 
     @classmethod
-    def of(cls, move: Transition) -> Settled:
+    def of(cls, move: Transition, *, trips: bool = False) -> Settled:
         """Make a word of a transition."""
         return cls(
             state=move.state,
@@ -106,6 +107,7 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
             error=move.error,
             reason=move.reason,
             attempt=move.attempt,
+            trips=trips,
         )
 
     def transition(self, job: Job) -> Transition:
@@ -122,6 +124,7 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
             error=self.error,
             reason=self.reason,
             attempt=self.attempt,
+            trips=self.trips,
         )
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from windlass.core.errors import ConfigError
 from windlass.core.job import Pulse
+from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
 from windlass.observe.logs import get_logger
@@ -20,6 +21,7 @@ from windlass.runtime.burst import Burst
 from windlass.runtime.children import Children
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Rescuer
 from windlass.runtime.executor import HEED
+from windlass.runtime.fairness import rotation_for
 from windlass.runtime.flow import Flow, Tally
 from windlass.runtime.forks import guard, unguard
 from windlass.runtime.gauges import CpuGauge
@@ -78,6 +80,9 @@ class Worker:
             kinds=registry.pools(isolate=options.isolate),
             queues=options.queues,
             excluded=options.excluded,
+            ordered=registry.ordered,
+            targets=registry.targets(),
+            rotation=rotation_for(registry),
         )
         self._judge = Judge(
             registry, max_retries=options.max_retries, max_crashes=options.max_crashes
@@ -169,6 +174,9 @@ class Worker:
             policies=lambda: self._policies,
             slots=lambda: self._slots,
         )
+        if self._flow.gates:
+            gates = self._flow.gates
+            self._policies = replace(self._policies, allowances=gates.allowances, bars=gates.bars)
         self._heart = self._assemble_heart()
         self._assemble_chores()
         self._scalers = self._assemble_scalers()
@@ -230,6 +238,8 @@ class Worker:
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
         ]
+        if flow.watch:
+            self._chores.append(flow.watch)
         if options.burst:
             self._chores.append(self._burst())
 
@@ -285,6 +295,7 @@ class Worker:
             flow.reporter,
             *self._chores,
             *self._scalers,
+            *flow.each_gate,
             flow.claimer,
         ):
             service.start()
@@ -330,10 +341,18 @@ class Worker:
         self._slots = slots
         self._flow.claimer.freed()
 
-    def _pause(self, queues: frozenset[str]) -> None:
-        if queues != self._policies.paused_queues:
-            log.info("queues.paused", queues=sorted(queues))
-            self._policies = replace(self._policies, paused_queues=queues)
+    def _pause(self, pauses: Pauses) -> None:
+        # A kind is paused under every name that it has, or had.
+        names = {name for name in self._registry if self._registry[name].kind in pauses.kinds}
+        pauses = replace(pauses, kinds=pauses.kinds | names)
+        if pauses != self._policies.paused:
+            log.info(
+                "work.paused",
+                queues=sorted(pauses.queues),
+                kinds=sorted(pauses.kinds),
+                keys=sorted(pauses.keys),
+            )
+            self._policies = replace(self._policies, paused=pauses)
             self._flow.claimer.freed()
 
     def _mind_lost_threads(self, lost: int) -> None:
@@ -376,7 +395,7 @@ class Worker:
         await flow.drain(self._stop_now)
         flow.cleaner.stop()
         await within(_FLUSH, flow.completer.stop())
-        for service in (flow.reporter, *self._chores):
+        for service in (flow.reporter, *self._chores, *flow.each_gate):
             await within(_FLUSH, service.stop())
         await within(_FLUSH, self._heart.stop())
         await within(_FLUSH, self._say_goodbye())

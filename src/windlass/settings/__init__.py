@@ -1,6 +1,7 @@
 """The settings: what can be set, by which names and within which bounds, and which value wins."""
 
 from windlass.settings.files import read_dotenv
+from windlass.settings.keys import EncryptionKey
 from windlass.settings.loading import (
     Resolved,
     Setting,
@@ -12,6 +13,7 @@ from windlass.settings.model import LogFormat, LogLevel, Served, Settings, usabl
 from windlass.settings.redaction import redact_url
 
 __all__ = [
+    "EncryptionKey",
     "LogFormat",
     "LogLevel",
     "Resolved",

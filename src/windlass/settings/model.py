@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Literal, NamedTuple
 
 from windlass.core.bounds import Bounds
+from windlass.settings.keys import EncryptionKey
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LogFormat = Literal["auto", "console", "json"]
@@ -62,3 +63,5 @@ class Settings:
     queues: tuple[Served, ...] = ()
     exclude: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    encryption_keys: tuple[EncryptionKey, ...] = ()
+    redact: tuple[str, ...] = ()

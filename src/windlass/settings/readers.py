@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 from windlass.core.bounds import REMEDY, Bounds
 from windlass.core.durations import duration
+from windlass.core.redaction import Redaction
+from windlass.settings.keys import EncryptionKey, read_keys
 from windlass.settings.model import Served
 
 Unit = Literal["seconds", "milliseconds"]
@@ -66,6 +68,16 @@ def _names(raw: object, _unit: Unit) -> tuple[str, ...]:
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         raise ValueError("not a list of names")
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _patterns(raw: object, unit: Unit) -> tuple[str, ...]:
+    patterns = _names(raw, unit)
+    Redaction(patterns)
+    return patterns
+
+
+def _keys(raw: object, _unit: Unit) -> tuple[EncryptionKey, ...]:
+    return read_keys(raw)
 
 
 def _queues(raw: object, unit: Unit) -> tuple[Served, ...]:
@@ -129,6 +141,14 @@ BOUNDS = Reader(REMEDY, _bounds)
 TIME = Reader("a time like '30s', a bare number being in {unit}", _span)
 AGE = Reader("a time like '7d', a bare number being in {unit}, or 'never'", _span_or_never)
 LIST = Reader("names with commas between them", _names)
+PATTERNS = Reader(
+    "names of fields, or regular expressions for them, with commas between them; -name: not that",
+    _patterns,
+)
+KEYS = Reader(
+    "keys as `windlass keys new` prints them, with commas between them, named like k2:KEY or not",
+    _keys,
+)
 QUEUES = Reader(
     "names with commas between them, each with its slots if those are fewer: 'mail=10,default'",
     _queues,

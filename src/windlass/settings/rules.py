@@ -158,4 +158,15 @@ RULES: dict[str, Rule] = {
     ),
     "exclude": Rule(readers.LIST, "The queues that a worker does not serve.", empty="none"),
     "imports": Rule(readers.LIST, "Modules with handlers, which a worker loads.", empty="none"),
+    "encryption_keys": Rule(
+        readers.KEYS,
+        "The keys of secrets: the first encrypts, all decrypt; see docs/secrets.md.",
+        secret=True,
+        empty="none",
+    ),
+    "redact": Rule(
+        readers.PATTERNS,
+        "Names of fields that are masked wherever they are shown, besides the usual ones.",
+        empty="none",
+    ),
 }

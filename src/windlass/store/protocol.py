@@ -21,6 +21,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.job import (
     Claim,
     Enqueued,
+    ErrorGroup,
     Finding,
     Job,
     JobFilter,
@@ -158,8 +159,9 @@ class Store(Protocol):
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Add jobs, all or none, and say what became of each. Waits while a bounded store is full.
 
-        A job whose unique key is held is not added; the answer then names the holder. A job whose
-        id exists already is not added again, so that an enqueue of unknown fate can be repeated.
+        A job whose unique key is held is not added; the answer then names the holder, which is
+        changed as the key's `on_duplicate` says (`core.unique.amended`). A job whose id exists
+        already is not added again, so that an enqueue of unknown fate can be repeated.
 
         Raises:
             QueueFull: there are more jobs than a bounded store could ever hold.
@@ -223,7 +225,7 @@ class Store(Protocol):
         """
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        """Delete finished jobs, spent unique keys and ended workers; return how many."""
+        """Delete finished jobs, spent keys and ended workers; return how many."""
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -270,8 +272,18 @@ class Store(Protocol):
     async def get(self, job: UUID) -> Job | None:
         """Return a job, in whatever state it is."""
 
+    async def done(self, kind: str, key: str) -> Job | None:
+        """Return the first job of a kind that was completed with an idempotency key.
+
+        The key is the job's header `idempotency-key`, and is noted together with its completion. It
+        is known for as long as finished jobs are kept, and the job is.
+        """
+
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         """Return the newest jobs that fit, or those that come after a page's last."""
+
+    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
+        """Return the errors of which jobs are dead, those that most died of first."""
 
     async def counts(self) -> list[QueueCount]:
         """Count the jobs of every queue by state."""

@@ -21,6 +21,7 @@ MAY_WORK: tuple[LiteralString, ...] = (
     "GRANT SELECT ON ALL TABLES IN SCHEMA windlass TO {role}",
     "GRANT INSERT, UPDATE, DELETE ON windlass.jobs, windlass.dead_jobs TO {role}",
     "GRANT INSERT, UPDATE, DELETE ON windlass.finished_jobs, windlass.unique_keys TO {role}",
+    "GRANT INSERT, UPDATE, DELETE ON windlass.done_keys TO {role}",
     "GRANT INSERT, UPDATE, DELETE ON windlass.workers, windlass.sleepers TO {role}",
     "GRANT INSERT, UPDATE, DELETE ON windlass.records TO {role}",
     "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA windlass TO {role}",

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import psycopg
 import pytest
 
 from tests.store.clocked import opened
 from windlass.core.errors import ConfigError, StoreBusy
-from windlass.core.job import Unique
+from windlass.core.job import UniqueKey
 from windlass.core.states import State
 from windlass.store.postgres.schema import Names
-from windlass.testing.conformance.bench import Bench, ManualClock, leaving
+from windlass.testing.conformance.bench import Bench, ManualClock, ids, leaving
 
-KEY = Unique(key="welcome:42")
+KEY = UniqueKey(key="welcome:42")
+REPLACING = UniqueKey(key="welcome:42", until="claimed", on_duplicate="replace")
+ENQUEUE = "SELECT id, existing FROM windlass.enqueue_many(%s)"
+REPLACE = """[{
+    "kind": "work", "unique": "welcome:42", "unique_until": "claimed", "on_duplicate": "replace",
+    "payload": 2
+}]"""
 
 
 def test_who_is_told_that_a_key_is_held_keeps_nobody_from_freeing_it(migrated_url: str) -> None:
@@ -34,6 +41,62 @@ def test_who_is_told_that_a_key_is_held_keeps_nobody_from_freeing_it(migrated_ur
                 user.rollback()
 
     asyncio.run(run())
+
+
+def test_who_changes_a_job_that_waits_keeps_workers_from_that_job_only(migrated_url: str) -> None:
+    """Prevents: a user's open transaction that stops every claim; what it changes waits for it."""
+
+    async def run() -> None:
+        async with opened(migrated_url) as store:
+            bench = Bench(store, ManualClock())
+            held = await bench.enqueue(unique=REPLACING, payload=b"1")
+            other = await bench.enqueue()
+            worker = await bench.worker()
+            with psycopg.connect(migrated_url) as user:
+                told = user.execute(ENQUEUE, [REPLACE]).fetchone()
+                assert told == (held, True)
+                async with asyncio.timeout(5):
+                    assert ids(await bench.claim(worker)) == [other]
+                user.commit()
+            (job,) = await bench.claim(worker)
+            assert (job.id, job.payload) == (held, b"2")
+
+    asyncio.run(run())
+
+
+def test_a_change_that_comes_while_its_job_is_claimed_becomes_a_job_of_its_own(
+    migrated_url: str,
+) -> None:
+    """Prevents: a payload that is written to nothing, since its job runs with the one before."""
+
+    async def run() -> None:
+        async with opened(migrated_url) as store:
+            bench = Bench(store, ManualClock())
+            held = await bench.enqueue(unique=REPLACING, payload=b"1")
+            with psycopg.connect(migrated_url) as claimer:
+                claimer.execute(
+                    "UPDATE windlass.jobs SET state = 'running', attempt = 1, worker = 'w', "
+                    "token = 1 WHERE id = %s",
+                    [held],
+                )
+                claimer.execute("DELETE FROM windlass.unique_keys")
+                new = asyncio.create_task(bench.add(unique=REPLACING, payload=b"2"))
+                await asyncio.to_thread(wait_for_a_lock, migrated_url)
+                claimer.commit()
+            answer = await new
+            assert (answer.existing, answer.id != held) == (False, True)
+            assert (await bench.job(answer.id)).payload == b"2"
+            assert (await bench.job(held)).payload == b"1"
+
+    asyncio.run(run())
+
+
+def wait_for_a_lock(url: str) -> None:
+    """Return once somebody waits for somebody else."""
+    with psycopg.connect(url, autocommit=True) as db:
+        deadline = time.monotonic() + 10
+        while not db.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+            assert time.monotonic() < deadline, "nobody waits"
 
 
 def test_an_outcome_that_somebody_holds_up_holds_up_no_other(migrated_url: str) -> None:

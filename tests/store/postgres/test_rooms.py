@@ -19,6 +19,7 @@ from tests.store.postgres.roles import MAY_WORK, role
 from windlass.core.changes import Changes
 from windlass.core.errors import Fenced
 from windlass.core.job import (
+    IDEMPOTENCY_KEY,
     Ask,
     Claim,
     Job,
@@ -28,7 +29,7 @@ from windlass.core.job import (
     Progress,
     Pulse,
     Retention,
-    Unique,
+    UniqueKey,
     WorkerInfo,
     job_id,
 )
@@ -299,12 +300,12 @@ def test_a_prune_is_not_kept_from_the_rest_by_who_holds_a_spent_key(database: Cl
 
     async def main() -> None:
         async with opened(database.url) as store:
-            await store.enqueue([new(database, unique=Unique(key="k", until=HOUR))])
+            await store.enqueue([new(database, unique=UniqueKey(key="k", until=HOUR))])
             (job,) = await take(store)
             await store.settle([Transition(id=job.id, token=7, state=State.COMPLETED)])
             await database.advance(5 * DAY)
             with psycopg.connect(database.url) as user:
-                store.enqueue_in(user, [new(database, unique=Unique(key="k", until=HOUR))])
+                store.enqueue_in(user, [new(database, unique=UniqueKey(key="k", until=HOUR))])
                 async with asyncio.timeout(PROMPT):
                     assert await store.prune(Retention(finished=HOUR), MANY) == 1
                 assert await store.get(job.id) is None
@@ -417,7 +418,10 @@ async def live(store: PostgresStore, database: Clocked) -> None:
     assert store.location
     assert (await store.schema()).found is not None
     assert await store.migrations() == []
-    await store.enqueue([new(database, unique=Unique(key="k", until="claimed"))])
+    replacing = UniqueKey(key="k", until="claimed", on_duplicate="replace")
+    keyed = new(database, unique=replacing, headers={IDEMPOTENCY_KEY: "k"})
+    for _ in range(2):
+        await store.enqueue([keyed])
     await store.enqueue([new(database) for _ in range(30)])
     await asyncio.to_thread(store.enqueue_blocking, [new(database, due=SECOND)], HOUR)
     with psycopg.connect(database.url) as user:
@@ -452,10 +456,13 @@ async def live(store: PostgresStore, database: Clocked) -> None:
         for n, job in enumerate(jobs[1:30])
     ]
     assert all(await store.settle(moves))
+    assert [job.id for job in jobs].index(keyed.id) == 0
+    assert (await store.done("work", "k")) == await store.get(keyed.id)
     assert await store.rescue(worker="w", token=8, limit=MANY) == []
     assert await store.get(jobs[0].id) is not None
     assert len((await store.find(JobFilter(), limit=MANY)).jobs) == 35
     assert sum(each.count for each in await store.counts()) == 35
+    await store.error_groups(limit=1)
     assert len(await store.workers()) == 1
     assert await store.findings() == []
     await database.advance(5 * DAY)

@@ -32,7 +32,7 @@ from windlass.core.job import (
     Lane,
     NewJob,
     Retention,
-    Unique,
+    UniqueKey,
     WorkerInfo,
 )
 from windlass.core.settle import Transition
@@ -212,7 +212,7 @@ def test_everything_works_in_a_schema_of_another_name(postgres_url: str, name: s
         async with opened(postgres_url, schema=name) as store:
             assert await store.migrate() == NAMES
             await store.open()
-            await store.enqueue([new(), new(unique=Unique(key="k"))])
+            await store.enqueue([new(), new(unique=UniqueKey(key="k"))])
             await store.enqueue([new() for _ in range(30)])
             await asyncio.to_thread(store.enqueue_blocking, [new()], HOUR)
             sweep = await store.sweep()
@@ -459,7 +459,7 @@ def test_a_producer_may_enqueue_in_every_way_and_do_nothing_else(migrated_url: s
             async with opened(url) as store:
                 await store.open()
                 answers.extend(await store.enqueue([new()]))
-                answers.extend(await store.enqueue([new(due=HOUR, unique=Unique(key="k"))]))
+                answers.extend(await store.enqueue([new(due=HOUR, unique=UniqueKey(key="k"))]))
                 # COPY is refused, and the function takes its place; then for good.
                 answers.extend(await store.enqueue(jobs))
                 answers.extend(await store.enqueue([new() for _ in range(60)]))
@@ -496,6 +496,8 @@ FORBIDDEN: tuple[LiteralString, ...] = (
     "SELECT windlass.promote(1)",
     "SELECT windlass.wake('{}', '{}')",
     "SELECT windlass.complete('{}', '{}', NULL)",
+    "SELECT windlass.note_done('{}', now())",
+    "SELECT FROM windlass.amend(gen_random_uuid(), 'push', '', '{}', '', '{}', now(), now())",
     "SELECT windlass.hold_unique_key('k', gen_random_uuid(), false, NULL)",
     "CREATE TABLE windlass.mine (n int)",
     "DELETE FROM windlass.migrations",

@@ -21,11 +21,13 @@ import pytest
 
 from tests.app.bed import serving, until
 from tests.store.clocked import opened
+from tests.store.postgres.roles import MAY_WORK, role
 from windlass import Windlass
 from windlass.app.ids import Ids
 from windlass.core.changes import Changes, Move, Verb
 from windlass.core.errors import SchemaMismatch
 from windlass.core.job import (
+    IDEMPOTENCY_KEY,
     Ask,
     Attempt,
     Claim,
@@ -34,7 +36,7 @@ from windlass.core.job import (
     NewJob,
     Progress,
     Retention,
-    Unique,
+    UniqueKey,
     WorkerInfo,
 )
 from windlass.core.settle import Transition
@@ -44,6 +46,7 @@ from windlass.store.sql import Migration
 
 FROZEN = {
     1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
+    2: "ceb5d789eb41c883563fbe4851299447c0c622837e37aae8153f32a6d7ee3990",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 
@@ -112,7 +115,7 @@ async def jobs_in_every_state(store: PostgresStore) -> dict[UUID, Job]:
         for job, state in zip(jobs, ends, strict=False)
     ]
     assert all(await store.settle(moves))
-    await store.enqueue([new(unique=Unique(key="held")), new(due=HOUR), new(expires=HOUR)])
+    await store.enqueue([new(unique=UniqueKey(key="held")), new(due=HOUR), new(expires=HOUR)])
     assert await store.progress(jobs[5].id, 7, Progress(fraction=0.5))
     await store.apply([], lambda _records, _now: Changes(answer=None, records={"a": {"n": 1}}))
     return await everything(store)
@@ -153,7 +156,7 @@ async def still_works(store: PostgresStore, before: dict[UUID, Job]) -> None:
         (Verb.CANCEL, by_state[State.SCHEDULED][0]),
     ):
         assert await moved(store, verb, job) is not None
-    (again,) = await store.enqueue([new(unique=Unique(key="held"))])
+    (again,) = await store.enqueue([new(unique=UniqueKey(key="held"))])
     assert again.existing
     assert len((await store.sweep()).heads) >= 1
     assert await store.records("") == {"a": {"n": 1}}
@@ -206,6 +209,36 @@ def test_a_worker_goes_on_while_the_next_schema_is_made(step: Migration, postgre
 
     with release_of(step.number - 1):
         asyncio.run(main())
+
+
+def test_a_worker_that_owns_nothing_needs_no_new_grant_to_go_on(postgres_url: str) -> None:
+    """Prevents: a job of the new release that cannot be completed until somebody grants more."""
+    before = tuple(grant for grant in MAY_WORK if "done_keys" not in grant)
+    keyed = new(headers={IDEMPOTENCY_KEY: "k"})
+
+    async def main(url: str) -> None:
+        async with opened(url) as worker:
+            info = WorkerInfo(id="w", name="w", host="h", pid=1, release="1", lease=HOUR, slots=9)
+            await worker.register(info)
+            await worker.enqueue([keyed])
+            ask = Ask(lane=Lane("default", "idle"), count=1)
+            (job,) = await worker.claim(Claim(asks=(ask,)), worker="w", token=7)
+            done = Transition(id=job.id, token=7, state=State.COMPLETED)
+            assert await worker.settle([done]) == [True]
+            found = await worker.done("idle", "k")
+            assert found is not None
+            assert found.id == keyed.id
+
+    async def make() -> None:
+        async with opened(postgres_url) as owner:
+            await owner.migrate()
+
+    with release_of(1):
+        asyncio.run(make())
+    with role(postgres_url, before) as url:
+        for step in schema.MIGRATIONS[1:]:
+            execute(postgres_url, script_of(step))
+        asyncio.run(main(url))
 
 
 def test_a_release_that_is_too_old_for_the_next_schema_refuses_it(postgres_url: str) -> None:

@@ -2,7 +2,7 @@
 
 from typing import reveal_type
 
-from windlass import Cancel, Context, Snooze, Windlass
+from windlass import Breaker, Cancel, Context, Snooze, Unique, Windlass
 
 app = Windlass("memory://")
 
@@ -17,7 +17,7 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-@app.job(queue="mail", timeout="30s")
+@app.job(queue="mail", timeout="30s", breaker=Breaker("smtp", cooldown="1m"))
 async def send(ctx: Context, to: str) -> str:
     return to
 
@@ -26,9 +26,18 @@ async def send(ctx: Context, to: str) -> str:
 def note(ctx: Context, text: str) -> None: ...
 
 
-@app.job(timeout=None, max_retries=2)
+@app.job(timeout=None, max_retries=2, breaker="smtp")
 def plain(x: list[int]) -> dict[str, int]:
     return {}
+
+
+@app.job(
+    unique=Unique("n", scope="queue", until="settled", on_duplicate="push"),
+    idempotency_key=lambda n: n,
+    idempotent="result",
+)
+async def pay(n: int) -> str:
+    return ""
 
 
 @app.job
@@ -52,6 +61,9 @@ async def right() -> None:
     reveal_type(greet.using(tx=object()).enqueue("anna"))  # R: Handle[str]
     reveal_type(await send.using(tx=object(), unique="k").aenqueue("anna"))  # R: Handle[str]
     reveal_type(add.using(tx=object()).draft(1))  # R: Draft[int]
+    reveal_type(add.using(unique=Unique("k", until="24h")).enqueue(1))  # R: Handle[int]
+    reveal_type(add.using(idempotency_key="k").enqueue(1))  # R: Handle[int]
+    reveal_type(pay.enqueue(1))  # R: Handle[str]
     reveal_type(app.enqueue_many([add.draft(1)], tx=object()))  # R: list[Handle[int]]
     reveal_type(await app.aenqueue_many([greet.draft("a")], tx=object()))  # R: list[Handle[str]]
     reveal_type(send.draft("anna"))  # R: Draft[str]

@@ -64,6 +64,8 @@ class Jobs:
             self._states[before.state] -= 1
         self._states[job.state] += 1
         self._jobs[job.id] = job
+        if before is not None and _waits_alike(before, job):
+            return  # It has its place.
         place = (job.due_at, self._arrival[job.id], job.id)
         if job.state is State.PENDING:
             heappush(self._lanes[job.lane], place)
@@ -87,7 +89,7 @@ class Jobs:
         heap = self._lanes[lane]
         while heap:
             job = self._at(heap[0], State.PENDING)
-            if job is not None:
+            if job is not None and job.lane == lane:
                 return job
             heappop(heap)
         del self._lanes[lane]
@@ -114,3 +116,11 @@ class Jobs:
             oldest = self._jobs.get(self._finished.popleft())
             if oldest is not None and oldest.state in FINISHED:
                 self.forget(oldest)
+
+
+def _waits_alike(before: Job, after: Job) -> bool:
+    return (
+        after.state in WAITING
+        and (before.state, before.due_at, before.waiting_for, before.lane)
+        == (after.state, after.due_at, after.waiting_for, after.lane)
+    )  # fmt: skip

@@ -1,12 +1,14 @@
-"""Owns the unique keys of the memory store: who holds which, and for how long."""
+"""Owns the keys of the memory store: who holds a unique one, how long, and which are done."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from windlass.core.job import Job, Unique
+from windlass.core.job import Job, UniqueKey
+from windlass.store.memory.jobs import FINISHED_KEPT
 
 
 @dataclass
@@ -31,7 +33,7 @@ class Keys:
             return None
         return hold.job
 
-    def hold(self, unique: Unique, job: UUID, now: datetime) -> None:
+    def hold(self, unique: UniqueKey, job: UUID, now: datetime) -> None:
         """Give a free key to a job."""
         until = unique.until
         self._holds[unique.key] = _Hold(
@@ -57,4 +59,36 @@ class Keys:
         spent = [key for key, hold in self._holds.items() if hold.until and hold.until <= now]
         for key in spent:
             del self._holds[key]
+        return len(spent)
+
+
+class DoneKeys:
+    """The idempotency keys of completed jobs, by kind, each with the job that was the first."""
+
+    def __init__(self, is_kept: Callable[[UUID], bool]) -> None:
+        self._is_kept = is_kept
+        self._done: dict[tuple[str, str], tuple[UUID, datetime]] = {}
+
+    def by(self, kind: str, key: str) -> UUID | None:
+        """Return the job that was completed with a key."""
+        return self._done.get((kind, key), (None,))[0]
+
+    def note(self, job: Job) -> None:
+        """Remember the key of a completed job, unless another job that is still kept had it."""
+        if job.idempotency_key is None or job.finished_at is None:
+            return
+        place = (job.kind, job.idempotency_key)
+        first = self._done.get(place)
+        if first is not None and self._is_kept(first[0]):
+            return
+        self._done.pop(place, None)
+        self._done[place] = (job.id, job.finished_at)
+        if len(self._done) > FINISHED_KEPT:
+            del self._done[next(iter(self._done))]  # No more jobs than that are kept either.
+
+    def prune(self, horizon: datetime) -> int:
+        """Forget keys that were done before; return how many."""
+        spent = [place for place, (_, at) in self._done.items() if at < horizon]
+        for place in spent:
+            del self._done[place]
         return len(spent)

@@ -23,6 +23,7 @@ from windlass.core.job import (
     HISTORY_KEPT,
     Claim,
     Enqueued,
+    ErrorGroup,
     Finding,
     Head,
     Job,
@@ -41,8 +42,9 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, WAITING, State, may_move
+from windlass.core.unique import amended
 from windlass.store.memory.jobs import Jobs
-from windlass.store.memory.keys import Keys
+from windlass.store.memory.keys import DoneKeys, Keys
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Plain, Schema
 from windlass.store.sql import Migration
 
@@ -87,6 +89,7 @@ class MemoryStore(Plain):
         self._lock = threading.RLock()
         self._jobs = Jobs()
         self._keys = Keys()
+        self._done = DoneKeys(self._jobs.__contains__)
         self._leases: dict[str, _Lease] = {}
         self._records: dict[str, Json] = {}
         self._producers: deque[_Producer] = deque()
@@ -214,6 +217,8 @@ class MemoryStore(Plain):
             for job in old:
                 self._jobs.forget(job)
             spent = self._keys.prune(now)
+            if retention.finished is not None:
+                spent += self._done.prune(now - retention.finished)
             gone = [
                 name
                 for name, lease in self._leases.items()
@@ -295,6 +300,11 @@ class MemoryStore(Plain):
     async def get(self, job: UUID) -> Job | None:
         return self._jobs.get(job)
 
+    async def done(self, kind: str, key: str) -> Job | None:
+        with self._lock:
+            job_id = self._done.by(kind, key)
+            return None if job_id is None else self._jobs.get(job_id)
+
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         with self._lock:
             fitting = [
@@ -304,6 +314,17 @@ class MemoryStore(Plain):
         limit = max(limit, 1)
         page = fitting[:limit]
         return Page(jobs=tuple(page), after=page[-1].id if len(fitting) > limit else None)
+
+    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
+        which = JobFilter(states=(State.DEAD,), kind=kind)
+        with self._lock:
+            dead = [job for job in self._jobs if _fits(job, which)]
+        groups: dict[tuple[str, str], list[Job]] = {}
+        for job in sorted(dead, key=lambda job: job.id):
+            groups.setdefault((_fingerprint_of(job), job.kind), []).append(job)
+        found = [_group(*names, jobs) for names, jobs in groups.items()]
+        found.sort(key=lambda group: (-group.count, group.kind, group.fingerprint))
+        return found[: max(limit, 1)]
 
     async def counts(self) -> list[QueueCount]:
         with self._lock:
@@ -330,6 +351,7 @@ class MemoryStore(Plain):
                     last_seen=lease.last_seen,
                     lease_until=lease.until,
                     alive=lease.is_live(now),
+                    ended=lease.ended,
                 )
                 for lease in self._leases.values()
             ]
@@ -387,6 +409,7 @@ class MemoryStore(Plain):
         if new.unique is not None:
             holder = self._keys.holder(new.unique.key, now)
             if holder is not None:
+                self._amend(holder, new, now)
                 return Enqueued(id=holder, existing=True)
             self._keys.hold(new.unique, new.id, now)
         due_at = now if new.due is None else max(resolve(new.due, now), now)
@@ -410,10 +433,18 @@ class MemoryStore(Plain):
         )
         return Enqueued(id=new.id)
 
+    def _amend(self, holder: UUID, duplicate: NewJob, now: datetime) -> None:
+        job = self._jobs.get(holder)
+        after = None if job is None else amended(job, duplicate, now)
+        if after is not None:
+            self._put(after)
+
     def _put(self, job: Job) -> None:
         self._jobs.put(job)
         if job.state in FINISHED:
             self._keys.free(job)
+        if job.state is State.COMPLETED:
+            self._done.note(job)
 
     def _take(self, lane: Lane, room: int, worker: str, token: int, now: datetime) -> list[Job]:
         taken: list[Job] = []
@@ -504,4 +535,23 @@ def _fits(job: Job, which: JobFilter) -> bool:
         and which.kind in (None, job.kind)
         and which.queue in (None, job.queue)
         and which.worker in (None, job.worker)
+        and which.fingerprint in (None, _fingerprint_of(job))
+    )
+
+
+def _fingerprint_of(job: Job) -> str:
+    return "" if job.error is None else job.error.fingerprint
+
+
+def _group(fingerprint: str, kind: str, jobs: Sequence[Job]) -> ErrorGroup:
+    times = [job.finished_at for job in jobs if job.finished_at is not None]
+    return ErrorGroup(
+        fingerprint=fingerprint,
+        kind=kind,
+        count=len(jobs),
+        first_seen=min(times),
+        last_seen=max(times),
+        newest=jobs[-1].id,
+        error=jobs[-1].error,
+        reason=jobs[-1].reason,
     )

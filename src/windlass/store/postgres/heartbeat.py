@@ -31,16 +31,26 @@ class Heartbeat:
         """
         with self._lock, translated(self._location):
             deadline = time.monotonic() + timeout.total_seconds()
-            if self._wire is None or self._wire.closed:
-                self._wire = Wire.knock(self._conninfo, deadline)
-            self._wire.deadline = deadline
-            try:
-                row = self._wire.execute(self._statement, (worker, as_json(pulse))).fetchone()
-            except psycopg.Error:
-                wire, self._wire = self._wire, None
-                wire.pgconn.finish()
-                raise
-            return row is not None and bool(row[0])
+            if self._wire is not None and not self._wire.closed:
+                try:
+                    return self._beat(self._wire, worker, pulse, deadline)
+                except psycopg.OperationalError:
+                    # It may have died long ago. Whoever has to wait for the next beat to find a new
+                    # one may find that dead, too, and so lose a lease that nobody wanted to take.
+                    if time.monotonic() >= deadline:
+                        raise
+            self._wire = Wire.knock(self._conninfo, deadline)
+            return self._beat(self._wire, worker, pulse, deadline)
+
+    def _beat(self, wire: Wire, worker: str, pulse: Pulse, deadline: float) -> bool:
+        wire.deadline = deadline
+        try:
+            row = wire.execute(self._statement, (worker, as_json(pulse))).fetchone()
+        except psycopg.Error:
+            self._wire = None
+            wire.pgconn.finish()
+            raise
+        return row is not None and bool(row[0])
 
     def close(self) -> None:
         """Let go of the connection; the next beat makes a new one."""

@@ -42,7 +42,7 @@ class Lanes:
     """The lanes as they were at the last sweep, less what was claimed since."""
 
     def __init__(self) -> None:
-        self._heads: dict[Lane, Floor] = {}
+        self._heads: dict[Lane, Head] = {}
         self._floors: dict[Lane, Floor] = {}
         self._swept = Sweep(heads=(), next_due=None, now=_NEVER, mark=0)
         self._swept_at = 0.0
@@ -53,10 +53,11 @@ class Lanes:
         self, heads: Iterable[tuple[Lane, Floor]], sweep: Sweep, *, cost: float, now: float
     ) -> None:
         """Take in a sweep that took the server so long. Its heads are the floors now."""
-        self._heads = dict(heads)
+        places = dict(heads)
+        self._heads = {lane: _head(lane, floor) for lane, floor in places.items()}
         if len(self._floors) > _REMEMBERED:
             self._floors.clear()
-        self._floors |= self._heads
+        self._floors |= places
         self._swept = sweep
         self._swept_at = now
         self._due = now + min(max(cost * _SHARE, _SHORTEST), _LONGEST)
@@ -79,10 +80,7 @@ class Lanes:
         """Return the last sweep, less the lanes that were found empty since."""
         passed = timedelta(seconds=now - self._swept_at)
         return Sweep(
-            heads=tuple(
-                Head(lane=lane, position=floor.due_at, floor=floor)
-                for lane, floor in self._heads.items()
-            ),
+            heads=tuple(self._heads.values()),
             next_due=self._swept.next_due,
             now=self._swept.now + passed,
             mark=mark,
@@ -94,7 +92,8 @@ class Lanes:
         Then a claim finds out, and the sweep comes after it: nobody shall wait for both.
         """
         if self._floors and len(self._floors) <= _ASKED:
-            self._heads = self._floors | self._heads
+            known = {lane: _head(lane, floor) for lane, floor in self._floors.items()}
+            self._heads = known | self._heads
             self._due = max(self._due, now + _SHORTEST)
         self._stale = True
 
@@ -117,6 +116,11 @@ class Lanes:
         self._stale = True
         for answer in answers:
             if answer.last is not None:
-                self._floors[answer.lane] = self._heads[answer.lane] = answer.last
+                self._floors[answer.lane] = answer.last
+                self._heads[answer.lane] = _head(answer.lane, answer.last)
             if answer.dry:
                 self._heads.pop(answer.lane, None)
+
+
+def _head(lane: Lane, floor: Floor) -> Head:
+    return Head(lane=lane, position=floor.due_at, floor=floor)

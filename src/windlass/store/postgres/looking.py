@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from windlass.core.job import Finding, Job, JobFilter, Page, QueueCount
+from windlass.core.job import ErrorGroup, Finding, Job, JobFilter, Page, QueueCount
 from windlass.core.states import State
 from windlass.store.postgres.listen import Ear
-from windlass.store.postgres.rows import instant, job_of
+from windlass.store.postgres.rows import group_of, instant, job_of
 from windlass.store.postgres.work import Cursor, Statements, fetch
 
 
@@ -32,11 +32,20 @@ async def find(
         "kind": which.kind,
         "queue": which.queue,
         "worker": which.worker,
+        "fingerprint": which.fingerprint,
         "limit": limit + 1,
     }
     jobs = tuple(job_of(row) for row in await fetch(cursor, sql["find"], values))
     more = len(jobs) > limit
     return Page(jobs=jobs[:limit], after=jobs[limit - 1].id if more else None)
+
+
+async def error_groups(
+    cursor: Cursor, sql: Statements, kind: str | None, limit: int
+) -> list[ErrorGroup]:
+    """Return what dead jobs died of, the commonest first."""
+    values = {"kind": kind, "limit": max(limit, 1)}
+    return [group_of(row) for row in await fetch(cursor, sql["error_groups"], values)]
 
 
 async def counts(cursor: Cursor, sql: Statements) -> list[QueueCount]:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from windlass.core.job import (
     Attempt,
+    ErrorGroup,
     ErrorInfo,
     Job,
     Lane,
@@ -176,9 +177,24 @@ def _with_rest(job: Job, rest: _Rest) -> Job:
     )
 
 
+def group_of(row: Row) -> ErrorGroup:
+    """Return the group in a row of `error_groups`."""
+    fingerprint, kind, count, first_seen, last_seen, newest, error, reason = row
+    return ErrorGroup(
+        fingerprint=fingerprint,
+        kind=kind,
+        count=count,
+        first_seen=instant(first_seen),
+        last_seen=instant(last_seen),
+        newest=newest,
+        error=None if error is None else _read(ERROR, error, None),
+        reason=reason,
+    )
+
+
 def worker_of(row: Row) -> WorkerRecord:
     """Return the worker in a row of `list_workers`."""
-    info, pulse, started_at, last_seen, lease_until, alive = row
+    info, pulse, started_at, last_seen, lease_until, alive, ended = row
     return WorkerRecord(
         info=INFO.decode(info),
         pulse=PULSE.decode(pulse),
@@ -186,6 +202,7 @@ def worker_of(row: Row) -> WorkerRecord:
         last_seen=instant(last_seen),
         lease_until=instant(lease_until),
         alive=alive,
+        ended=ended,
     )
 
 
@@ -223,6 +240,8 @@ def _document(new: NewJob, *, fresh: bool) -> dict[str, Any]:
         until = new.unique.until
         document["unique"] = new.unique.key
         document["unique_until"] = _span(until) if isinstance(until, timedelta) else until
+        if new.unique.on_duplicate != "keep":
+            document["on_duplicate"] = new.unique.on_duplicate
     return document
 
 

@@ -116,22 +116,24 @@ SELECT id FROM {schema}.jobs WHERE state = 'running' AND worker = %s AND cancel_
 -- Return the records whose names begin with a prefix.
 SELECT name, value FROM {schema}.records WHERE starts_with(name, %s)
 
--- name: lock_record
--- Lock a record until the end of the transaction, whether it exists or not.
-SELECT pg_advisory_xact_lock(hashtextextended(%s, 1463898692))
+-- name: lock_records
+-- Lock records until the end of the transaction, one after the other, whether they exist or not.
+SELECT pg_advisory_xact_lock(hashtextextended(name, 1463898692))
+FROM unnest(%s::text[]) AS wanted (name)
 
--- name: read_record
--- Return one record.
-SELECT value FROM {schema}.records WHERE name = %s
+-- name: read_records
+-- Return records by their names.
+SELECT name, value FROM {schema}.records WHERE name = ANY (%s::text[])
 
--- name: write_record
--- Set a record.
-INSERT INTO {schema}.records (name, value) VALUES (%s, %s::text::json)
+-- name: write_records
+-- Set records.
+INSERT INTO {schema}.records (name, value)
+SELECT name, value::json FROM unnest(%s::text[], %s::text[]) AS changed (name, value)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
--- name: delete_record
--- Remove a record.
-DELETE FROM {schema}.records WHERE name = %s
+-- name: delete_records
+-- Remove records.
+DELETE FROM {schema}.records WHERE name = ANY (%s::text[])
 
 -- name: clock
 -- Say what time it is.
@@ -163,9 +165,14 @@ WITH job AS (DELETE FROM {schema}.dead_jobs WHERE id = %(id)s RETURNING *)
 INSERT INTO {schema}.jobs (
     seq, id, kind, queue, priority, key, state, payload, due_at, created_at, attempt, max_retries,
     timeout, unique_key, headers, progress, error, reason, history)
-SELECT seq, id, kind, queue, priority, key, 'pending', payload, %(due_at)s, created_at, attempt,
+SELECT seq, id, kind, queue, priority, key, 'pending', %(payload)s::text::json, %(due_at)s, created_at, attempt,
        max_retries, timeout, unique_key, headers, progress, error, %(reason)s, history
 FROM job
+
+-- name: reseal
+-- Write the payload of a job that waits, or is dead, in another way.
+WITH live AS (UPDATE {schema}.jobs SET payload = %(payload)s::text::json WHERE id = %(id)s)
+UPDATE {schema}.dead_jobs SET payload = %(payload)s::text::json WHERE id = %(id)s
 
 -- name: purge
 -- Delete a dead job.
@@ -181,6 +188,13 @@ SELECT {ended} FROM {schema}.dead_jobs WHERE id = %(id)s
 -- Return a job that is finished.
 SELECT {ended} FROM {schema}.finished_jobs WHERE id = %(id)s LIMIT 1
 
+-- name: done
+-- Return the job that was completed with an idempotency key, if it is still kept.
+SELECT {ended} FROM {schema}.finished_jobs
+WHERE id = (SELECT job FROM {schema}.done_keys WHERE kind = %(kind)s AND key = %(key)s)
+  AND slot = (SELECT {schema}.slot_of(at) FROM {schema}.done_keys
+              WHERE kind = %(kind)s AND key = %(key)s)
+
 -- name: find
 -- List jobs, newest first.
 SELECT * FROM (
@@ -190,6 +204,8 @@ SELECT * FROM (
        AND (%(kind)s::text IS NULL OR kind = %(kind)s)
        AND (%(queue)s::text IS NULL OR queue = %(queue)s)
        AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+       AND (%(fingerprint)s::text IS NULL
+            OR coalesce(error ->> 'fingerprint', '') = %(fingerprint)s)
      ORDER BY id DESC LIMIT %(limit)s)
     UNION ALL
     (SELECT {ended} FROM {schema}.dead_jobs
@@ -198,6 +214,8 @@ SELECT * FROM (
        AND (%(kind)s::text IS NULL OR kind = %(kind)s)
        AND (%(queue)s::text IS NULL OR queue = %(queue)s)
        AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+       AND (%(fingerprint)s::text IS NULL
+            OR coalesce(error ->> 'fingerprint', '') = %(fingerprint)s)
      ORDER BY id DESC LIMIT %(limit)s)
     UNION ALL
     (SELECT {ended} FROM {schema}.finished_jobs
@@ -206,9 +224,22 @@ SELECT * FROM (
        AND (%(kind)s::text IS NULL OR kind = %(kind)s)
        AND (%(queue)s::text IS NULL OR queue = %(queue)s)
        AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+       AND (%(fingerprint)s::text IS NULL
+            OR coalesce(error ->> 'fingerprint', '') = %(fingerprint)s)
      ORDER BY id DESC LIMIT %(limit)s)
 ) AS found
 ORDER BY id DESC LIMIT %(limit)s
+
+-- name: error_groups
+-- List the errors of which jobs are dead, each with the newest job that died of it.
+SELECT found.fingerprint, found.kind, number, first_seen, last_seen, newest, error, reason
+FROM (SELECT coalesce(error ->> 'fingerprint', '') AS fingerprint, kind, count(*) AS number,
+             min(finished_at) AS first_seen, max(finished_at) AS last_seen,
+             max(id::text COLLATE "C")::uuid AS newest
+      FROM {schema}.dead_jobs WHERE %(kind)s::text IS NULL OR kind = %(kind)s
+      GROUP BY 1, 2 ORDER BY number DESC, kind, 1 LIMIT %(limit)s) AS found
+JOIN {schema}.dead_jobs AS jobs ON jobs.id = newest
+ORDER BY number DESC, found.kind, found.fingerprint COLLATE "C"
 
 -- name: count_jobs
 -- Count the jobs of every queue by state, with the due time of the oldest that waits.
@@ -223,7 +254,7 @@ ORDER BY queue, state
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,
-       NOT ended AND lease_until > now AND last_seen <= now + lease
+       NOT ended AND lease_until > now AND last_seen <= now + lease, ended
 FROM {schema}.workers, {schema}.clock() AS now ORDER BY started_at DESC, id
 
 -- name: old_snapshots

@@ -23,6 +23,7 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
     Claim,
     Enqueued,
+    ErrorGroup,
     Finding,
     Job,
     JobFilter,
@@ -276,8 +277,16 @@ class PostgresStore:
     async def get(self, job: UUID) -> Job | None:
         return await self._look(lambda cursor: looking.get(cursor, self._sql, job))
 
+    async def done(self, kind: str, key: str) -> Job | None:
+        values = {"kind": kind, "key": key}
+        rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["done"], values))
+        return job_of(rows[0]) if rows else None
+
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         return await self._look(lambda cursor: looking.find(cursor, self._sql, which, limit, after))
+
+    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
+        return await self._look(lambda cursor: looking.error_groups(cursor, self._sql, kind, limit))
 
     async def counts(self) -> list[QueueCount]:
         return await self._look(lambda cursor: looking.counts(cursor, self._sql))

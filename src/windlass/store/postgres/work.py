@@ -155,12 +155,12 @@ async def apply(
 ) -> Applied[T]:
     """Let a reducer decide under the lock of records, and carry that out in one transaction."""
     async with cursor.connection.transaction():
-        for name in sorted(set(names)):
-            await cursor.execute(sql["lock_record"], (f"{schema}:{name}",))
-        known = {}
-        for name in names:
-            for (value,) in await fetch(cursor, sql["read_record"], (name,)):
-                known[name] = msgspec.json.decode(value)
+        if names:
+            # In the order of names, so that two who lock the same cannot wait for each other.
+            locks = [f"{schema}:{name}" for name in sorted(set(names))]
+            await cursor.execute(sql["lock_records"], (locks,))
+        rows = await fetch(cursor, sql["read_records"], (list(names),)) if names else []
+        known = {name: msgspec.json.decode(value) for name, value in rows}
         ((clock,),) = await fetch(cursor, sql["clock"])
         changes = decide(known, instant(clock))
         return await _carry_out(cursor, sql, changes, instant(clock))
@@ -170,11 +170,12 @@ async def _carry_out(
     cursor: Cursor, sql: Statements, changes: Changes[T], now: datetime
 ) -> Applied[T]:
     await _settle_all(cursor, sql, changes.settle)
-    for name, record in sorted(changes.records.items()):
-        if record is None:
-            await cursor.execute(sql["delete_record"], (name,))
-        else:
-            await cursor.execute(sql["write_record"], (name, as_json(record)))
+    kept = {name: record for name, record in changes.records.items() if record is not None}
+    if kept:
+        values = [as_json(record) for record in kept.values()]
+        await cursor.execute(sql["write_records"], (list(kept), values))
+    if gone := [name for name in changes.records if name not in kept]:
+        await cursor.execute(sql["delete_records"], (gone,))
     if changes.enqueue:
         await cursor.execute(sql["enqueue"], (enqueue_document(changes.enqueue),))
     done: dict[int, Job | None] = {}
@@ -211,9 +212,13 @@ async def _move(cursor: Cursor, sql: Statements, move: Move, now: datetime) -> J
         "waiting_for": after.waiting_for,
         "reason": after.reason,
         "cancel_requested": after.cancel_requested,
+        "payload": after.payload.decode(),
     }
     if move.verb is Verb.PURGE:
         await cursor.execute(sql["purge"], (move.id,))
+    elif move.verb is Verb.RESEAL:
+        await cursor.execute(sql["reseal"], values)
+        return after
     elif move.verb is Verb.REDRIVE:
         await cursor.execute(sql["redrive"], values)
     elif after.state in FINISHED:

@@ -10,6 +10,7 @@ from uuid import UUID
 from windlass.core.durations import resolve
 from windlass.core.job import (
     HISTORY_KEPT,
+    ErrorGroup,
     Job,
     NewJob,
     Pulse,
@@ -166,6 +167,34 @@ def move_values(job: Job) -> dict[str, Any]:
         "waiting_for": job.waiting_for,
         "cancel_requested": job.cancel_requested,
         "reason": job.reason,
+        "payload": job.payload.decode(),
+    }
+
+
+def group_of(row: Row) -> ErrorGroup:
+    """Return the group in a row of `error_groups`."""
+    fingerprint, kind, count, first_seen, last_seen, newest, error, reason = row
+    return ErrorGroup(
+        fingerprint=fingerprint,
+        kind=kind,
+        count=count,
+        first_seen=instant(first_seen),
+        last_seen=instant(last_seen),
+        newest=_uuid(newest),
+        error=None if error is None else ERROR.decode(error),
+        reason=reason,
+    )
+
+
+def amend_values(job: Job) -> dict[str, Any]:
+    """Return the values of `amend_job`."""
+    return {
+        "id": str(job.id),
+        "payload": job.payload.decode(),
+        "key": job.key,
+        "headers": as_json(job.headers) if job.headers else None,
+        "due_at": micros(job.due_at),
+        "state": job.state.value,
     }
 
 
@@ -182,7 +211,7 @@ def worker_values(worker: WorkerInfo, now: datetime) -> dict[str, Any]:
 
 def worker_of(row: Row) -> WorkerRecord:
     """Return the worker in a row of `list_workers`."""
-    info, pulse, started_at, last_seen, lease_until, alive = row
+    info, pulse, started_at, last_seen, lease_until, alive, ended = row
     return WorkerRecord(
         info=INFO.decode(info),
         pulse=PULSE.decode(pulse),
@@ -190,4 +219,5 @@ def worker_of(row: Row) -> WorkerRecord:
         last_seen=instant(last_seen),
         lease_until=instant(lease_until),
         alive=bool(alive),
+        ended=bool(ended),
     )

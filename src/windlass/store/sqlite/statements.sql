@@ -28,6 +28,11 @@ INSERT INTO unique_keys (key, job, frees_on_claim, until) VALUES (?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET
     job = excluded.job, frees_on_claim = excluded.frees_on_claim, until = excluded.until
 
+-- name: amend_job
+-- Let a duplicate change the job that holds its unique key.
+UPDATE jobs SET payload = :payload, key = :key, headers = :headers, due_at = :due_at, state = :state
+WHERE id = :id
+
 -- name: any_unique_key
 -- Say whether any job holds a key for as long as its state says.
 SELECT 1 FROM unique_keys WHERE until IS NULL LIMIT 1
@@ -201,6 +206,7 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'completed' AND finished_at < :f
     OR EXISTS (SELECT 1 FROM jobs WHERE state = 'cancelled' AND finished_at < :finished)
     OR EXISTS (SELECT 1 FROM jobs WHERE state = 'dead' AND finished_at < :dead)
     OR EXISTS (SELECT 1 FROM unique_keys WHERE until <= :now)
+    OR EXISTS (SELECT 1 FROM done_keys WHERE at < :finished)
     OR EXISTS (SELECT 1 FROM workers WHERE ended AND last_seen < :workers)
 
 -- name: prune_jobs
@@ -212,6 +218,10 @@ DELETE FROM jobs WHERE seq IN (
 -- name: prune_unique_keys
 -- Forget keys whose time is over.
 DELETE FROM unique_keys WHERE until <= ?
+
+-- name: prune_done_keys
+-- Forget keys that were done before.
+DELETE FROM done_keys WHERE at < ?
 
 -- name: prune_workers
 -- Forget workers that ended long ago.
@@ -238,12 +248,17 @@ DELETE FROM records WHERE name = ?
 -- Return one job.
 SELECT * FROM jobs WHERE id = ?
 
+-- name: done_job
+-- Return the job that was completed with an idempotency key, if it is still kept.
+SELECT * FROM jobs WHERE id = (SELECT job FROM done_keys WHERE kind = ? AND key = ?)
+
 -- name: write_move
 -- Store a job after a verb that changed it.
 UPDATE jobs SET
     state = :state, due_at = :due_at, expires_at = :expires_at, started_at = :started_at,
     finished_at = :finished_at, failures = :failures, crashes = :crashes, worker = :worker,
-    waiting_for = :waiting_for, cancel_requested = :cancel_requested, reason = :reason
+    waiting_for = :waiting_for, cancel_requested = :cancel_requested, reason = :reason,
+    payload = :payload
 WHERE id = :id
 
 -- name: delete_job
@@ -258,7 +273,18 @@ WHERE (:after IS NULL OR id < :after)
   AND (:kind IS NULL OR kind = :kind)
   AND (:queue IS NULL OR queue = :queue)
   AND (:worker IS NULL OR worker = :worker)
+  AND (:fingerprint IS NULL OR coalesce(error ->> 'fingerprint', '') = :fingerprint)
 ORDER BY id DESC LIMIT :limit
+
+-- name: error_groups
+-- List the errors of which jobs are dead, each with the newest job that died of it.
+SELECT found.fingerprint, found.kind, number, first_seen, last_seen, newest, error, reason
+FROM (SELECT coalesce(error ->> 'fingerprint', '') AS fingerprint, kind, count(*) AS number,
+             min(finished_at) AS first_seen, max(finished_at) AS last_seen, max(id) AS newest
+      FROM jobs WHERE state = 'dead' AND (:kind IS NULL OR kind = :kind)
+      GROUP BY 1, 2 ORDER BY number DESC, kind, fingerprint LIMIT :limit) AS found
+JOIN jobs ON jobs.id = newest
+ORDER BY number DESC, found.kind, found.fingerprint
 
 -- name: count_jobs
 -- Count the jobs of every queue by state, with the due time of the oldest that waits.
@@ -268,5 +294,5 @@ FROM jobs GROUP BY queue, state ORDER BY queue, state
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,
-       NOT ended AND lease_until > :now AND last_seen <= :now + lease
+       NOT ended AND lease_until > :now AND last_seen <= :now + lease, ended
 FROM workers ORDER BY started_at DESC, id

@@ -23,6 +23,7 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
     Claim,
     Enqueued,
+    ErrorGroup,
     Finding,
     Job,
     JobFilter,
@@ -46,6 +47,7 @@ from windlass.store.sqlite import work
 from windlass.store.sqlite.file import MIGRATIONS, SCHEMA, Turn, prepare, schema_at
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
+    group_of,
     instant,
     job_of,
     micros,
@@ -249,6 +251,9 @@ class SqliteStore(Plain):
     async def get(self, job: UUID) -> Job | None:
         return await self._look(lambda db: work.get_job(db, job))
 
+    async def done(self, kind: str, key: str) -> Job | None:
+        return await self._look(lambda db: work.done_job(db, kind, key))
+
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
         limit = max(limit, 1)
         values = {
@@ -257,6 +262,7 @@ class SqliteStore(Plain):
             "kind": which.kind,
             "queue": which.queue,
             "worker": which.worker,
+            "fingerprint": which.fingerprint,
             "limit": limit + 1,
         }
 
@@ -267,6 +273,12 @@ class SqliteStore(Plain):
             return Page(jobs=tuple(jobs[:limit]), after=jobs[limit - 1].id if more else None)
 
         return await self._look(piece)
+
+    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
+        values = {"kind": kind, "limit": max(limit, 1)}
+        return await self._look(
+            lambda db: [group_of(row) for row in db.execute(work.sql["error_groups"], values)]
+        )
 
     async def counts(self) -> list[QueueCount]:
         def piece(db: sqlite3.Connection) -> list[QueueCount]:

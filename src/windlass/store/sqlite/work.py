@@ -16,12 +16,14 @@ from windlass.core.errors import Fenced
 from windlass.core.job import Claim, Enqueued, Head, Job, Lane, NewJob, Retention, Sweep
 from windlass.core.settle import Transition
 from windlass.core.states import State
+from windlass.core.unique import amended
 from windlass.store.columns import as_json
 from windlass.store.protocol import WORKERS_KEPT
 from windlass.store.sql import load_statements, repeat_values
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
     Row,
+    amend_values,
     instant,
     is_plain,
     job_of,
@@ -148,11 +150,20 @@ def _insert_one(db: sqlite3.Connection, new: NewJob, now: datetime) -> Enqueued:
         key, until = new.unique.key, new.unique.until
         holder = db.execute(sql["unique_holder"], (key, micros(now))).fetchone()
         if holder is not None:
+            if new.unique.on_duplicate != "keep":
+                _amend(db, UUID(holder[0]), new, now)
             return Enqueued(id=UUID(holder[0]), existing=True)
         ends = micros(now + until) if isinstance(until, timedelta) else None
         db.execute(sql["hold_unique_key"], (key, str(new.id), until == "claimed", ends))
     _insert_all(db, [new], now)
     return Enqueued(id=new.id)
+
+
+def _amend(db: sqlite3.Connection, holder: UUID, duplicate: NewJob, now: datetime) -> None:
+    job = get_job(db, holder)
+    after = None if job is None else amended(job, duplicate, now)
+    if after is not None:
+        db.execute(sql["amend_job"], amend_values(after))
 
 
 def _insert_all(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -> None:
@@ -230,6 +241,12 @@ def get_job(db: sqlite3.Connection, job: UUID) -> Job | None:
     return None if row is None else job_of(row)
 
 
+def done_job(db: sqlite3.Connection, kind: str, key: str) -> Job | None:
+    """Return the job that was completed with an idempotency key, if it is still kept."""
+    row = db.execute(sql["done_job"], (kind, key)).fetchone()
+    return None if row is None else job_of(row)
+
+
 def _move(db: sqlite3.Connection, move: Move, now: datetime) -> Job | None:
     job = get_job(db, move.id)
     after = None if job is None else moved(job, move, now)
@@ -264,4 +281,5 @@ def prune(db: sqlite3.Connection, horizons: Mapping[str, int | None], limit: int
         values = (state.value, horizons[horizon], limit - pruned)
         pruned += db.execute(sql["prune_jobs"], values).rowcount
     pruned += db.execute(sql["prune_unique_keys"], (horizons["now"],)).rowcount
+    pruned += db.execute(sql["prune_done_keys"], (horizons["finished"],)).rowcount
     return pruned + db.execute(sql["prune_workers"], (horizons["workers"],)).rowcount

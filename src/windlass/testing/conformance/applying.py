@@ -9,7 +9,7 @@ from typing import Any
 
 from windlass.core.changes import Applied, Changes, Move, Verb
 from windlass.core.errors import Fenced
-from windlass.core.job import Json, Unique
+from windlass.core.job import Json, UniqueKey
 from windlass.core.states import State
 from windlass.testing.conformance.bench import DAY, MINUTE, Bench, leaving, raised
 from windlass.testing.conformance.law import law
@@ -99,7 +99,7 @@ async def a_whole_change_happens(bench: Bench) -> None:
 async def a_lost_fence_undoes_the_whole_change(bench: Bench) -> None:
     """When one settle is fenced, nothing of the change happens, and the error names the job."""
     kept, lost, waiting = await bench.start(), await bench.start(), await bench.enqueue()
-    new = bench.new(unique=Unique(key="k"))
+    new = bench.new(unique=UniqueKey(key="k"))
     await _set(bench, {"flow:1": {"left": 2}, "flow:2": {"left": 5}})
     change = _apply(
         bench,
@@ -116,7 +116,7 @@ async def a_lost_fence_undoes_the_whole_change(bench: Bench) -> None:
     assert await bench.job(kept.id) == kept
     assert await bench.store.get(new.id) is None
     assert await bench.state(waiting) is State.PENDING
-    assert not (await bench.add(unique=Unique(key="k"))).existing, "the key was not taken"
+    assert not (await bench.add(unique=UniqueKey(key="k"))).existing, "the key was not taken"
 
 
 @law
@@ -174,7 +174,7 @@ async def moves_of_one_job_follow_each_other(bench: Bench) -> None:
 @law
 async def a_change_enqueues_as_an_enqueue_does(bench: Bench) -> None:
     """Ids, unique keys and due times mean the same inside a change."""
-    held = Unique(key="held")
+    held = UniqueKey(key="held")
     holder, again = bench.new(unique=held), bench.new(unique=held)
     past, later = bench.new(due=bench.now() - DAY), bench.new(due=MINUTE)
     await bench.store.enqueue([holder])
@@ -187,7 +187,7 @@ async def a_change_enqueues_as_an_enqueue_does(bench: Bench) -> None:
 @law
 async def a_change_hands_a_key_on(bench: Bench) -> None:
     """A job that a change settles frees its key for one that the same change enqueues."""
-    key = Unique(key="next")
+    key = UniqueKey(key="next")
     job, heir = await bench.start(unique=key), bench.new(unique=key)
     await _apply(bench, settle=[leaving(job)], enqueue=[heir])
     assert await bench.state(heir.id) is State.PENDING

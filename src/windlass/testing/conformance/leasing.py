@@ -66,7 +66,8 @@ async def a_lease_runs_out_by_the_stores_clock(bench: Bench) -> None:
     await bench.advance(LEASE - SECOND)
     assert (await _record(bench, worker)).alive
     await bench.advance(2 * SECOND)
-    assert not (await _record(bench, worker)).alive
+    record = await _record(bench, worker)
+    assert (record.alive, record.ended) == (False, False), "it could still be renewed"
 
 
 @law
@@ -85,7 +86,9 @@ async def a_retired_worker_has_no_lease(bench: Bench) -> None:
     await bench.store.retire("nobody")
     assert not (await _record(bench, worker)).alive
     assert not await bench.heartbeat(worker)
-    assert not (await _record(bench, worker)).alive
+    record = await _record(bench, worker)
+    assert (record.alive, record.ended) == (False, True)
+    assert not (await _record(bench, other)).ended
     assert await bench.heartbeat(other)
 
 
@@ -97,7 +100,8 @@ async def a_lease_that_was_ended_stays_ended(bench: Bench) -> None:
     await bench.store.rescue(worker=rescuer, token=bench.number(), limit=MANY)
     for _ in range(2):
         assert not await bench.heartbeat(late)
-        assert not (await _record(bench, late)).alive
+        record = await _record(bench, late)
+        assert (record.alive, record.ended) == (False, True)
     await bench.enqueue()
     assert await bench.claim(late) == []
 
@@ -122,6 +126,7 @@ async def a_worker_that_registers_again_has_a_new_lease(bench: Bench) -> None:
     await bench.worker(name="again")
     (record,) = await bench.store.workers()
     assert record.alive
+    assert not record.ended
     assert record.started_at == bench.now()
     job = await bench.enqueue()
     assert ids(await bench.claim(worker)) == [job]

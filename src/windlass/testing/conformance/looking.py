@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from windlass.core.changes import Verb
-from windlass.core.job import Finding, JobFilter, QueueCount
+from windlass.core.job import ErrorInfo, Finding, JobFilter, QueueCount
 from windlass.core.states import State
 from windlass.testing.conformance.bench import HOUR, MANY, MINUTE, SECOND, Bench, ids
 from windlass.testing.conformance.law import law
@@ -50,6 +53,53 @@ async def a_listing_shows_the_newest_first(bench: Bench) -> None:
     assert await _pages(bench, JobFilter(), 3) == [newest[:3], newest[3:6], newest[6:]]
     assert await _pages(bench, JobFilter(), 7) == [newest], "a full last page has no next one"
     assert await _pages(bench, JobFilter(), MANY) == [newest]
+
+
+async def _die(bench: Bench, error: ErrorInfo | None, **options: Any) -> UUID:
+    job = await bench.start(**options)
+    assert await bench.leave(job, State.DEAD, error=error, reason="gave up")
+    await bench.advance(SECOND)
+    return job.id
+
+
+@law
+async def dead_jobs_are_grouped_by_what_they_died_of(bench: Bench) -> None:
+    """Each kind's errors, the commonest first, each with when it was seen and its newest job."""
+    refused = ErrorInfo(type="Refused", message="by the bank", fingerprint="f1")
+    broken = ErrorInfo(type="Broken", message="in two", fingerprint="f2")
+    began = bench.now()
+    one = await _die(bench, broken, kind="a")
+    await _die(bench, refused, kind="a")
+    last = await _die(bench, replace(refused, message="by another bank"), kind="a")
+    other = await _die(bench, refused, kind="b")
+    silent = await _die(bench, None, kind="b")
+    groups = await bench.store.error_groups(limit=MANY)
+    told = [(group.fingerprint, group.kind, group.count, group.newest) for group in groups]
+    assert told == [
+        ("f1", "a", 2, last),
+        ("f2", "a", 1, one),
+        ("", "b", 1, silent),
+        ("f1", "b", 1, other),
+    ]
+    assert (groups[0].first_seen, groups[0].last_seen) == (began + SECOND, began + 2 * SECOND)
+    assert groups[0].error == replace(refused, message="by another bank")
+    assert (groups[2].error, groups[2].reason) == (None, "gave up")
+    of_b = await bench.store.error_groups(kind="b", limit=MANY)
+    assert [group.fingerprint for group in of_b] == ["", "f1"]
+    assert await bench.store.error_groups(limit=2) == groups[:2]
+
+
+@law
+async def a_listing_goes_by_fingerprint(bench: Bench) -> None:
+    """The jobs of a group can be found; a job that is not dead is in none."""
+    error = ErrorInfo(type="Refused", message="", fingerprint="f1")
+    dead = await _die(bench, error)
+    silent = await _die(bench, None)
+    for fingerprint, job in (("f1", dead), ("", silent)):
+        which = JobFilter(states=(State.DEAD,), fingerprint=fingerprint)
+        assert ids((await bench.store.find(which, limit=MANY)).jobs) == [job]
+    await bench.move(Verb.REDRIVE, dead)
+    assert [group.newest for group in await bench.store.error_groups(limit=MANY)] == [silent]
 
 
 @law

@@ -1,6 +1,8 @@
-"""Owns the laws of moves: what cancel, retry, redrive, park, unpark and purge do, and where not."""
+"""Owns the laws of moves: cancel, retry, redrive, park, unpark, purge, reseal; and where not."""
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from windlass.core.changes import FROM, Verb
 from windlass.core.job import ErrorInfo, Job
@@ -25,6 +27,9 @@ ENDS_IN = {
     (Verb.PARK, State.SCHEDULED): State.SCHEDULED,
     (Verb.PARK, State.PENDING): State.SCHEDULED,
     (Verb.UNPARK, State.SCHEDULED): State.SCHEDULED,
+    (Verb.RESEAL, State.SCHEDULED): State.SCHEDULED,
+    (Verb.RESEAL, State.PENDING): State.PENDING,
+    (Verb.RESEAL, State.DEAD): State.DEAD,
 }
 
 
@@ -50,6 +55,18 @@ async def a_verb_works_from_its_states(bench: Bench) -> None:
             assert moved is not None, f"{verb} from {state} was refused"
             assert moved.state is ENDS_IN[verb, state], f"{verb} from {state}"
             assert moved == await bench.job(job.id), f"{verb} from {state}"
+
+
+@law
+async def a_resealed_job_has_another_payload_and_is_the_same_else(bench: Bench) -> None:
+    """The payload is changed if it is what it was before, and nothing else ever is."""
+    for state in sorted(FROM[Verb.RESEAL]):
+        job = await bench.job_in(state)
+        stale = await bench.move(Verb.RESEAL, job.id, before=b'{"other":1}', payload=b'{"new":1}')
+        assert stale is None, state
+        assert await bench.job(job.id) == job, state
+        await bench.move(Verb.RESEAL, job.id, before=job.payload, payload=b'{"new":1}')
+        assert await bench.job(job.id) == replace(job, payload=b'{"new":1}'), state
 
 
 @law
@@ -144,6 +161,20 @@ async def a_redriven_job_has_a_new_life(bench: Bench) -> None:
     assert (alive.finished_at, alive.started_at, alive.worker) == (None, None, None)
     assert alive.expires_at is None, "or it would expire before it could start"
     assert (await bench.start_again(job.id)).attempt == 2
+
+
+@law
+async def a_redriven_job_may_have_another_payload(bench: Bench) -> None:
+    """Redrive can mend what a job died of; without a new payload it keeps its own."""
+    first = await bench.job_in(State.DEAD)
+    second = await bench.job_in(State.DEAD)
+    mended = await bench.move(Verb.REDRIVE, first.id, payload=b'{"mended":"yes"}')
+    alike = await bench.move(Verb.REDRIVE, second.id)
+    assert mended is not None
+    assert alike is not None
+    assert (mended.payload, alike.payload) == (b'{"mended":"yes"}', second.payload)
+    assert (await bench.job(first.id)).payload == b'{"mended":"yes"}'
+    assert (await bench.start_again(first.id)).payload == b'{"mended":"yes"}'
 
 
 @law

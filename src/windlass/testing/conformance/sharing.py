@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from windlass.core.changes import Changes
-from windlass.core.job import Ask, Claim, Job, JobFilter, Json, Lane, Unique
+from windlass.core.job import Ask, Claim, Job, JobFilter, Json, Lane, UniqueKey
 from windlass.core.states import State
 from windlass.store.protocol import Store
 from windlass.testing.conformance.bench import HOUR, MANY, Bench, attempt_of, leaving
@@ -23,7 +23,7 @@ async def _claim(bench: Bench, store: Store, worker: str, most: int) -> list[Job
 async def everything_survives_a_close(bench: Bench) -> None:
     """Jobs in every state, keys, records and leases are there when the store is opened again."""
     worker = await bench.worker()
-    running = await bench.start(worker, unique=Unique(key="k"))
+    running = await bench.start(worker, unique=UniqueKey(key="k"))
     again = await bench.start()
     assert await bench.leave(again, State.SCHEDULED, due=HOUR, attempt=attempt_of(again))
     await bench.job_in(State.DEAD)
@@ -34,7 +34,7 @@ async def everything_survives_a_close(bench: Bench) -> None:
     await bench.store.open()
     assert await bench.store.find(JobFilter(), limit=MANY) == before
     assert await bench.store.records("") == {"a": {"n": 1}}
-    assert (await bench.add(unique=Unique(key="k"))).id == running.id
+    assert (await bench.add(unique=UniqueKey(key="k"))).id == running.id
     assert await bench.heartbeat(worker)
     assert await bench.leave(running)
 
@@ -92,7 +92,7 @@ async def a_unique_key_has_one_holder_among_siblings(bench: Bench) -> None:
     async with bench.sibling() as sibling:
         stores = [bench.store, sibling] * 10
         answers = await asyncio.gather(
-            *(store.enqueue([bench.new(unique=Unique(key="k"))]) for store in stores)
+            *(store.enqueue([bench.new(unique=UniqueKey(key="k"))]) for store in stores)
         )
     assert len({answer.id for (answer,) in answers}) == 1
     assert [answer.existing for (answer,) in answers].count(False) == 1

@@ -1,17 +1,22 @@
-"""Owns the laws of unique keys: who holds one, and what frees it."""
+"""Owns the laws of unique keys: who holds one, what frees it, and what a duplicate does."""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
+
+from msgspec.structs import replace
 
 from windlass.core.changes import Verb
-from windlass.core.job import JobFilter, Retention, Unique
+from windlass.core.job import JobFilter, Retention, UniqueKey
 from windlass.core.states import FINISHED, WAITING, State
 from windlass.testing.conformance.bench import DAY, HOUR, MANY, MINUTE, SECOND, Bench
 from windlass.testing.conformance.law import law
 
-SETTLED = Unique(key="welcome:42")
-CLAIMED = Unique(key="welcome:42", until="claimed")
+SETTLED = UniqueKey(key="welcome:42")
+CLAIMED = UniqueKey(key="welcome:42", until="claimed")
+REPLACING = UniqueKey(key="welcome:42", until="claimed", on_duplicate="replace")
+PUSHING = UniqueKey(key="welcome:42", until="claimed", on_duplicate="push")
 
 
 @law
@@ -29,9 +34,9 @@ async def a_unique_key_has_one_holder(bench: Bench) -> None:
 async def unique_keys_are_told_apart_exactly(bench: Bench) -> None:
     """Keys that differ in case or in a blank are different, and span kinds and queues."""
     keys = ("a", "A", "a ", "", "%", "ä")
-    jobs = [await bench.enqueue(unique=Unique(key=key)) for key in keys]
+    jobs = [await bench.enqueue(unique=UniqueKey(key=key)) for key in keys]
     for key, job in zip(keys, jobs, strict=True):
-        answer = await bench.add(kind="other", queue="other", unique=Unique(key=key))
+        answer = await bench.add(kind="other", queue="other", unique=UniqueKey(key=key))
         assert (answer.id, answer.existing) == (job, True), f"key {key!r}"
 
 
@@ -112,7 +117,7 @@ async def a_key_until_claimed_is_free_once_its_job_starts(bench: Bench) -> None:
 @law
 async def a_key_for_a_time_is_held_for_that_time(bench: Bench) -> None:
     """Neither the end of the job nor its claim frees such a key; the store's clock does."""
-    unique = Unique(key="hourly", until=HOUR)
+    unique = UniqueKey(key="hourly", until=HOUR)
     job = await bench.start(unique=unique)
     assert await bench.leave(job)
     await bench.advance(HOUR - SECOND)
@@ -125,7 +130,7 @@ async def a_key_for_a_time_is_held_for_that_time(bench: Bench) -> None:
 @law
 async def a_key_for_a_time_is_free_after_it_though_its_job_waits(bench: Bench) -> None:
     """When the time is over the key is free, and the first job's end does not free the second's."""
-    unique = Unique(key="hourly", until=HOUR)
+    unique = UniqueKey(key="hourly", until=HOUR)
     first = await bench.enqueue(unique=unique)
     await bench.advance(HOUR)
     second = await bench.enqueue(unique=unique)
@@ -148,7 +153,7 @@ async def a_redriven_job_does_not_take_its_key_back(bench: Bench) -> None:
 @law
 async def pruning_keeps_the_keys_that_are_held(bench: Bench) -> None:
     """A prune frees no key before its time, and changes nothing about those that are over."""
-    span = Unique(key="daily", until=DAY)
+    span = UniqueKey(key="daily", until=DAY)
     daily, settled = await bench.enqueue(unique=span), await bench.enqueue(unique=SETTLED)
     await bench.advance(HOUR)
     await bench.store.prune(Retention(), MANY)
@@ -158,3 +163,139 @@ async def pruning_keeps_the_keys_that_are_held(bench: Bench) -> None:
     await bench.store.prune(Retention(), MANY)
     assert not (await bench.add(unique=span)).existing
     assert (await bench.add(unique=SETTLED)).id == settled
+
+
+# -- duplicates that change the holder -------------------------------------------------------------
+
+
+@law
+async def a_duplicate_that_replaces_gives_its_payload_to_the_job_that_waits(bench: Bench) -> None:
+    """Payload, key and headers are the new one's; the id, the place and all else stay."""
+    for state in sorted(WAITING):
+        holder = await bench.job_in(state, unique=CLAIMED, payload=b'{"n":1}', max_retries=3)
+        answer = await bench.add(
+            kind=holder.kind,
+            unique=REPLACING,
+            payload=b'{"n":2}',
+            key="tenant",
+            headers={"a": "b"},
+            due=DAY,
+            priority=5,
+        )
+        assert (answer.id, answer.existing) == (holder.id, True)
+        expected = replace(holder, payload=b'{"n":2}', key="tenant", headers={"a": "b"})
+        assert await bench.job(holder.id) == expected
+        started = await bench.start_again(holder.id) if state is State.PENDING else None
+        assert started is None or started.payload == b'{"n":2}'
+        await bench.move(Verb.CANCEL, holder.id)
+
+
+@law
+async def a_replaced_job_waits_in_one_lane(bench: Bench) -> None:
+    """When its key changes, it is offered and claimed where it belongs now, and nowhere else."""
+    holder = await bench.job_in(State.PENDING, unique=CLAIMED)
+    await bench.add(kind=holder.kind, unique=REPLACING, key="tenant")
+    heads = [head.lane for head in (await bench.store.sweep()).heads]
+    assert heads == [holder.lane._replace(key="tenant")]
+    worker = await bench.worker()
+    assert await bench.claim(worker, holder.lane) == []
+    assert len(await bench.claim(worker, heads[0])) == 1
+    assert await bench.claim(worker, heads[0]) == []
+
+
+@law
+async def a_duplicate_that_pushes_puts_the_due_time_off(bench: Bench) -> None:
+    """A job that waits, due or not, is due when its latest duplicate is; its payload stays."""
+    for state in sorted(WAITING):
+        holder = await bench.job_in(state, unique=CLAIMED)
+        later = holder.due_at + HOUR
+        assert (await bench.add(kind=holder.kind, unique=PUSHING, due=later, payload=b"1")).existing
+        expected = replace(holder, due_at=later, state=State.SCHEDULED)
+        assert await bench.job(holder.id) == expected
+        await bench.add(kind=holder.kind, unique=PUSHING, due=MINUTE)
+        await bench.add(kind=holder.kind, unique=PUSHING)
+        assert await bench.job(holder.id) == expected, "never earlier than it was"
+        await bench.advance(2 * HOUR)
+        assert (await bench.start_again(holder.id)).payload == b"{}"
+
+
+@law
+async def a_duplicate_that_supersedes_does_both(bench: Bench) -> None:
+    """The job that waits gets the payload and the due time of the new one."""
+    holder = await bench.job_in(State.PENDING, unique=CLAIMED)
+    superseding = UniqueKey(key="welcome:42", until="claimed", on_duplicate="supersede")
+    await bench.add(kind=holder.kind, unique=superseding, due=HOUR, payload=b"2")
+    after = await bench.job(holder.id)
+    assert (after.payload, after.state) == (b"2", State.SCHEDULED)
+    assert after.due_at == bench.now() + HOUR
+
+
+@law
+async def a_job_that_was_started_is_changed_by_no_duplicate(bench: Bench) -> None:
+    """Running, waiting for its retry, or ended within the time of its key, it stays as it is."""
+    held = UniqueKey(key="hourly", until=DAY, on_duplicate="supersede")
+    job = await bench.start(unique=held)
+
+    async def stays() -> None:
+        before = await bench.job(job.id)
+        answer = await bench.add(kind=job.kind, unique=held, due=HOUR, payload=b"2")
+        assert (answer.id, answer.existing) == (job.id, True)
+        assert await bench.job(job.id) == before, before.state
+
+    await stays()
+    assert await bench.leave(job, State.SCHEDULED, due=MINUTE)
+    await stays()
+    await bench.advance(MINUTE)
+    assert await bench.leave(await bench.start_again(job.id))
+    await stays()
+
+
+@law
+async def a_job_of_another_kind_is_changed_by_no_duplicate(bench: Bench) -> None:
+    """Its handler could not take the payload."""
+    held = UniqueKey(key="shared", on_duplicate="supersede")
+    holder = await bench.job_in(State.PENDING, unique=held)
+    answer = await bench.add(kind="other", unique=held, due=HOUR, payload=b"2")
+    assert (answer.id, answer.existing) == (holder.id, True)
+    assert await bench.job(holder.id) == holder
+
+
+@law
+async def duplicates_inside_a_batch_change_the_first(bench: Bench) -> None:
+    """The last of a batch wins, as if they had come one after the other."""
+    superseding = UniqueKey(key="batch", until="claimed", on_duplicate="supersede")
+    jobs = [
+        bench.new(unique=superseding, payload=b"%d" % n, due=timedelta(minutes=n))
+        for n in (1, 3, 2)
+    ]
+    answers = await bench.store.enqueue(jobs)
+    assert {answer.id for answer in answers} == {jobs[0].id}
+    job = await bench.job(jobs[0].id)
+    assert (job.payload, job.due_at) == (b"2", bench.now() + 3 * MINUTE)
+
+
+@law
+async def a_race_of_pushes_leaves_one_job_that_is_due_last(bench: Bench) -> None:
+    """However many debounce at once, there is one job, and the latest due time is its own."""
+    answers = await asyncio.gather(
+        *(bench.add(unique=PUSHING, due=timedelta(minutes=n)) for n in range(20, 0, -1)),
+        *(bench.add(unique=PUSHING, due=timedelta(minutes=n)) for n in range(21, 31)),
+    )
+    assert [answer.existing for answer in answers].count(False) == 1
+    (job,) = (await bench.store.find(JobFilter(), limit=MANY)).jobs
+    assert {answer.id for answer in answers} == {job.id}
+    assert job.due_at == bench.now() + 30 * MINUTE
+
+
+@law
+async def a_key_whose_worker_crashed_is_freed_with_its_job(bench: Bench) -> None:
+    """A rescued job holds its key while it waits for another run, and no longer than it lives."""
+    job = await bench.start(unique=SETTLED)
+    for state, held in ((State.PENDING, True), (State.DEAD, False)):
+        rescuer = await bench.seasoned()
+        (rescued,) = await bench.store.rescue(worker=rescuer, token=bench.number(), limit=MANY)
+        assert (await bench.add(unique=SETTLED)).id == job.id, "held until it is decided upon"
+        assert await bench.leave(rescued, state)
+        assert (await bench.add(unique=SETTLED)).existing is held
+        if held:
+            await bench.start_again(job.id)

@@ -1,0 +1,144 @@
+"""Owns fan-out: one event, many jobs, of which there may be too many for one enqueue."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from windlass.app.producer import Draft
+from windlass.core.errors import FanOutTooLarge
+from windlass.core.limits import Rate, read_rate
+
+MOST = 100_000
+CHUNK = 1_000
+_STEP = 0.1
+"""Seconds between two chunks, where a rate is kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FanOut:
+    """What came of a fan-out: how many jobs were added, and how many were there already."""
+
+    added: int = 0
+    existing: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many jobs there were."""
+        return self.added + self.existing
+
+
+Progress = Callable[[FanOut], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How a fan-out goes about it."""
+
+    atomic: bool
+    at_most: int
+    chunk: int
+    rate: Rate | None
+
+    @classmethod
+    def of(cls, *, atomic: bool, at_most: int, chunk: int, rate: str | None) -> Plan:
+        """Make a plan of what a user gave.
+
+        Raises:
+            ValueError: it makes no sense.
+        """
+        if at_most < 1 or chunk < 1:
+            raise ValueError(f"at_most and chunk are at least 1, and not {at_most} and {chunk}")
+        if atomic and rate is not None:
+            raise ValueError("what happens at once has no rate: leave out atomic or rate")
+        return cls(
+            atomic=atomic,
+            at_most=at_most,
+            chunk=chunk,
+            rate=None if rate is None else read_rate(rate),
+        )
+
+    @property
+    def size(self) -> int:
+        """How many jobs are enqueued together."""
+        if self.atomic:
+            return self.at_most
+        if self.rate is None:
+            return self.chunk
+        in_a_step = int(self.rate.starts * _STEP / self.rate.period)
+        return max(1, min(self.chunk, in_a_step))
+
+    def due(self, count: int) -> float:
+        """Return how many seconds after the start the job of this number may be enqueued."""
+        return 0.0 if self.rate is None else count * self.rate.period / self.rate.starts
+
+    def check(self, done: FanOut, count: int) -> None:
+        """Refuse what would be more than there may be.
+
+        Raises:
+            FanOutTooLarge: it would.
+        """
+        if done.total + count > self.at_most:
+            raise FanOutTooLarge(self.at_most, done.total)
+
+
+def stream(
+    drafts: Iterable[Draft[Any]],
+    plan: Plan,
+    enqueue: Callable[[list[Draft[Any]]], FanOut],
+    progress: Progress,
+) -> FanOut:
+    """Enqueue whatever an iterable yields, piece by piece."""
+    done, began, source = FanOut(), time.monotonic(), iter(drafts)
+    while piece := _piece(source, plan, done):
+        time.sleep(max(0.0, began + plan.due(done.total) - time.monotonic()))
+        done = _sum(done, enqueue(piece))
+        progress(done)
+    return done
+
+
+async def astream(
+    drafts: Iterable[Draft[Any]] | AsyncIterable[Draft[Any]],
+    plan: Plan,
+    enqueue: Callable[[list[Draft[Any]]], Awaitable[FanOut]],
+    progress: Progress,
+) -> FanOut:
+    """Do the same in a coroutine."""
+    done, began = FanOut(), time.monotonic()
+    source = aiter(drafts) if isinstance(drafts, AsyncIterable) else _asynced(drafts)
+    while piece := await _apiece(source, plan, done):
+        await asyncio.sleep(max(0.0, began + plan.due(done.total) - time.monotonic()))
+        done = _sum(done, await enqueue(piece))
+        progress(done)
+    return done
+
+
+async def _asynced(drafts: Iterable[Draft[Any]]) -> AsyncIterator[Draft[Any]]:
+    for draft in drafts:
+        yield draft
+
+
+def _piece(source: Iterator[Draft[Any]], plan: Plan, done: FanOut) -> list[Draft[Any]]:
+    # One more than fits into an atomic one, to see whether there is one more.
+    piece = list(itertools.islice(source, plan.size + plan.atomic))
+    plan.check(done, len(piece))
+    return piece
+
+
+async def _apiece(source: AsyncIterator[Draft[Any]], plan: Plan, done: FanOut) -> list[Draft[Any]]:
+    piece: list[Draft[Any]] = []
+    while len(piece) < plan.size + plan.atomic:
+        try:
+            piece.append(await anext(source))
+        except StopAsyncIteration:
+            break
+    plan.check(done, len(piece))
+    return piece
+
+
+def _sum(one: FanOut, other: FanOut) -> FanOut:
+    return FanOut(added=one.added + other.added, existing=one.existing + other.existing)

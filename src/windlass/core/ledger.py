@@ -1,0 +1,192 @@
+"""Owns what one worker does with the tokens of one key: idle, kept for a claim, in use, cooling.
+
+Time is the worker's own, which never jumps; only durations travel to the store and back. Rounding
+goes one way: a token is never used too early.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from windlass.core.limits import Tokens
+from windlass.core.tokens import Reply, Wish
+
+_FINE = 1_000
+"""Into how many steps the cooling of many tokens is divided."""
+
+
+class Ledger:
+    """The tokens of one key that a worker holds; their number changes by a reply only.
+
+    `slack` is within how many seconds a job that is about to start has mostly done so; then
+    `has_begun` is asked, and its tokens begin to cool. `amount` is the most that a job uses.
+    """
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        slack: float = 0.0,
+        has_begun: Callable[[Any], bool] = lambda _job: True,
+        amount: int = 1,
+    ) -> None:
+        self.tokens = tokens
+        self.slack = slack
+        self.has_begun = has_begun
+        self.amount = amount
+        self.idle = 0
+        self.reserved = 0
+        """How many of the idle ones a claim under way may use."""
+        self._used = self._starting = self._cools = 0
+        self._fresh: dict[Any, tuple[float, int]] = {}
+        self._cooling: deque[tuple[float, float, int]] = deque()
+        self._returned: list[tuple[float, int]] = []
+        self.pressed = False
+        """Whether there may be more than there should be."""
+        self.wanted = False
+        """Whether others want some, by the last reply."""
+        self.share = tokens.capacity
+        """How many to keep at most if others do."""
+        self.needed_at = float("-inf")
+        """When they were last used, or asked for."""
+
+    @property
+    def free(self) -> int:
+        """How many can be used now: none that is to go to others once it comes back."""
+        return max(self.idle - self.reserved - (self.over if self.pressed else 0), 0)
+
+    @property
+    def over(self) -> int:
+        """How many more there are than should be, since others want some or the limit fell."""
+        most = self.tokens.capacity
+        if self.wanted:
+            most = min(most, max(self.share, self.amount))
+        return max(self.held - most, 0)
+
+    @property
+    def held(self) -> int:
+        """How many there are here, whatever they do."""
+        return self.idle + self._used + self._starting + self._cools
+
+    # -- what jobs do --------------------------------------------------------------------------
+
+    def take(self, amount: int) -> None:
+        """Give tokens to a job that runs; it brings them back.
+
+        One that has run off with more than there was, since all was forgotten, leaves a debt.
+        """
+        self.idle -= amount
+        self._used += amount
+
+    def bring(self, amount: int) -> None:
+        """Take them back from a job that has ended."""
+        self._used -= amount
+        self.idle += amount
+
+    def hold_back(self, amount: int, until: float) -> None:
+        """Take them back, but let nobody have them before a time."""
+        self._used -= amount
+        self._cool(until, amount)
+
+    def doubt(self, amount: int, until: float) -> None:
+        """Let nobody have tokens before a time that a claim may have used, or not."""
+        doubtful = max(min(amount, self.idle), 0)
+        self.idle -= doubtful
+        self._cool(until, doubtful)
+
+    def start(self, job: Any, amount: int, now: float) -> None:
+        """Use tokens up for a start that is about to be; they cool once it has been."""
+        self.idle -= amount
+        self._starting += amount
+        self._fresh[job] = (now, amount)
+
+    def started(self, job: Any, now: float) -> None:
+        """Let the tokens of a start cool, if they do not yet."""
+        if (fresh := self._fresh.pop(job, None)) is not None:
+            self._starting -= fresh[1]
+            self._cool(now + self.tokens.cools, fresh[1])
+
+    def refund(self, job: Any) -> None:
+        """Take back the tokens of a start that was not."""
+        if (fresh := self._fresh.pop(job, None)) is not None:
+            self._starting -= fresh[1]
+            self.idle += fresh[1]
+
+    # -- what time does ------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Let cool what began so long ago that it must have started, and use what has cooled."""
+        if not self._fresh and not self._cooling:
+            return
+        while self._fresh:
+            job, (at, count) = next(iter(self._fresh.items()))
+            if at + self.slack > now:
+                break
+            if self.has_begun(job):
+                self.started(job, now)
+            else:
+                del self._fresh[job]
+                self._fresh[job] = (now, count)
+        while self._cooling and self._cooling[0][1] <= now:
+            cooled = self._cooling.popleft()[2]
+            self._cools -= cooled
+            self.idle += cooled
+
+    @property
+    def next_tick(self) -> float | None:
+        """When time will have changed something: a token has cooled, or begins to."""
+        moments = [portion[1] for portion in islice(self._cooling, 1)]
+        moments += [at + self.slack for at, _ in islice(self._fresh.values(), 1)]
+        return min(moments, default=None)
+
+    def _cool(self, until: float, count: int) -> None:
+        if count <= 0:
+            return
+        self._cools += count
+        if self._cooling:
+            first, last, before = self._cooling[-1]
+            # Many small portions would take long to count; the later time holds for both.
+            if last <= until <= first + self.tokens.cools / _FINE:
+                self._cooling[-1] = (first, until, before + count)
+                return
+        self._cooling.append((until, until, count))
+        if len(self._cooling) > 1 and self._cooling[-2][1] > until:
+            self._cooling = deque(sorted(self._cooling, key=lambda portion: portion[1]))
+
+    # -- what the store says -------------------------------------------------------------------
+
+    def wish(self, now: float, *, least: int = 0, most: int = 0, give: int = 0) -> Wish:
+        """Say what is kept and what is wanted; up to `give` that no job has are let go at once.
+
+        They are gone from here whatever becomes of the word; whoever says it may have to repeat it.
+        """
+        idle = max(min(give, self.idle - self.reserved), 0)
+        self.idle -= idle
+        give -= idle
+        while give > 0 and self._cooling:
+            first, until, count = self._cooling.pop()
+            let_go = min(give, count)
+            give -= let_go
+            self._cools -= let_go
+            self._returned.append((until, let_go))
+            if count > let_go:
+                self._cooling.append((first, until, count - let_go))
+        cools = tuple((until - now, count) for until, count in self._returned if until > now)
+        return Wish(keeps=self.held, cools=cools, least=least, most=most)
+
+    def change(self, tokens: Tokens) -> None:
+        """Take notice of a change of the limit."""
+        self.tokens = tokens
+        self.pressed = True
+
+    def take_in(self, wish: Wish, reply: Reply) -> bool:
+        """Add what was granted; False says that others have what was held here by now."""
+        self._returned.clear()
+        self.wanted, self.share = reply.wanted, reply.share
+        self.pressed = self.wanted or self.held > self.tokens.capacity
+        if reply.held - reply.granted < wish.keeps:
+            return False
+        self.idle += reply.granted
+        return True

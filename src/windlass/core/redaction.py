@@ -1,0 +1,163 @@
+"""Owns what is masked before text or values are stored as errors, logged or shown.
+
+What is masked: fields by their names, passwords in URLs, and the secrets that a run knows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from copy import copy
+from typing import Any
+from urllib.parse import quote
+
+from windlass.core.secret import MARK, SHOWN, Secret
+
+MASK = "***"
+USUAL = (
+    "password", "passwords", "passwd", "pwd", "passphrase", "secret", "secrets", "token",
+    "api_?key", "access_?key", "private_?key", "encryption_?keys?", "authorization",
+    "credentials?", "cookie", "card", "cvc", "cvv", "ssn", "iban",
+)  # fmt: skip
+"""The names that are always masked, unless they are taken out."""
+_SHORTEST = 3
+"""A shorter text is no secret that could be told from the rest."""
+_MANY = 10_000
+_DEEPEST = 200
+"""What is nested deeper, or in itself, is masked as a whole."""
+_NAME = re.compile(r"(?<!\w)(\w[\w-]{0,80})(\\*[\"'])?\s{0,3}(?:=>|[:=])\s{0,3}")
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+_QUOTED = re.compile(r"""(["'])(?:(?!\1)[^\\]|\\.){0,4000}\1|(\\+["']).{0,4000}?\2""", re.DOTALL)
+_BARE = re.compile(
+    r"""["']?(?:(?:bearer|basic|token|digest)\s+)?[^\s,;&"')\]}<>]+""", re.IGNORECASE
+)
+_LITERAL = re.compile(r"""["']?-?\d[\w.+-]*|["'][^\s,;&"')\]}<>]+""")
+_BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+_USERINFO = re.compile(r"""(://[^\s:/@'"]{0,200}):[^\s'"<>]{1,300}@""")
+
+
+class Redaction:
+    """Masks what is not to be seen.
+
+    A pattern is a regular expression for a field's name, or for some words of it: `card` hides
+    `card`, `card_number` and `creditCard`, and not `discard`. One that begins with `-` takes a
+    usual name out.
+    """
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        """Mask the usual names, and these.
+
+        Raises:
+            ValueError: a pattern is no regular expression.
+        """
+        given = tuple(patterns)
+        out = {pattern[1:] for pattern in given if pattern.startswith("-")}
+        names = [name for name in USUAL if name not in out]
+        names += [pattern for pattern in given if not pattern.startswith("-")]
+        try:
+            for name in names:
+                re.compile(name)
+            joined = "|".join(f"(?:{name})" for name in names)
+            self._hidden = re.compile(rf"(?:^|_)(?:{joined})(?:_|$)", re.IGNORECASE)
+        except re.error as error:
+            raise ValueError(f"{error} in a pattern for what is redacted") from None
+        self._verdicts: dict[str, bool] = {}
+        self._known: re.Pattern[str] | None = None
+
+    def knowing(self, known: Iterable[str]) -> Redaction:
+        """Return one that masks these texts, too, wherever they stand."""
+        other = copy(self)  # It shares what was compiled, and what is known about names.
+        other._known = _any_of(known)
+        return other
+
+    def hides(self, name: str) -> bool:
+        """Say whether a field of this name is masked."""
+        verdict = self._verdicts.get(name)
+        if verdict is None:
+            plain = "_".join(part for part in _WORDS.split(name) if part)
+            verdict = bool(self._hidden.search(plain) or self._hidden.search(name))
+            if len(self._verdicts) < _MANY:  # Names can come from payloads, without end.
+                self._verdicts[name] = verdict
+        return verdict
+
+    def value(self, value: Any, *, depth: int = 0) -> Any:
+        """Return a value as it may be seen, with the fields masked whose names say so."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict | list | tuple) and depth > _DEEPEST:
+            return MASK
+        if isinstance(value, dict):
+            if _is_sealed(value):
+                return SHOWN
+            return {name: self.field(name, each, depth=depth) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(each, depth=depth + 1) for each in value]
+        if value is None or isinstance(value, bool | Secret):
+            return value
+        if self._known is not None and self._known.search(str(value)):
+            return MASK
+        return value
+
+    def field(self, name: object, value: Any, *, depth: int = 0) -> Any:
+        """Return a field's value as it may be seen."""
+        if isinstance(name, str) and self.hides(name) and not _is_mask_of_itself(value):
+            return MASK
+        return self.value(value, depth=depth + 1)
+
+    def text(self, text: str, *, code: bool = False) -> str:
+        """Return text with `password=...` and the like masked, and URLs without passwords.
+
+        In `code` only literals are masked: `token = login(user)` tells nothing, and is needed.
+        """
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        if "://" in text:
+            text = _USERINFO.sub(rf"\1:{MASK}@", text)
+        if ":" in text or "=" in text:
+            text = self._masked_fields(text, code=code)
+        return _BEARER.sub(rf"\1 {MASK}", text) if "earer" in text or "asic" in text else text
+
+    def _masked_fields(self, text: str, *, code: bool) -> str:
+        parts: list[str] = []
+        end = 0
+        for name in _NAME.finditer(text):
+            if name.start() < end or not self.hides(name[1]):
+                continue
+            if (quoted := _QUOTED.match(text, name.end())) is not None:
+                mark = quoted[1] or quoted[2]
+                mask = f"{mark}{MASK}{mark}"
+                value: re.Match[str] | None = quoted
+            else:
+                # After a quoted name only what a literal is: `field 'card': it is ...` is prose.
+                value = (_LITERAL if name[2] or code else _BARE).match(text, name.end())
+                mask = f"{name[2]}{MASK}{name[2]}" if name[2] else MASK
+            if value is not None:
+                parts += (text[end : value.start()], mask)
+                end = value.end()
+        return "".join((*parts, text[end:])) if parts else text
+
+
+def _is_sealed(value: Any) -> bool:
+    return isinstance(value, dict) and MARK in value and len(value) == 1
+
+
+def _is_mask_of_itself(value: Any) -> bool:
+    """Say whether a value gives nothing away, and is worth seeing: nothing, or a secret as such."""
+    return value is None or value == "" or isinstance(value, Secret) or _is_sealed(value)
+
+
+def _any_of(known: Iterable[str]) -> re.Pattern[str] | None:
+    """Match any of these texts, also as they are written in reprs, JSON and URLs."""
+    forms: set[str] = set()
+    for text in known:
+        if len(text) >= _SHORTEST:
+            as_json = (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+            forms |= {text, repr(text)[1:-1], *as_json, _quoted(text)}
+    if not forms:
+        return None
+    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="", errors="replace")

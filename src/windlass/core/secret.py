@@ -1,0 +1,188 @@
+"""Owns `Secret`: a value that shows itself to nobody by accident, and how it is sealed for a store.
+
+The cipher is given from outside: it needs keys and randomness, and the core has neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, get_origin
+
+import msgspec
+
+T_co = TypeVar("T_co", covariant=True)
+SHOWN = "Secret(***)"
+MARK = "$secret"
+"""The one field of the object that stands for a secret in JSON."""
+
+
+class Secret(Generic[T_co]):
+    """A value that is encrypted in the store, and that nothing shows unless it is asked to.
+
+    Example:
+        `def charge(card: Secret[str]) -> None: pay(card.reveal())`, and
+        `charge.enqueue(card=Secret("4111..."))`.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: T_co) -> None:
+        self._value = value
+
+    def reveal(self) -> T_co:
+        """Return the value itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        """Show that there is a secret, and nothing of it."""
+        return SHOWN
+
+    def __format__(self, _spec: str) -> str:
+        """Show the same whatever the format asks for: even a width would tell a length."""
+        return SHOWN
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is hidden, with that of another secret only."""
+        return isinstance(other, Secret) and bool(self._value == other._value)
+
+    def __hash__(self) -> int:
+        """Go by what is hidden; what has no hash of its own, like a dict, shares one."""
+        try:
+            return hash((Secret, self._value))
+        except TypeError:
+            return hash(Secret)
+
+
+class Cipher(Protocol):
+    """Seals bytes so that only who has the key can open them, and only for what they are bound to.
+
+    `seal` raises ConfigError if it cannot; `open` raises ValueError, with a reason that says
+    nothing of what is sealed.
+    """
+
+    def seal(self, plain: bytes, *, bound: bytes) -> str:
+        """Return what can be stored in place of the bytes."""
+        ...
+
+    def open(self, sealed: str, *, bound: bytes) -> bytes:
+        """Return the bytes that were sealed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sealing:
+    """How the secrets in the payloads, or the results, of one kind are written and read.
+
+    What is sealed for one kind opens for no other: a secret that somebody copies into another
+    job's row does not come out there.
+    """
+
+    cipher: Cipher
+    role: Literal["payload", "result"]
+    kind: str
+
+    @property
+    def bound(self) -> bytes:
+        """What a secret is bound to: it opens for nothing else."""
+        return f"windlass:{self.role}:{self.kind}".encode()
+
+    def seal(self, plain: bytes) -> dict[str, str]:
+        """Return the JSON object that stands for a secret."""
+        return {MARK: self.cipher.seal(plain, bound=self.bound)}
+
+    def open(self, value: Any) -> bytes:
+        """Return what a secret's JSON object hides.
+
+        Raises:
+            ValueError: it is no such object, or cannot be opened.
+        """
+        if not isinstance(value, dict) or not isinstance(value.get(MARK), str) or len(value) != 1:
+            raise ValueError("a secret is wanted: give Secret(...), which is stored encrypted")
+        return self.cipher.open(value[MARK], bound=self.bound)
+
+
+def is_secret(hint: Any) -> bool:
+    """Say whether an annotation is `Secret`, or `Secret[...]`."""
+    return hint is Secret or get_origin(hint) is Secret
+
+
+def hidden_type(hint: Any) -> Any:
+    """Return what a `Secret[...]` hides; anything, if it does not say."""
+    return next(iter(get_args(hint)), Any)
+
+
+def holds_secrets(hint: Any) -> bool:
+    """Say whether values of a type can have secrets in them."""
+    waiting: list[Any] = [_described(hint)]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, msgspec.inspect.CustomType) and is_secret(each.cls):
+            return True
+        if isinstance(each, tuple):
+            waiting.extend(each)
+        elif isinstance(each, _DESCRIPTIONS) and id(each) not in seen:
+            seen.add(id(each))
+            waiting.extend(getattr(each, name) for name in each.__struct_fields__)
+    return False
+
+
+_DESCRIPTIONS = (msgspec.inspect.Type, msgspec.inspect.Field)
+
+
+def _described(hint: Any) -> Any:
+    try:
+        return msgspec.inspect.type_info(hint)
+    except (TypeError, ValueError):
+        return None  # Whether it can be a payload at all is for others to say.
+
+
+def secrets_in(value: Any) -> Iterator[Secret[Any]]:
+    """Find the secrets in a handler's arguments, wherever they are."""
+    waiting, seen = [value], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, _LEAVES) or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, Secret):
+            yield each
+        waiting.extend(_parts(each))
+
+
+_LEAVES = (str, bytes, int, float, type(None))
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, Secret):
+        return [value.reveal()]
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [*value]
+    return [getattr(value, name, None) for name in _attributes(value)]
+
+
+def _attributes(value: Any) -> Iterator[str]:
+    yield from getattr(value, "__dict__", ())
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots
+
+
+def texts_of(secret: Secret[Any]) -> Iterator[str]:
+    """Yield the texts by which a secret would be known if somebody wrote it."""
+    waiting = [secret.reveal()]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, bytes):
+            yield each.decode(errors="replace")
+        elif isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, int | float) and not isinstance(each, bool):
+            yield str(each)
+        elif not isinstance(each, bool | None):
+            waiting.extend(_parts(each))

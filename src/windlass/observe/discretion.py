@@ -1,0 +1,58 @@
+"""Owns what log lines do not say: fields that are masked by name, and the secrets of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from windlass.core.redaction import MASK, Redaction
+
+job_redaction: ContextVar[Redaction | None] = ContextVar("windlass_job_redaction", default=None)
+"""What is masked in every line inside a job."""
+_TRACES = ("exception", "stack", "stack_info")
+_AS_IS = "exc_info"
+
+
+class _Process:
+    """What is masked in the lines of this process that are inside no job."""
+
+    redaction = Redaction()
+
+
+def redact_lines(patterns: Iterable[str]) -> None:
+    """Mask the usual fields, and those of these names, in the lines of this process.
+
+    Raises:
+        ValueError: a pattern is no regular expression.
+    """
+    _Process.redaction = Redaction(patterns)
+
+
+def redaction_in_force() -> Redaction:
+    """Return what is masked here: in a job, its secrets too."""
+    return job_redaction.get() or _Process.redaction
+
+
+def redact_fields(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Mask what a line says in its fields."""
+    redaction = redaction_in_force()
+    return {
+        name: each if name == _AS_IS else _field(redaction, name, each)
+        for name, each in line.items()
+    }
+
+
+def _field(redaction: Redaction, name: str, value: object) -> object:
+    try:
+        return redaction.field(name, value)
+    except Exception:  # noqa: BLE001  Anything may stand in a user's __str__ or __eq__.
+        return MASK
+
+
+def redact_traces(line: dict[str, Any]) -> dict[str, Any]:
+    """Mask what a line says in its traceback."""
+    for name in _TRACES:
+        if isinstance(line.get(name), str):
+            line[name] = redaction_in_force().text(line[name])
+    return line

@@ -1,0 +1,105 @@
+"""Owns what stands between a lane and its claim: limits and breakers, each of which is a `Gate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from windlass.core.job import Job, Lane
+from windlass.core.outcomes import Outcome
+from windlass.core.plan import Allowance
+from windlass.core.settle import Transition
+from windlass.runtime.service import Service
+
+
+class Gate(Service):
+    """Lets a part of the jobs through, or none for a while.
+
+    It ticks to draw what it may let through. When it is stopped the worker has drained, and it
+    gives back what it still has.
+    """
+
+    def allowances(self, lane: Lane) -> Iterable[Allowance]:
+        """Say how much may start of a lane now, less what is reserved; none: as much as there is.
+
+        To be asked means that the lane has a job, and that the worker has room for it.
+        """
+        raise NotImplementedError
+
+    def bars(self, lane: Lane) -> bool:
+        """Say whether nothing of a lane may start, as if its queue were paused.
+
+        Neither is such a lane asked for, nor does anybody wait for it who works off what there is.
+        """
+        del lane
+        return False
+
+    def reserve(self, reserves: Mapping[str, int]) -> None:
+        """Keep for a claim under way what it may use up; names of other gates are among them."""
+        raise NotImplementedError
+
+    def unreserve(self, reserves: Mapping[str, int]) -> None:
+        """Take notice that the claim is over, just before the jobs that it brought begin."""
+        raise NotImplementedError
+
+    def began(self, job: Job) -> None:
+        """Take notice that a job that was claimed is about to start."""
+        raise NotImplementedError
+
+    def ended(self, job: Job, outcome: Outcome | Transition) -> None:
+        """Take notice that its run has ended, or that it was given back unstarted."""
+        raise NotImplementedError
+
+    def settled(self, job: Job, move: Transition | None) -> None:
+        """Take notice that what became of it is in the store; None: others had a say in that."""
+
+    def doubt(self, reserves: Mapping[str, int]) -> None:
+        """Take notice that nobody knows what a claim has brought; its end comes after this."""
+
+
+class Gates:
+    """All gates, as if they were one."""
+
+    def __init__(self, gates: Sequence[Gate]) -> None:
+        self._gates = tuple(gates)
+
+    def __bool__(self) -> bool:
+        return bool(self._gates)
+
+    def allowances(self, lane: Lane) -> Iterator[Allowance]:
+        """Return what all of them allow of a lane."""
+        for gate in self._gates:
+            yield from gate.allowances(lane)
+
+    def bars(self, lane: Lane) -> bool:
+        """Say whether one of them lets nothing of a lane start."""
+        return any(gate.bars(lane) for gate in self._gates)
+
+    def reserve(self, reserves: Mapping[str, int]) -> None:
+        """Keep for a claim under way what it may use up."""
+        for gate in self._gates:
+            gate.reserve(reserves)
+
+    def unreserve(self, reserves: Mapping[str, int]) -> None:
+        """Let go of what was kept for a claim."""
+        for gate in self._gates:
+            gate.unreserve(reserves)
+
+    def began(self, job: Job) -> None:
+        """Tell them of a start."""
+        for gate in self._gates:
+            gate.began(job)
+
+    def ended(self, job: Job, outcome: Outcome | Transition) -> None:
+        """Tell them of an end."""
+        for gate in self._gates:
+            gate.ended(job, outcome)
+
+    def settled(self, job: Job, move: Transition | None) -> None:
+        """Tell them what is in the store."""
+        for gate in self._gates:
+            gate.settled(job, move)
+
+    def doubt(self, reserves: Mapping[str, int]) -> None:
+        """Tell them of a claim of unknown fate."""
+        for gate in self._gates:
+            gate.doubt(reserves)

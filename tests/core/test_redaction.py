@@ -1,0 +1,116 @@
+"""What is not to be seen is masked, and what else there is stays readable."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.core.redaction import MASK, Redaction
+
+USUAL = Redaction()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "Password", "db_password", "dbPassword", "X-Auth-Token", "access_token", "apiKey",
+     "API_KEY", "api-key", "authorization", "card", "cardNumber", "credit_card", "client_secret"],
+)  # fmt: skip
+def test_the_usual_names_are_hidden_however_they_are_written(name: str) -> None:
+    assert USUAL.hides(name)
+
+
+@pytest.mark.parametrize("name", ["discard", "cardinality", "max_tokens", "key", "author", "to"])
+def test_names_that_only_look_similar_are_not(name: str) -> None:
+    assert not USUAL.hides(name)
+
+
+def test_names_can_be_added_and_taken_out() -> None:
+    own = Redaction(["iban2", "inner_.*", "-token"])
+    assert own.hides("iban2")
+    assert own.hides("inner_thing")
+    assert own.hides("password")
+    assert not own.hides("token")
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="redacted"):
+        Redaction(["(unclosed"])
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("password=abc def", "password=*** def"),
+        ("login(user='anna', password='a b')", "login(user='anna', password='***')"),
+        ("{'password': 'a b', 'x': 1}", "{'password': '***', 'x': 1}"),
+        ('{"token": 5, "a": "b"}', '{"token": "***", "a": "b"}'),
+        (r'said "{\"password\": \"a b\"}"', r'said "{\"password\": \"***\"}"'),
+        ("GET https://x/y?token=abc&z=1", "GET https://x/y?token=***&z=1"),
+        ("Authorization: Bearer abc.def", "Authorization: ***"),
+        ("sent Bearer abcdefghij", "sent Bearer ***"),
+        ("--api-key=zzz now", "--api-key=*** now"),
+        ("at postgresql://ann:p/w@host/db", "at postgresql://ann:***@host/db"),
+        ('password="never closed', "password=*** closed"),
+    ],
+)
+def test_what_stands_after_a_hidden_name_in_text_is_masked(text: str, masked: str) -> None:
+    assert USUAL.text(text) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'charge' cannot take this: field 'card': what it hides does not fit", "http://host:80/path",
+     "12:30:45 a=1 b: c", "no such file: /srv/token/x", ""],
+)  # fmt: skip
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert USUAL.text(text) == text
+
+
+def test_code_stays_readable_and_its_literals_do_not() -> None:
+    code = 'token = login(user)\n    connect(password="a b")'
+    assert USUAL.text(code, code=True) == 'token = login(user)\n    connect(password="***")'
+
+
+def test_fields_of_a_value_are_masked_wherever_they_are() -> None:
+    value = {
+        "to": "anna",
+        "password": "a",
+        "list": [{"card": {"number": 1}}],
+        "sealed": {"$secret": "k1.abc"},
+        "url": "redis://:pw@host",
+        "token": None,
+    }
+    assert USUAL.value(value) == {
+        "to": "anna",
+        "password": MASK,
+        "list": [{"card": MASK}],
+        "sealed": "Secret(***)",
+        "url": "redis://:***@host",
+        "token": None,
+    }
+
+
+def test_what_refers_to_itself_ends() -> None:
+    value: dict[str, Any] = {}
+    value["self"] = value
+    assert MASK in repr(USUAL.value(value))
+
+
+@given(st.text(min_size=3), st.text(), st.text())
+def test_a_known_text_is_found_however_it_is_written(known: str, before: str, after: str) -> None:
+    redaction = Redaction().knowing([known])
+    for written in (repr, json.dumps, str):
+        masked = redaction.text(f"<{written(known)}>")
+        assert MASK in masked
+        assert masked.strip("<>'\"") == MASK
+    assert MASK in redaction.text(before + known + after)
+
+
+@given(st.text(alphabet="pasword=:'\"\\ {}[],;@/tken", max_size=300))
+def test_no_text_is_too_odd(text: str) -> None:
+    assert isinstance(USUAL.text(text), str)
+    assert isinstance(USUAL.text(text, code=True), str)

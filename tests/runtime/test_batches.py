@@ -1,0 +1,257 @@
+"""Batches: one call for many jobs, and each of them settled for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.app.bed import QUICK, Bed, in_state, serving, until
+from windlass import (
+    Cancel,
+    ConfigError,
+    Context,
+    Inject,
+    Permanent,
+    Retry,
+    Snooze,
+    State,
+    Windlass,
+)
+
+
+@dataclass
+class Document:
+    """What is indexed."""
+
+    id: int
+    text: str = ""
+
+
+class Search:
+    """What handlers share."""
+
+    name = "search"
+
+
+async def work_off(app: Windlass, **flags: object) -> None:
+    await asyncio.wait_for(app.run_worker(burst=True, **QUICK | {"slots": 50} | flags), 20)
+
+
+def test_jobs_that_wait_are_handed_over_together(bed: Bed) -> None:
+    app = bed.app()
+    calls: list[list[int]] = []
+
+    @app.job(batch=10, within="5s")
+    async def index(documents: list[Document]) -> None:
+        calls.append([document.id for document in documents])
+
+    async def main() -> None:
+        handles = await app.aenqueue_many(index.draft(Document(id=n)) for n in range(30))
+        await work_off(app)
+        assert {(await handle.ajob()).state for handle in handles} == {State.COMPLETED}
+
+    asyncio.run(main())
+    assert [len(call) for call in calls] == [10, 10, 10]
+    assert sorted(n for call in calls for n in call) == list(range(30))
+
+
+def test_a_batch_that_does_not_fill_up_goes_when_it_is_time(bed: Bed) -> None:
+    app = bed.app()
+    calls: list[int] = []
+
+    @app.job(batch=100, within="50ms")
+    def index(documents: Sequence[Document]) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        calls.append(len(documents))
+
+    async def main() -> None:
+        async with serving(app, **QUICK | {"slots": 50}):
+            await app.aenqueue_many(index.draft(Document(id=n)) for n in range(3))
+            await until(lambda: sum(calls) == 3)
+
+    asyncio.run(main())
+
+
+def test_a_batch_never_waits_for_more_jobs_than_can_run(bed: Bed) -> None:
+    app = bed.app()
+    calls: list[int] = []
+
+    @app.job(batch=100, within="60s")
+    async def index(numbers: list[int]) -> None:
+        calls.append(len(numbers))
+
+    async def main() -> None:
+        await app.aenqueue_many(index.draft(n) for n in range(8))
+        await work_off(app, slots=4)
+
+    asyncio.run(main())
+    assert calls == [4, 4]
+
+
+def test_each_job_has_its_own_outcome(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(batch=5, within="5s", retry=Retry(max_retries=0))
+    async def sort_out(words: list[str]) -> list[object]:
+        said: dict[str, object] = {
+            "ok": "done",
+            "bad": ValueError("no such word"),
+            "later": Snooze("1h"),
+            "moot": Cancel("nobody asked"),
+            "never": Permanent("not in this life"),
+        }
+        return [said[word] for word in words]
+
+    async def main() -> None:
+        words = ("ok", "bad", "later", "moot", "never")
+        handles = await app.aenqueue_many(sort_out.draft(word) for word in words)
+        await work_off(app)
+        ok, bad, later, moot, never = [await handle.ajob() for handle in handles]
+        assert (ok.state, ok.result) == (State.COMPLETED, b'"done"')
+        assert (bad.state, str(bad.error)) == (State.DEAD, "ValueError: no such word")
+        assert (later.state, later.failures) == (State.SCHEDULED, 0)
+        assert (moot.state, moot.reason) == (State.CANCELLED, "nobody asked")
+        assert (never.state, never.reason) == (State.DEAD, "permanent error")
+
+    asyncio.run(main())
+
+
+def test_what_the_call_raises_fails_all_of_its_jobs_and_no_others(bed: Bed) -> None:
+    app = bed.app()
+    calls = 0
+
+    @app.job(batch=3, within="5s", retry=Retry(max_retries=0))
+    async def index(_numbers: list[int]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise SystemExit("broken")
+
+    async def main() -> None:
+        handles = await app.aenqueue_many(index.draft(n) for n in range(6))
+        await work_off(app)
+        states = sorted([(await handle.ajob()).state for handle in handles])
+        assert states == [State.COMPLETED] * 3 + [State.DEAD] * 3
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("answer", [["one"], "three", {"a": 1}])
+def test_an_answer_that_cannot_be_shared_out_is_refused(bed: Bed, answer: object) -> None:
+    app = bed.app()
+
+    @app.job(batch=2, within="5s")
+    async def index(_numbers: list[int]) -> object:
+        return answer
+
+    async def main() -> None:
+        handles = await app.aenqueue_many(index.draft(n) for n in range(2))
+        await work_off(app)
+        for handle in handles:
+            job = await handle.ajob()
+            assert job.state is State.DEAD
+            assert "one result for each of its 2 jobs" in str(job.error)
+
+    asyncio.run(main())
+
+
+def test_a_job_whose_time_is_up_leaves_the_others_alone(bed: Bed) -> None:
+    app = bed.app()
+    go = asyncio.Event()
+
+    @app.job(batch=2, within="5s", retry=Retry(max_retries=0))
+    async def index(_numbers: list[int]) -> list[str]:
+        await go.wait()
+        return ["a", "b"]
+
+    async def main() -> None:
+        slow = await index.using(timeout="300ms").aenqueue(1)
+        patient = await index.using(timeout="30s").aenqueue(2)
+        async with serving(app, **QUICK | {"slots": 5}):
+            late = await in_state(slow, State.DEAD)
+            go.set()
+            await in_state(patient, State.COMPLETED)
+        assert str(late.error).startswith("TimeoutError")
+
+    asyncio.run(main())
+
+
+def test_a_call_that_nobody_waits_for_is_cancelled(bed: Bed) -> None:
+    app = bed.app()
+    cancelled = asyncio.Event()
+
+    @app.job(batch=2, within="5s", timeout="200ms", retry=Retry(max_retries=0))
+    async def index(_numbers: list[int]) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async def main() -> None:
+        await app.aenqueue_many(index.draft(n) for n in range(2))
+        await work_off(app)
+        await asyncio.wait_for(cancelled.wait(), 5)
+
+    asyncio.run(main())
+
+
+def test_a_batch_has_resources_and_stays_callable(bed: Bed) -> None:
+    app = bed.app()
+    seen: list[tuple[str, list[int]]] = []
+
+    @app.resource
+    def search() -> Search:
+        return Search()
+
+    @app.job(batch=2, within="5s")
+    async def index(numbers: list[int], engine: Search = Inject) -> None:
+        seen.append((engine.name, numbers))
+
+    async def main() -> None:
+        await app.aenqueue_many(index.draft(n) for n in range(2))
+        await work_off(app)
+        await index([7], Search())
+
+    asyncio.run(main())
+    assert [(name, sorted(numbers)) for name, numbers in seen] == [
+        ("search", [0, 1]),
+        ("search", [7]),
+    ]
+
+
+def test_what_cannot_be_a_batch_is_refused_at_import() -> None:
+    app = Windlass("memory://")
+    job: Any = app.job
+    for size in (0, -1, True):
+        with pytest.raises(ConfigError, match="at least one job"):
+            job(batch=size)(_good)
+    with pytest.raises(ConfigError, match="a child process runs one job"):
+        job(batch=5, isolate=True)(_good)
+    with pytest.raises(ConfigError, match="the list of its payloads"):
+        job(batch=5)(_no_list)
+    with pytest.raises(ConfigError, match="the list of its payloads"):
+        job(batch=5)(_two)
+    with pytest.raises(ConfigError, match="one context"):
+        job(batch=5)(_with_context)
+
+
+async def _good(numbers: list[int]) -> None:
+    del numbers
+
+
+async def _no_list(number: int) -> None:
+    del number
+
+
+async def _two(numbers: list[int], others: list[int]) -> None:
+    del numbers, others
+
+
+async def _with_context(ctx: Context, numbers: list[int]) -> None:
+    del ctx, numbers

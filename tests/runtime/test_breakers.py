@@ -1,0 +1,598 @@
+"""Breakers in workers: they open, let probes through, close; and what waits is charged nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.app.bed import QUICK, Bed, Through, in_state, on_embedded_stores, serving, told, until
+from windlass import Backoff, Breaker, Cancel, ConfigError, ErrorClass, Retry, State, Windlass
+from windlass.core.breaker_record import (
+    BreakerState,
+    BreakerStatus,
+    record_of,
+)
+from windlass.core.changes import Changes
+from windlass.core.errors import StoreUnavailable
+from windlass.core.job import WorkerInfo
+
+AT_ONCE = Retry(max_retries=1000, backoff=Backoff(base=timedelta(0)))
+
+
+class Down(Exception):
+    pass
+
+
+class Gateway:
+    """What all jobs depend on; it is up or down, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.up = False
+        self.calls = 0
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def call(self) -> None:
+        self.calls += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(0.01)
+        finally:
+            self.at_once -= 1
+        if not self.up:
+            raise Down
+
+
+async def status_of(app: Windlass, name: str = "stripe") -> BreakerStatus:
+    (status,) = [each for each in await app.control.breakers() if each.name == name]
+    return status
+
+
+async def becomes(app: Windlass, state: BreakerState, name: str = "stripe") -> BreakerStatus:
+    async def is_so() -> bool:
+        known = {each.name: each for each in await app.control.breakers()}
+        return name in known and known[name].state is state
+
+    await until(is_so)
+    return await status_of(app, name)
+
+
+async def put(app: Windlass, status: BreakerStatus) -> None:
+    """Write a record, as other workers would have."""
+    name = f"breaker:{status.name}"
+    await app.store.apply(
+        [name], lambda _, __: Changes(answer=1, records={name: record_of(status)})
+    )
+
+
+def test_it_opens_over_two_workers_together_and_closes_after_a_probe(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "windlass")
+    app, gateway = bed.app(), Gateway()
+
+    @app.job(breaker=Breaker("stripe", failures=5, cooldown="2s"), retry=AT_ONCE)
+    async def charge() -> None:
+        await gateway.call()
+
+    @app.job(breaker="stripe", retry=AT_ONCE)
+    async def refund() -> None:
+        await gateway.call()
+
+    @app.job
+    async def mail() -> None:
+        pass
+
+    async def main() -> None:
+        drafts = [kind.draft() for _ in range(20) for kind in (charge, refund)]
+        handles = await app.aenqueue_many(drafts)
+        async with serving(app, slots=1), serving(app, slots=1):
+            status = await becomes(app, BreakerState.OPEN)
+            assert status.failures == 5
+            assert "5 failures in a row, the last: tests.runtime.test_breakers" in status.why
+            assert status.until is not None
+            # The other worker learns of it with its own next failure, or within a second.
+            assert gateway.calls <= 20
+            await (await mail.aenqueue()).aresult("5s")
+            waiting = [job for job in [await each.ajob() for each in handles] if not job.attempt]
+            assert len(waiting) >= 15
+            assert {(job.state, job.failures) for job in waiting} == {(State.PENDING, 0)}
+            await becomes(app, BreakerState.HALF_OPEN)
+            gateway.up = True
+            for handle in handles:
+                await in_state(handle, State.COMPLETED)
+            assert (await status_of(app)).state is BreakerState.CLOSED
+            jobs = [await handle.ajob() for handle in handles]
+            assert sum(job.failures for job in jobs) == gateway.calls - 40
+        assert (await status_of(app)).probes == {}
+
+    asyncio.run(main())
+    changes = ["breaker.opened", "breaker.half_opened", "breaker.closed"]
+    assert all(told(caplog, change) for change in changes)
+    assert told(caplog, "breaker.opened")[0]["breaker"] == "stripe"
+    assert told(caplog, "breaker.closed")[0]["reason"] == "a probe succeeded"
+
+
+def test_while_it_is_half_open_no_more_jobs_run_at_once_than_probes(bed: Bed) -> None:
+    app, gateway = bed.app(), Gateway()
+    gateway.up = True
+    hold = asyncio.Event()
+
+    @app.job(breaker=Breaker("stripe", probes=2), retry=AT_ONCE)
+    async def charge() -> None:
+        await gateway.call()
+        await hold.wait()
+
+    async def main() -> None:
+        await put(app, BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN))
+        handles = await app.aenqueue_many(charge.draft() for _ in range(30))
+        async with serving(app, slots=10), serving(app, slots=10):
+            await until(lambda: gateway.calls == 2)
+            await asyncio.sleep(1.5)  # Nothing happens, which takes its time.
+            assert gateway.calls == 2
+            assert sum((await status_of(app)).probes.values()) == 2
+            hold.set()
+            await becomes(app, BreakerState.CLOSED)
+            for handle in handles:
+                await in_state(handle, State.COMPLETED)
+
+    asyncio.run(main())
+
+
+def test_a_probe_that_fails_opens_it_again(bed: Bed) -> None:
+    app, gateway = bed.app(), Gateway()
+
+    @app.job(breaker=Breaker("stripe", cooldown="1h"), retry=AT_ONCE)
+    async def charge() -> None:
+        await gateway.call()
+
+    async def main() -> None:
+        await put(app, BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN))
+        await app.aenqueue_many(charge.draft() for _ in range(30))
+        async with serving(app, slots=10):
+            status = await becomes(app, BreakerState.OPEN)
+            assert status.why.startswith("a probe failed: ")
+            assert gateway.calls == 1
+
+    asyncio.run(main())
+
+
+def test_one_that_is_open_already_lets_nothing_start_at_a_workers_start(bed: Bed) -> None:
+    app, gateway = bed.app(), Gateway()
+
+    @app.job(breaker=Breaker("stripe"))
+    async def charge() -> None:
+        await gateway.call()
+
+    @app.job
+    async def mail() -> None:
+        pass
+
+    async def main() -> None:
+        await charge.aenqueue()
+        await app.control.open_breaker("stripe")
+        async with serving(app):
+            await (await mail.aenqueue()).aresult("5s")
+            await asyncio.sleep(1.2)  # Nothing happens, which takes its time.
+            assert gateway.calls == 0
+
+    asyncio.run(main())
+
+
+def test_the_probe_of_a_worker_comes_back_when_its_lease_has_ended(bed: Bed) -> None:
+    """Not before: one whose lease has merely run out may still be at it."""
+    app, gateway = bed.app(), Gateway()
+    gateway.up = True
+
+    @app.job(breaker=Breaker("stripe"))
+    async def charge() -> None:
+        await gateway.call()
+
+    async def main() -> None:
+        ghost = WorkerInfo(
+            id="ghost",
+            name="ghost",
+            host="there",
+            pid=1,
+            release="0",
+            lease=timedelta(milliseconds=1),
+            slots=1,
+        )
+        await app.store.open()
+        await app.store.register(ghost)
+        await put(
+            app,
+            BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN, probes={"ghost": 1}),
+        )
+        handle = await charge.aenqueue()
+        async with serving(app):
+            await asyncio.sleep(1.5)  # Nothing happens, which takes its time.
+            assert gateway.calls == 0
+            await app.store.retire("ghost")
+            await in_state(handle, State.COMPLETED)
+            await becomes(app, BreakerState.CLOSED)
+        assert (await status_of(app)).probes == {}
+
+    asyncio.run(main())
+
+
+def test_system_errors_open_a_breaker_of_the_kinds_own(bed: Bed) -> None:
+    app = bed.app()
+    app.classify(ErrorClass.SYSTEM, Down)
+
+    @app.job
+    async def charge() -> None:
+        raise Down
+
+    @app.job
+    async def mail(*, fail: bool) -> None:
+        if fail:
+            raise ValueError("no system error")
+
+    async def main() -> None:
+        async with serving(app, slots=1):
+            failing = await app.aenqueue_many(
+                mail.using(max_retries=0).draft(fail=True) for _ in range(9)
+            )
+            handles = await app.aenqueue_many(charge.draft() for _ in range(12))
+            status = await becomes(app, BreakerState.OPEN, "kind:charge")
+            assert status.kinds == ("charge",)
+            await (await mail.aenqueue(fail=False)).aresult("5s")
+            for handle in failing:
+                await in_state(handle, State.DEAD)
+            jobs = [await handle.ajob() for handle in handles]
+            assert {job.failures for job in jobs} == {0}
+            assert sum(job.state is State.PENDING for job in jobs) >= 12 - 5 - 2
+            assert [each.name for each in await app.control.breakers()] == ["kind:charge"]
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_what_does_not_count_neither_opens_nor_closes_it(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(breaker=Breaker("stripe", failures=1, on=Down), max_retries=0)
+    async def charge(*, down: bool) -> None:
+        raise Down if down else ValueError
+
+    async def main() -> None:
+        async with serving(app):
+            for _ in range(3):
+                await in_state(await charge.aenqueue(down=False), State.DEAD)
+            assert (await status_of(app)).state is BreakerState.CLOSED
+            await charge.aenqueue(down=True)
+            await becomes(app, BreakerState.OPEN)
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_timeout_counts_as_a_failure(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(breaker=Breaker("stripe", failures=1), timeout="50ms", max_retries=0)
+    async def hang() -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        async with serving(app):
+            await hang.aenqueue()
+            assert "TimeoutError in job" in (await becomes(app, BreakerState.OPEN)).why
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_success_between_them_makes_failures_no_row(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(breaker=Breaker("stripe", failures=2), max_retries=0)
+    async def charge(*, down: bool) -> None:
+        if down:
+            raise Down
+
+    async def main() -> None:
+        async with serving(app):
+            for _ in range(3):
+                await in_state(await charge.aenqueue(down=True), State.DEAD)
+                await in_state(await charge.aenqueue(down=False), State.COMPLETED)
+            assert (await status_of(app)).changes == 0
+            for _ in range(2):
+                await charge.aenqueue(down=True)
+            await becomes(app, BreakerState.OPEN)
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_by_hand_it_opens_and_closes_while_workers_serve(bed: Bed) -> None:
+    app, gateway = bed.app(), Gateway()
+
+    @app.job(breaker=Breaker("stripe", failures=1), max_retries=0)
+    async def charge() -> None:
+        await gateway.call()
+
+    async def main() -> None:
+        async with serving(app):
+            await app.control.close_breaker("stripe")
+            for _ in range(3):
+                await in_state(await charge.aenqueue(), State.DEAD)
+            assert gateway.calls == 3
+            gateway.up = True
+            await app.control.open_breaker("stripe")
+            await asyncio.sleep(1.2)  # Within a second all workers know.
+            handle = await charge.aenqueue()
+            await asyncio.sleep(0.3)  # Nothing happens, which takes its time.
+            assert gateway.calls == 3
+            await app.control.reset_breaker("stripe")
+            await in_state(handle, State.COMPLETED)
+            await becomes(app, BreakerState.CLOSED)
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_what_could_not_be_told_is_told_when_the_store_is_back(bed: Bed) -> None:
+    class Deaf(Through):
+        outages = 2
+
+        async def apply(self, names: Any, decide: Any) -> Any:
+            if self.outages > 0 and any("breaker:" in name for name in names):
+                self.outages -= 1
+                raise StoreUnavailable("not now")
+            return await self.inner.apply(names, decide)
+
+    app = bed.app(store=Deaf(bed.store()))
+
+    @app.job(breaker=Breaker("stripe", failures=3), max_retries=0)
+    async def charge() -> None:
+        raise Down
+
+    async def main() -> None:
+        async with serving(app):
+            for _ in range(3):
+                await charge.aenqueue()
+            await becomes(app, BreakerState.OPEN)
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_without_breakers_there_is_no_gate_and_no_record(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(max_retries=0)
+    async def charge() -> None:
+        raise Down
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            assert not worker._flow.gates
+            await in_state(await charge.aenqueue(), State.DEAD)
+            assert await app.control.breakers() == []
+
+    asyncio.run(main())
+
+
+ISOLATED = """
+from windlass import Breaker, Windlass
+
+app = Windlass()
+
+
+class Down(Exception):
+    pass
+
+
+class FarDown(Down):
+    pass
+
+
+@app.job(isolate=True, max_retries=0, breaker=Breaker("stripe", failures=1, on=Down))
+async def charge(down: bool):
+    raise FarDown if down else ValueError
+"""
+
+
+@pytest.mark.parametrize("bed", ["sqlite"], indirect=True)
+def test_what_an_isolated_job_raises_counts_as_it_does_elsewhere(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception itself cannot leave its process, so that is where it is looked at."""
+    (bed.directory / "isolated_shop.py").write_text(ISOLATED)
+    monkeypatch.syspath_prepend(bed.directory)
+    shop = importlib.import_module("isolated_shop")
+    monkeypatch.setitem(sys.modules, "isolated_shop", shop)
+    shop.app.configure(url=bed.url)
+
+    async def main() -> None:
+        async with serving(shop.app):
+            await in_state(await shop.charge.aenqueue(down=False), State.DEAD, within=30)
+            assert (await status_of(shop.app)).state is BreakerState.CLOSED
+            await shop.charge.aenqueue(down=True)
+            assert "FarDown in job" in (await becomes(shop.app, BreakerState.OPEN)).why
+        await shop.app.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bed", ["memory"], indirect=True)
+def test_a_probe_that_says_nothing_about_the_gateway_is_followed_by_another(bed: Bed) -> None:
+    app, gateway = bed.app(), Gateway()
+    gateway.up = True
+
+    @app.job(breaker=Breaker("stripe"))
+    async def charge(*, moot: bool) -> object:
+        if moot:
+            return Cancel("moot")
+        await gateway.call()
+        return None
+
+    async def main() -> None:
+        await put(app, BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN))
+        handles = [await charge.aenqueue(moot=True) for _ in range(5)]
+        async with serving(app):
+            for handle in handles:
+                await in_state(handle, State.CANCELLED)
+            assert (await status_of(app)).state is BreakerState.HALF_OPEN
+            await charge.aenqueue(moot=False)
+            await becomes(app, BreakerState.CLOSED)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bed", ["memory"], indirect=True)
+def test_probes_that_nobody_needs_are_given_back(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(breaker=Breaker("stripe", probes=3))
+    async def charge() -> None:
+        pass
+
+    async def main() -> None:
+        await put(app, BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN))
+        async with serving(app):
+            await in_state(await charge.aenqueue(), State.COMPLETED)
+
+            async def is_free() -> bool:
+                status = await status_of(app)
+                return status.successes == 1 and status.probes == {}
+
+            await until(is_free)
+            assert (await status_of(app)).state is BreakerState.HALF_OPEN
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bed", ["memory"], indirect=True)
+def test_while_nothing_fails_nothing_is_told(bed: Bed) -> None:
+    class Counted(Through):
+        applied = 0
+
+        async def apply(self, names: Any, decide: Any) -> Any:
+            self.applied += 1
+            return await self.inner.apply(names, decide)
+
+    store = Counted(bed.store())
+    app = bed.app(store=store)
+
+    @app.job(breaker=Breaker("stripe"))
+    async def charge() -> None:
+        pass
+
+    async def main() -> None:
+        async with serving(app):
+            await until(lambda: store.applied == 1)  # That the breaker exists.
+            for handle in await app.aenqueue_many(charge.draft() for _ in range(200)):
+                await in_state(handle, State.COMPLETED)
+        assert store.applied == 1
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_burst_does_not_wait_for_an_open_breaker(bed: Bed) -> None:
+    app, gateway = bed.app(), Gateway()
+
+    @app.job(breaker=Breaker("stripe", failures=3, cooldown="1h"), retry=AT_ONCE)
+    async def charge() -> None:
+        await gateway.call()
+
+    @app.job
+    async def mail() -> None:
+        pass
+
+    async def main() -> None:
+        charges = await app.aenqueue_many(charge.draft() for _ in range(10))
+        mails = await app.aenqueue_many(mail.draft() for _ in range(10))
+        await asyncio.wait_for(app.run_worker(burst=True, slots=1, **QUICK), 20)
+        assert {await handle.astatus() for handle in mails} == {State.COMPLETED}
+        assert State.PENDING in {await handle.astatus() for handle in charges}
+        assert 3 <= gateway.calls <= 5
+
+    asyncio.run(main())
+
+
+# -- what is wrong is said -------------------------------------------------------------------------
+
+
+@on_embedded_stores
+def test_a_name_that_nobody_defined_keeps_a_worker_from_starting(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(breaker=Breaker("stripe"))
+    async def charge() -> None:
+        pass
+
+    @app.job(breaker="strip")
+    async def refund() -> None:
+        pass
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match="'strip', which nobody defined; there are: stripe"):
+            await asyncio.wait_for(app.run_worker(**QUICK), 10)
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_two_definitions_of_one_breaker_are_refused_at_once(bed: Bed) -> None:
+    app = bed.app()
+    shared = Breaker("stripe")
+
+    @app.job(breaker=shared)
+    async def charge() -> None:
+        pass
+
+    @app.job(breaker=shared)
+    async def refund() -> None:
+        pass
+
+    @app.job(breaker=Breaker("stripe", cooldown="1m"))
+    async def check() -> None:
+        pass
+
+    with pytest.raises(ConfigError, match="'stripe' is defined twice, and differently"):
+
+        @app.job(breaker=Breaker("stripe", failures=6))
+        async def other() -> None:
+            pass
+
+    wrong: Any = 5
+    with pytest.raises(ConfigError, match="takes a Breaker or the name of one, and 5 is neither"):
+
+        @app.job(breaker=wrong)
+        async def another() -> None:
+            pass
+
+    assert "other" not in app.registry
+    assert "another" not in app.registry
+
+
+@on_embedded_stores
+def test_a_breaker_that_does_not_exist_cannot_be_forced(bed: Bed) -> None:
+    app = bed.app()
+    app.classify(ErrorClass.SYSTEM, Down)
+
+    @app.job(breaker=Breaker("stripe"))
+    async def charge() -> None:
+        pass
+
+    @app.job
+    async def mail() -> None:
+        pass
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match="no breaker 'strip'; there are: stripe"):
+            await app.control.open_breaker("strip")
+        assert (await app.control.open_breaker("kind:mail")).state is BreakerState.OPEN
+        assert [each.name for each in await app.control.breakers()] == ["kind:mail", "stripe"]
+
+    asyncio.run(main())
