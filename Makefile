@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Half as many again as there are CPUs: tests with real processes wait most of the time.
-TESTERS ?= $(shell $(PYTHON) -c 'import os; print(-(-3 * (os.cpu_count() or 1) // 2))')
+# Twice as many as there are CPUs: tests with real processes wait most of the time.
+TESTERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 # Tests start hundreds of processes: without bytecode, each would compile all of the sources again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -90,6 +90,24 @@ def test_fewer_than_are_of_use_are_not_granted() -> None:
     assert reply.granted == 3
 
 
+def test_who_wants_several_at_once_is_not_passed_for_ever_by_who_wants_few() -> None:
+    """Prevents: others take each token that comes free, and there are never enough of them."""
+    account, _ = ask({}, "a", want(3))
+    account, reply = ask(account, "b", want(3, least=3))
+    assert reply.granted == 0
+    account, reply = ask(account, "a", Wish(keeps=1), now=0.5)
+    assert reply.share == 0, "all of it is for the other, as it comes free"
+    account, reply = ask(account, "c", want(1), now=0.6)
+    assert reply.granted == 0, "it came later"
+    account, reply = ask(account, "b", Wish(), now=0.7)
+    account, _ = ask(account, "a", Wish(), now=0.8)
+    account, reply = ask(account, "c", want(1), now=0.9)
+    assert reply.granted == 0, "who gives back what is too little for it keeps its turn"
+    account, reply = ask(account, "b", want(3, least=3), now=1.0)
+    assert reply.granted == 3
+    assert "starving" not in account
+
+
 def test_two_who_want_all_of_it_get_it_one_after_the_other() -> None:
     """Prevents: each keeps a part that is of no use, and waits for the other's for ever."""
     account, _ = ask({}, "a", want(3, least=3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -359,6 +360,8 @@ def race(mine: Store, theirs: Store, jobs: list[Job]) -> tuple[set[UUID], set[UU
         barrier.wait()
         won["rescue"] = await rescue(theirs, "rescuer")
 
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # In memory all is over before a thread would make way by itself.
     threads = [
         threading.Thread(target=asyncio.run, args=[side()]) for side in (completing, rescuing)
     ]
@@ -366,4 +369,5 @@ def race(mine: Store, theirs: Store, jobs: list[Job]) -> tuple[set[UUID], set[UU
         thread.start()
     for thread in threads:
         thread.join()
+    sys.setswitchinterval(switching)
     return won["complete"], won["rescue"]

@@ -46,6 +46,17 @@ class Reply(NamedTuple):
     after: float | None
 
 
+class _Hunger(NamedTuple):
+    """Since when a worker has wanted several tokens at once in vain, seen when last, and how many.
+
+    Who is served after it leaves them to it: else those that want few would always be first.
+    """
+
+    since: float
+    seen: float
+    least: int
+
+
 class Served(NamedTuple):
     """The account afterwards, the replies by key, and who else holds any of it."""
 
@@ -95,6 +106,14 @@ class _Book:
             key: {worker: at for worker, at in wants.items() if abs(now - at) < _REMEMBERED}
             for key, wants in account.get("wants", {}).items()
         }
+        self._starving: dict[str, dict[str, _Hunger]] = {
+            key: {
+                worker: hunger
+                for worker, told in starving.items()
+                if abs(now - (hunger := _Hunger(*told)).seen) < _REMEMBERED
+            }
+            for key, starving in account.get("starving", {}).items()
+        }
 
     def free(self, gone: str, busy: Collection[str]) -> None:
         """Take from a worker that is no more; what it may have used last was used just now."""
@@ -107,6 +126,8 @@ class _Book:
                 self._cool(key, self._tokens.cools, count)
         for wants in self._wants.values():
             wants.pop(gone, None)
+        for starving in self._starving.values():
+            starving.pop(gone, None)
 
     def meet(self, worker: str, key: str, wish: Wish) -> Reply:
         """Take back what a worker gives, and grant what it wants."""
@@ -122,11 +143,19 @@ class _Book:
         wants = self._wants.setdefault(key, {})
         wants.pop(worker, None)
         left = self._left(key)
-        share = self._share(worker, key, wants)
-        granted = self._grant(wish, left, room=share - keeps if wants else left)
+        starving = self._starving.setdefault(key, {})
+        hunger = starving.pop(worker, None)
+        since = self._now if hunger is None else hunger.since
+        ahead = sum(other.least for other in starving.values() if other.since < since)
+        share = min(self._share(worker, key, wants), max(self._tokens.capacity - ahead, 0))
+        granted = self._grant(wish, left - ahead, room=share - keeps if wants else left)
         if granted < wish.least:
             granted = 0
             wants[worker] = self._now
+            if wish.least > 1:
+                starving[worker] = _Hunger(since, self._now, wish.least)
+        elif hunger is not None and not wish.least:
+            starving[worker] = hunger  # It gives back what is too little for it.
         mine[key] = keeps + granted
         others = len(wants) > (worker in wants) or left < 0
         return Reply(keeps + granted, granted, others, share, self._after(key))
@@ -142,6 +171,11 @@ class _Book:
             "holds": holds,
             "cooling": {key: entries for key, entries in self._cooling.items() if entries},
             "wants": {key: wants for key, wants in self._wants.items() if wants},
+            "starving": {
+                key: {worker: list(hunger) for worker, hunger in starving.items()}
+                for key, starving in self._starving.items()
+                if starving
+            },
         }
         return {name: part for name, part in parts.items() if part}
 

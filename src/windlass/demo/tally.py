@@ -16,7 +16,8 @@ from windlass.core.states import State
 class Tally:
     """What became of the jobs of one kind.
 
-    Two sums must come out: every job enqueued has an end, and every run has one outcome.
+    Two sums must come out: every job enqueued has an end, and every outcome has a run. There may be
+    more runs than outcomes: what was claimed and could not begin at once was given back.
     """
 
     kind: str
@@ -58,7 +59,7 @@ class Tally:
                 f"{self.completed} completed + {self.dead} dead"
             )
         outcomes = self.completed + self.retried + self.snoozed + self.dead
-        if self.runs != outcomes:
+        if self.runs < outcomes:
             told.append(f"{self.kind}: {self.runs} runs, {outcomes} outcomes")
         return told
 
