@@ -29,7 +29,7 @@ class Context:
 
     __slots__ = (
         "_cancelled", "_done", "_in_transaction", "_redaction", "_report", "_timeout", "_transact",
-        "arguments", "job", "resources", "settled", "worker_id",
+        "arguments", "job", "resources", "secrets", "settled", "worker_id",
     )  # fmt: skip
 
     log: Logger = _log
@@ -61,9 +61,12 @@ class Context:
         """Whether the job was completed by a transaction of its handler."""
         self._in_transaction = False
         self._timeout: TimeoutError | None = None
+        self.secrets: tuple[str, ...] = ()
+        """The texts by which the secrets among the arguments would be known."""
         if has_secrets:
             found = secrets_in(arguments)
-            redaction = redaction.knowing(text for each in found for text in texts_of(each))
+            self.secrets = tuple(text for each in found for text in texts_of(each))
+            redaction = redaction.knowing(self.secrets)
         self._redaction = redaction
 
     @property
@@ -95,6 +98,10 @@ class Context:
     def redaction(self) -> Redaction:
         """What masks text that this run leaves behind: fields by their names, and its secrets."""
         return self._redaction
+
+    def mask_by(self, redaction: Redaction) -> None:
+        """Mask more in what this run leaves behind, like the secrets of others in its batch."""
+        self._redaction = redaction
 
     @property
     def idempotency_key(self) -> str:

@@ -9,7 +9,11 @@ import logging
 import pickle
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from enum import Enum
 from typing import Any, NotRequired, TypedDict
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -187,3 +191,26 @@ def test_an_error_is_remembered_without_the_secrets_that_are_known() -> None:
     assert "card was ***" in told.traceback
     # Cut through the middle of a secret, each half would have passed for something else.
     assert HIDDEN[:4] not in told.message
+
+
+class Colour(Enum):
+    """A value of a kind of its own."""
+
+    RED = "crimson"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (UUID(int=7), str(UUID(int=7))),
+        (Colour.RED, "crimson"),
+        (Decimal("12.50"), "12.50"),
+        (date(2001, 2, 3), "2001-02-03"),
+        (b"\xff\x00secret", r"\xff\x00secret"),
+        (b"\xff\x00secret", "/wBzZWNyZXQ="),
+        ({"name": {"of": ["hidden"]}}, "hidden"),
+    ],
+)
+def test_whatever_a_secret_holds_is_known_by_its_text(value: object, text: str) -> None:
+    """Prevents: a secret that shows in an error, or whose parts have no end."""
+    assert text in list(texts_of(Secret(value)))

@@ -99,13 +99,24 @@ def test_who_wants_several_at_once_is_not_passed_for_ever_by_who_wants_few() -> 
     assert reply.share == 0, "all of it is for the other, as it comes free"
     account, reply = ask(account, "c", want(1), now=0.6)
     assert reply.granted == 0, "it came later"
-    account, reply = ask(account, "b", Wish(), now=0.7)
     account, _ = ask(account, "a", Wish(), now=0.8)
     account, reply = ask(account, "c", want(1), now=0.9)
-    assert reply.granted == 0, "who gives back what is too little for it keeps its turn"
+    assert reply.granted == 0, "who was here before keeps its turn"
     account, reply = ask(account, "b", want(3, least=3), now=1.0)
     assert reply.granted == 3
-    assert "starving" not in account
+    assert set(account["starving"]["k"]) == {"c"}
+
+
+def test_who_has_waited_for_a_while_gets_what_comes_back_next() -> None:
+    """Prevents: who has the only token uses it again and again, and nobody else ever does."""
+    account, _ = ask({}, "a", want(3))
+    account, reply = ask(account, "b", want(1))
+    account, reply = ask(account, "c", want(1), now=0.1)
+    account, reply = ask(account, "d", want(1), now=0.2)
+    for name in "bcd":
+        account, reply = ask(account, name, want(1), now=2.0)
+    account, reply = ask(account, "a", Wish(keeps=3), now=2.1)
+    assert (reply.wanted, reply.share) == (True, 0)
 
 
 def test_two_who_want_all_of_it_get_it_one_after_the_other() -> None:
@@ -389,7 +400,7 @@ def test_there_is_never_more_than_the_limit_whatever_happens(
         while any(run[0].startswith(f"{slot}.") for run in cluster.running):
             cluster.finish(slot)
         cluster.speak(slot, most=0, give=99, lost=False)
-    cluster.now += cools
+    cluster.now += cools + 3.0  # By then wishes that nobody repeats are forgotten.
     cluster.speak(0, most=99, give=0, lost=False)
     cluster.speak(0, most=99, give=0, lost=False)
     assert cluster.ledger(0)[1].free == capacity, "nothing has leaked"

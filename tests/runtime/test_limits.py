@@ -605,3 +605,81 @@ def test_a_worker_that_lost_its_lease_begins_anew_with_its_tokens(bed: Bed) -> N
 
     asyncio.run(main())
     assert meter.most[""] <= 2
+
+
+def test_two_who_each_have_a_part_of_what_both_need_do_not_wait_for_each_other(bed: Bed) -> None:
+    app, meter = bed.app(), Meter()
+    app.limit("gpu", concurrency=1)
+
+    @app.job(concurrency=1, resource="gpu")
+    async def train() -> None:
+        await meter.run("gpu", 0.005)
+
+    @app.job(resource="gpu")
+    async def infer() -> None:
+        await meter.run("gpu", 0.005)
+
+    async def main() -> None:
+        async with serving(app, slots=5), serving(app, slots=5):
+            for _ in range(5):
+                handles = [await train.aenqueue(), await infer.aenqueue()]
+                for handle in handles:
+                    await in_state(handle, State.COMPLETED)
+
+    asyncio.run(main())
+    assert meter.most["gpu"] == 1
+
+
+def test_who_has_the_only_token_lets_others_have_it(bed: Bed) -> None:
+    """Prevents: a worker with a backlog keeps what it has for as long as that lasts."""
+    app, meter = bed.app(), Meter()
+    app.limit("gpu", concurrency=1)
+    over = False
+
+    @app.job(resource="gpu", queue="mine")
+    async def mine() -> None:
+        await meter.run("gpu", 0.005)
+        if not over:
+            await mine.aenqueue()
+
+    @app.job(resource="gpu", queue="yours")
+    async def yours() -> None:
+        await meter.run("gpu", 0.005)
+
+    async def main() -> None:
+        nonlocal over
+        await app.aenqueue_many(mine.draft() for _ in range(5))
+        async with serving(app, queues="mine"), serving(app, queues="yours"):
+            await until(lambda: len(meter.starts) > 10)
+            await in_state(await yours.aenqueue(), State.COMPLETED)
+            over = True
+
+    asyncio.run(main())
+    assert meter.most["gpu"] == 1
+
+
+def test_what_a_dead_worker_held_is_free_for_who_holds_other_tokens(bed: Bed) -> None:
+    app = bed.app()
+    over = False
+
+    @app.job(concurrency=1)
+    async def scarce() -> None: ...
+
+    @app.job(concurrency=10)
+    async def plenty() -> None:
+        await asyncio.sleep(0.01)
+        if not over:
+            await plenty.aenqueue()
+
+    async def main() -> None:
+        nonlocal over
+        held = {"concurrency": {"holds": {"ghost": {"": 1}}}}
+        name = Limit(name="kind:scarce", concurrency=1).record("")
+        await app.store.open()
+        await app.store.apply([name], lambda _, __: Changes(answer=None, records={name: held}))
+        await app.aenqueue_many(plenty.draft() for _ in range(3))
+        async with serving(app):
+            await in_state(await scarce.aenqueue(), State.COMPLETED)
+            over = True
+
+    asyncio.run(main())

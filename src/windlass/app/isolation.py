@@ -13,6 +13,7 @@ from windlass.core.errors import ConfigError
 from windlass.observe.logs import logging_in_force
 from windlass.runtime.words import Recipe
 from windlass.settings import Settings
+from windlass.settings.keys import written
 
 if TYPE_CHECKING:
     from windlass.app.app import Windlass
@@ -75,6 +76,14 @@ def _main() -> dict[str, str]:
 
 
 def _told(settings: Settings) -> Iterator[tuple[str, str | int | float]]:
+    if settings.encryption_keys:
+        # By a socket of its own, which nobody else can read.
+        yield (
+            "encryption_keys",
+            ",".join(written(key, named=True) for key in settings.encryption_keys),
+        )
+    if settings.redact:
+        yield "redact", ",".join(settings.redact)
     for name in _TOLD:
         value = getattr(settings, name)
         yield name, value.total_seconds() if isinstance(value, timedelta) else value

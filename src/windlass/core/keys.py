@@ -41,8 +41,6 @@ def key_of(kind: str, key: Key, value: Any) -> str:
     """
     try:
         found = value_by(key, value)
-        if isinstance(found, Secret):
-            raise PayloadInvalid(kind, "", "a Secret is no key: keys are stored, and shown, as is")
         return "" if found is None or found == "" else check_name("key", str(found))
     except PayloadInvalid:
         raise
@@ -53,7 +51,15 @@ def key_of(kind: str, key: Key, value: Any) -> str:
 
 
 def value_by(key: Key, value: Any) -> object:
-    """Return what a key finds in a payload, whatever it is; what the key raises is raised."""
+    """Return what a key finds in a payload; what the key raises is raised.
+
+    Raises:
+        ValueError: it is a secret.
+    """
     if callable(key):
-        return key(**value) if isinstance(value, Mapping) else key(value)
-    return value[key] if isinstance(value, Mapping) else getattr(value, key)
+        found = key(**value) if isinstance(value, Mapping) else key(value)
+    else:
+        found = value[key] if isinstance(value, Mapping) else getattr(value, key)
+    if isinstance(found, Secret):
+        raise ValueError("a Secret is no key: keys are stored, and shown, as is")  # noqa: TRY004
+    return found

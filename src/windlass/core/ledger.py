@@ -43,6 +43,8 @@ class Ledger:
         self._fresh: dict[Any, tuple[float, int]] = {}
         self._cooling: deque[tuple[float, float, int]] = deque()
         self._returned: list[tuple[float, int]] = []
+        self.unconfirmed = False
+        """Whether something was said to the store that was not answered."""
         self.pressed = False
         """Whether there may be more than there should be."""
         self.wanted = False
@@ -62,7 +64,8 @@ class Ledger:
         """How many more there are than should be, since others want some or the limit fell."""
         most = self.tokens.capacity
         if self.wanted:
-            most = min(most, max(self.share, self.amount))
+            # None at all if somebody has waited too long for what comes back here.
+            most = min(most, max(self.share, self.amount) if self.share else 0)
         return max(self.held - most, 0)
 
     @property
@@ -173,6 +176,7 @@ class Ledger:
             self._returned.append((until, let_go))
             if count > let_go:
                 self._cooling.append((first, until, count - let_go))
+        self.unconfirmed = True
         cools = tuple((until - now, count) for until, count in self._returned if until > now)
         return Wish(keeps=self.held, cools=cools, least=least, most=most)
 
@@ -184,6 +188,7 @@ class Ledger:
     def take_in(self, wish: Wish, reply: Reply) -> bool:
         """Add what was granted; False says that others have what was held here by now."""
         self._returned.clear()
+        self.unconfirmed = False
         self.wanted, self.share = reply.wanted, reply.share
         self.pressed = self.wanted or self.held > self.tokens.capacity
         if reply.held - reply.granted < wish.keeps:

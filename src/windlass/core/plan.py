@@ -69,6 +69,8 @@ class Policies:
     targets: Mapping[str, timedelta] = field(default_factory=dict)
     rotation: Rotation | None = None
     allowances: Callable[[Lane], Iterable[Allowance]] = _unlimited
+    lets: Callable[[Lane], bool] | None = None
+    """Says of which lanes something could start, without asking for it; None: of all."""
     bars: Callable[[Lane], bool] | None = None
     """Says of which lanes nothing may start, however much room there is; None: of none."""
 
@@ -89,7 +91,7 @@ class Policies:
 
     def may_run(self, lane: Lane) -> bool:
         """Say whether a job of this lane could start now, if there was room for it."""
-        return self.serves(lane) and all(each.left >= each.amount for each in self.allowances(lane))
+        return self.serves(lane) and (self.lets is None or self.lets(lane))
 
     def urgency(self, head: Head, now: datetime | None = None) -> float:
         """Return the time by which heads of lanes are compared: the earliest goes first."""
@@ -309,6 +311,8 @@ class _Purse:
 def _allowances(policies: Policies, room: Room, lane: Lane) -> Iterator[Allowance]:
     if lane.queue in room.queues:
         yield Allowance(queue_budget(lane.queue), room.queues[lane.queue])
+        if room.queues[lane.queue] <= 0:
+            return
     yield from policies.allowances(lane)
 
 

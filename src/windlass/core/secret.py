@@ -5,9 +5,14 @@ The cipher is given from outside: it needs keys and randomness, and the core has
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, get_origin
+from uuid import UUID
 
 import msgspec
 
@@ -151,7 +156,9 @@ def secrets_in(value: Any) -> Iterator[Secret[Any]]:
         waiting.extend(_parts(each))
 
 
-_LEAVES = (str, bytes, int, float, type(None))
+_TELLING = (int, float, Decimal, UUID, date, time, timedelta)
+"""What is written as one text, and has no parts that anybody would look into."""
+_LEAVES = (str, bytes, bytearray, Enum, type, type(None), *_TELLING)
 
 
 def _parts(value: Any) -> list[Any]:
@@ -173,16 +180,20 @@ def _attributes(value: Any) -> Iterator[str]:
 
 def texts_of(secret: Secret[Any]) -> Iterator[str]:
     """Yield the texts by which a secret would be known if somebody wrote it."""
-    waiting = [secret.reveal()]
+    waiting, seen = [secret.reveal()], set[int]()
     while waiting:
         each = waiting.pop()
-        if isinstance(each, str):
+        if isinstance(each, Enum):
+            waiting.append(each.value)
+        elif isinstance(each, str):
             yield each
-        elif isinstance(each, bytes):
-            yield each.decode(errors="replace")
-        elif isinstance(each, dict):
-            waiting.extend(each.values())
-        elif isinstance(each, int | float) and not isinstance(each, bool):
+        elif isinstance(each, bytes | bytearray):
+            yield from (each.decode(errors="replace"), repr(bytes(each))[2:-1])
+            yield b64encode(each).decode()
+        elif isinstance(each, _TELLING) and not isinstance(each, bool):
             yield str(each)
-        elif not isinstance(each, bool | None):
+        elif isinstance(each, dict):
+            waiting.extend(each.values())  # The names of fields would be masked everywhere.
+        elif not isinstance(each, _LEAVES) and id(each) not in seen:
+            seen.add(id(each))
             waiting.extend(_parts(each))

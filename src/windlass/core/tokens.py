@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from windlass.core.job import Json
 from windlass.core.limits import Tokens
 
+_PATIENCE = 1.0
+"""Seconds for which who wants tokens waits for those who have some to let go of them."""
 _REMEMBERED = 3.0
 """Seconds for which a wish that was not met is remembered, unless it is repeated."""
 Cooling = list[list[Any]]
@@ -47,14 +49,19 @@ class Reply(NamedTuple):
 
 
 class _Hunger(NamedTuple):
-    """Since when a worker has wanted several tokens at once in vain, seen when last, and how many.
+    """Since when a worker has wanted tokens in vain, seen when last, and how many at once.
 
-    Who is served after it leaves them to it: else those that want few would always be first.
+    Who is served after it leaves them to it, if it wants several or has waited for a while: else
+    those that want few, or have some already, would always be first.
     """
 
     since: float
     seen: float
     least: int
+
+    def goes_before(self, since: float, now: float) -> bool:
+        """Say whether it goes before somebody who has wanted some since then."""
+        return self.since < since and (self.least > 1 or now - self.since >= _PATIENCE)
 
 
 class Served(NamedTuple):
@@ -146,15 +153,16 @@ class _Book:
         starving = self._starving.setdefault(key, {})
         hunger = starving.pop(worker, None)
         since = self._now if hunger is None else hunger.since
-        ahead = sum(other.least for other in starving.values() if other.since < since)
+        first = [other for other in starving.values() if other.goes_before(since, self._now)]
+        ahead = sum(other.least for other in first)
         share = min(self._share(worker, key, wants), max(self._tokens.capacity - ahead, 0))
         granted = self._grant(wish, left - ahead, room=share - keeps if wants else left)
         if granted < wish.least:
             granted = 0
             wants[worker] = self._now
-            if wish.least > 1:
+            if wish.least > 0:
                 starving[worker] = _Hunger(since, self._now, wish.least)
-        elif hunger is not None and not wish.least:
+        elif hunger is not None and not wish.least and before > keeps:
             starving[worker] = hunger  # It gives back what is too little for it.
         mine[key] = keeps + granted
         others = len(wants) > (worker in wants) or left < 0

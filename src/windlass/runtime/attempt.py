@@ -25,6 +25,7 @@ from windlass.core.outcomes import (
 from windlass.core.payload import decode_json
 from windlass.core.plan import Pool
 from windlass.core.redaction import Redaction
+from windlass.core.secret import Sealing
 from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
 from windlass.observe.logs import get_logger
@@ -85,7 +86,7 @@ class Handlers:
             if first is None:
                 return await handle(context)
             context.log.info("job.already_done", first=first.id, key=context.idempotency_key)
-            return _stored_result(first, registration.target.result)
+            return _stored_result(first, registration.target)
 
         return run
 
@@ -136,12 +137,14 @@ def outcome_of(context: Context, value: Any, target: Target) -> Outcome:
             return _result_of(context, value, target)
 
 
-def _stored_result(job: Job, hint: Any) -> Any:
+def _stored_result(job: Job, target: Target) -> Any:
     """Return a result as its handler declares it; if it declares something else by now, as JSON."""
     if job.result is None:
         return None
+    cipher = target.result_cipher
+    sealing = None if cipher is None else Sealing(cipher, "result", job.kind)
     try:
-        return decode_json(job.result, hint)
+        return decode_json(job.result, target.result, sealing=sealing)
     except (ValueError, NotImplementedError):
         return decode_json(job.result)
 

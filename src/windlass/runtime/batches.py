@@ -15,6 +15,7 @@ from typing import Any
 from windlass.context import Context
 from windlass.core.errors import Permanent
 from windlass.core.plan import Pool
+from windlass.observe.discretion import job_redaction
 from windlass.observe.logs import job_fields
 from windlass.registry import Batch, Registration
 
@@ -103,6 +104,13 @@ class Gathering:
         ids = [str(place.context.job_id) for place in places]
         told = {"kind": self._kind, "worker_id": first.worker_id, "job_ids": ids}
         job_fields.set(lambda: told)
+        # What one of them may not show, none may: they share the lines, and the errors.
+        known = [text for place in places for text in place.context.secrets]
+        if known:
+            redaction = first.redaction.knowing(known)
+            job_redaction.set(redaction)
+            for place in places:
+                place.context.mask_by(redaction)
         items = [place.context.arguments for place in places]
         try:
             shares = self._shares(await self._call(first, items), len(places))

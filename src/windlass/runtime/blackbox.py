@@ -145,8 +145,11 @@ class _Recorder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            # Here and not by who reads it: only this process knows the secrets of its run.
-            told = redaction_in_force().text(self.format(record))
+            told = self.format(record)
+            if not isinstance(record.msg, Mapping) or record.exc_info:
+                # Here and not by who reads it: only this process knows the secrets of its run. The
+                # fields of a line of ours were masked when it was made.
+                told = redaction_in_force().text(told)
             self._box.write(told, _job_of(record))
         except Exception:  # noqa: BLE001 - what cannot be recorded must not cost the run.
             return

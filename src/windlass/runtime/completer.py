@@ -153,5 +153,5 @@ class Completer(Service):
         except Exception:
             # Kept, it would hold up everybody else's outcome; without one, the job is rescued.
             log.exception("settle.impossible", job_id=refused.id)
-            return
+            settled = [False]
         self._tell([Settlement(group[0].job, dead)], settled)

@@ -25,6 +25,11 @@ class Gate(Service):
         """
         raise NotImplementedError
 
+    def lets(self, lane: Lane) -> bool:
+        """Say whether something of a lane could start, as far as is known; nothing comes of it."""
+        del lane
+        return True
+
     def bars(self, lane: Lane) -> bool:
         """Say whether nothing of a lane may start, as if its queue were paused.
 
@@ -66,9 +71,20 @@ class Gates:
         return bool(self._gates)
 
     def allowances(self, lane: Lane) -> Iterator[Allowance]:
-        """Return what all of them allow of a lane."""
+        """Return what they allow of a lane.
+
+        Whoever comes after one that allows nothing is not asked: else two workers could each keep
+        what the other needs besides.
+        """
         for gate in self._gates:
-            yield from gate.allowances(lane)
+            for each in gate.allowances(lane):
+                yield each
+                if each.left < each.amount:
+                    return
+
+    def lets(self, lane: Lane) -> bool:
+        """Say whether all of them would let something of a lane start, as far as they know."""
+        return all(gate.lets(lane) for gate in self._gates)
 
     def bars(self, lane: Lane) -> bool:
         """Say whether one of them lets nothing of a lane start."""

@@ -110,8 +110,18 @@ class Limits(Gate):
         found = self._of(lane.queue, lane.kind, lane.key)
         if not found:
             return ()
-        now = self._now()
-        return [self._allowance(purse, amount, now) for purse, amount in found]
+        now, allowed = self._now(), []
+        for purse, amount in found:
+            allowed.append(self._allowance(purse, amount, now))
+            if allowed[-1].left < amount:
+                # What comes after it is not asked for, and so goes back soon: two who each have a
+                # part of what both need would wait for each other. All go in the same order.
+                break
+        return allowed
+
+    def lets(self, lane: Lane) -> bool:
+        found = self._of(lane.queue, lane.kind, lane.key)
+        return all(purse.ledger.free >= amount for purse, amount in found)
 
     def _allowance(self, purse: Purse, amount: int, now: float) -> Allowance:
         ledger = purse.ledger
@@ -329,6 +339,8 @@ class Limits(Gate):
     def _is_over(self, purse: Purse, now: float) -> bool:
         """Forget a purse that is empty, and that nobody needed lately; say whether it was so."""
         is_needed = purse in self._lacking or purse in self._wanted or purse.was_needed(now)
+        if purse.ledger.unconfirmed:
+            return False  # What it gives back is not known to have arrived.
         if purse.ledger.held or is_needed:
             return not purse.ledger.held
         del self._purses[purse.limit.name, purse.measure, purse.key], self._named[purse.name]
@@ -355,8 +367,7 @@ class Limits(Gate):
             elif wish.most:
                 wait = _LOOK if reply.after is None else min(reply.after, _LOOK)
                 purse.retry_at = self._lacking[purse] = now + max(wait, _TURN)
-        self._holders = answer.holders
-        self._gone &= answer.holders
+        self._holders |= answer.holders
         if came:
             self._rouse()
 
@@ -397,9 +408,11 @@ class Limits(Gate):
         self._counted_at = self._now()
         # Whoever held some before this look had registered before: who is not listed is gone.
         left = {each.info.id for each in await self._store.workers() if not each.ended}
-        self._gone = self._holders - left
-        if self._gone:
-            log.info("tokens.freed", workers=sorted(self._gone))
+        gone, self._holders = self._holders - left, self._holders & left
+        # Kept, since an id that is gone never comes back, and other records may name it.
+        self._gone |= gone
+        if gone:
+            log.info("tokens.freed", workers=sorted(gone))
             for limit in self._limits.values():
                 if limit.ordered:
                     self._busy[limit.name] = await self._keys_running(limit)

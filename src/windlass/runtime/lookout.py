@@ -75,7 +75,7 @@ class Lookout(Service):
     def _mind_who_leaves(self, ward: Ward) -> None:
         """Kill a worker that was to end long ago, whatever keeps it."""
         settings = ward.settings
-        if ward.leaving and settings is not None and not ward.finished:
+        if ward.leaving and settings is not None:
             patience = settings.shutdown_timeout + SUPERVISOR_GRACE
             if time.monotonic() - ward.leaving_since > patience.total_seconds():
                 log.critical("process.stuck", pid=ward.pid, why="it does not end; killing it")

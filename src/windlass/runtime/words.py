@@ -94,6 +94,8 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
     reason: str | None = None
     attempt: Attempt | None = None
     trips: bool = False
+    hold_in: timedelta | None = None
+    hold_at: datetime | None = None
 
     @classmethod
     def of(cls, move: Transition, *, trips: bool = False) -> Settled:
@@ -108,6 +110,8 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
             reason=move.reason,
             attempt=move.attempt,
             trips=trips,
+            hold_in=move.hold if isinstance(move.hold, timedelta) else None,
+            hold_at=move.hold if isinstance(move.hold, datetime) else None,
         )
 
     def transition(self, job: Job) -> Transition:
@@ -125,6 +129,7 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
             reason=self.reason,
             attempt=self.attempt,
             trips=self.trips,
+            hold=self.hold_in if self.hold_at is None else self.hold_at,
         )
 
 

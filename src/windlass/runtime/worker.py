@@ -176,7 +176,9 @@ class Worker:
         )
         if self._flow.gates:
             gates = self._flow.gates
-            self._policies = replace(self._policies, allowances=gates.allowances, bars=gates.bars)
+            self._policies = replace(
+                self._policies, allowances=gates.allowances, lets=gates.lets, bars=gates.bars
+            )
         self._heart = self._assemble_heart()
         self._assemble_chores()
         self._scalers = self._assemble_scalers()
