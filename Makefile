@@ -6,6 +6,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Twice as many as there are CPUs: tests with real processes wait most of the time.
 TESTERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# Fewer for tests of short leases, which notice when nobody has time for them.
+TORTURERS ?= $(shell $(PYTHON) -c 'import os; print(-(-3 * (os.cpu_count() or 1) // 2))')
 
 # Tests start hundreds of processes: without bytecode, each would compile all of the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,7 +25,7 @@ test: $(VENV)/.dev ## run every quick test that needs nothing but wheels
 	@$(BIN)/python -m pytest --ignore=tests/system -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal
 
 torture: $(VENV)/.dev ## run the tests that are slow by nature, up to minutes each
-	@$(BIN)/python -m pytest --ignore=tests/system -m long --numprocesses=$(TESTERS) --dist=worksteal
+	@$(BIN)/python -m pytest --ignore=tests/system -m long --numprocesses=$(TORTURERS) --dist=worksteal
 
 test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15 and PgBouncer
 	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal

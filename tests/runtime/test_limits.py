@@ -503,6 +503,21 @@ def test_a_job_whose_claim_was_lost_is_not_overtaken(bed: Bed) -> None:
 # -- changes while workers run ---------------------------------------------------------------------
 
 
+def test_a_limit_below_what_a_job_uses_is_refused() -> None:
+    app = Windlass("memory://")
+    app.limit("gpu", concurrency=8)
+
+    @app.job(resource="gpu", amount=2)
+    async def train() -> None: ...
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="it would never start"):
+            await app.control.set_limit("gpu", concurrency=1)
+        await app.control.set_limit("gpu", concurrency=2)
+
+    asyncio.run(main())
+
+
 def test_a_limit_is_changed_without_a_restart(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
     app, meter = bed.app(), Meter()
     caplog.set_level("INFO")

@@ -25,15 +25,15 @@ from windlass.core.job import Pulse, WorkerInfo
 
 pytestmark = pytest.mark.long
 
-HELD = int(2 * LEASE)
 
-
-def held_fleet(yard: PostgresYard, **options: Any) -> tuple[WorkerProcess, UUID, str]:
+def held_fleet(
+    yard: PostgresYard, *, lease: float = LEASE, **options: Any
+) -> tuple[WorkerProcess, UUID, str]:
     """Start a fleet of two, and return it with a job that only the supervisor can keep alive."""
-    fleet = yard.fleet("--processes=2", **options)
+    fleet = yard.fleet("--processes=2", lease=f"{lease}s", **options)
     crew = fleet.crew(2)
     yard.seasoned(*crew.values())
-    job = yard.enqueue("hold_interpreter", seconds=HELD)
+    job = yard.enqueue("hold_interpreter", seconds=int(2 * lease))
     return fleet, job, crew[yard.begun(job)]
 
 
@@ -96,7 +96,8 @@ def test_a_supervisor_whose_connection_is_black_holed_renews_by_a_new_one(
 ) -> None:
     """Case 22. Prevents a supervisor that waits for an answer until every lease has run out."""
     yard = far_yard
-    fleet, job, worker = held_fleet(yard, patches=IMPATIENT)
+    # Two leases wait for an answer one after the other, each for a third of its time.
+    fleet, job, worker = held_fleet(yard, lease=3 * LEASE, patches=IMPATIENT)
     proxy.black_hole()
     until(lambda: failed_beats(fleet, worker), "a supervisor that notices")
     proxy.passing()
@@ -161,7 +162,7 @@ def test_handlers_that_hold_every_connection_keep_no_supervisor_from_renewing(
         until(lambda: yard.ledger.entries("inside", each), f"{each} inside")  # noqa: B023
     assert idle_in_transactions(yard) == 4
     seen = _last_seen(yard, worker)
-    job = yard.enqueue("hold_interpreter", seconds=HELD)
+    job = yard.enqueue("hold_interpreter", seconds=int(2 * LEASE))
     yard.begun(job)
     until(lambda: _last_seen(yard, worker) - seen > timedelta(seconds=LEASE), "a renewed lease")
     yard.open_gate("all")

@@ -78,6 +78,12 @@ class LimitLevers:
             raise ValueError(f"limit {name!r} has no rate, so it has no burst")
         if known[name].ordered and change.concurrency not in (None, 1):
             raise ValueError(f"limit {name!r} is ordered, so it is one at a time for each key")
+        for kind in self._registry:
+            amount = self._registry[kind].amount
+            if self._registry[kind].resource == name and amount > (change.concurrency or amount):
+                raise ValueError(
+                    f"kind {kind!r} uses {amount} of {name!r}, so it would never start"
+                )
 
 
 def _present(record: Json) -> Json:
