@@ -66,9 +66,12 @@ def summary(books: Sequence[Tally]) -> Table:
 def closing(jobs: Sequence[Job]) -> Group:
     """Say that it adds up, how long it took, what is dead and why, and what to type next."""
     took = _took(jobs)
+    ends = sum(len(job.history) + (job.state is State.COMPLETED) for job in jobs)
+    unbegun = sum(job.attempt for job in jobs) - ends
+    given_back = f" + {unbegun:,} given back before they began" if unbegun else ""
     lines = [
         Text("\nIt adds up: enqueued = completed + dead"),
-        Text("            runs = completed + retried + snoozed + dead"),
+        Text(f"            runs = completed + retried + snoozed + dead{given_back}"),
         Text(f"{len(jobs):,} jobs in {took:.1f} s, {len(jobs) / took:,.0f} a second; {_PACE}."),
     ]
     for job in jobs:
