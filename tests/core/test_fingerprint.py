@@ -63,11 +63,14 @@ def test_kind_type_and_place_tell_errors_apart() -> None:
     assert fingerprint("k", error) != fingerprint("k", renamed)
 
 
+def fail() -> None:
+    raise ValueError("the cause")
+
+
 def test_the_place_is_where_the_error_itself_was_raised_whatever_caused_it() -> None:
     try:
         try:
-            raised_elsewhere("x")
-            int("x")
+            fail()
         except ValueError as cause:
             raise KeyError("k") from cause
     except KeyError as error:
