@@ -12,14 +12,18 @@ import pytest
 
 from tests.app.bed import QUICK, Bed, Through, in_state, on_embedded_stores, serving, told, until
 from windlass import Backoff, Breaker, Cancel, ConfigError, ErrorClass, Retry, State, Windlass
+from windlass.core.breaker import Rule
 from windlass.core.breaker_record import (
     BreakerState,
     BreakerStatus,
+    Failure,
+    Success,
     record_of,
 )
 from windlass.core.changes import Changes
 from windlass.core.errors import StoreUnavailable
 from windlass.core.job import WorkerInfo
+from windlass.runtime.watch import Watch
 
 AT_ONCE = Retry(max_retries=1000, backoff=Backoff(base=timedelta(0)))
 
@@ -596,3 +600,23 @@ def test_a_breaker_that_does_not_exist_cannot_be_forced(bed: Bed) -> None:
         assert [each.name for each in await app.control.breakers()] == ["kind:mail", "stripe"]
 
     asyncio.run(main())
+
+
+def test_a_success_counts_while_a_failure_is_being_told() -> None:
+    """Else it was forgotten, and the next failure made a row of two where there was none."""
+    watch = Watch(Rule(name="stripe", failures=2), ["charge"])
+    watch.learn(BreakerStatus(name="stripe"), "w")
+    assert watch.failed("Down", probe=False)
+    told = watch.take_news("w", 0.0)
+    assert watch.succeeded(probe=False)
+    watch.told(told)
+    watch.learn(BreakerStatus(name="stripe", failures=1), "w")
+    assert watch.is_closed
+    assert [type(event) for event in watch.events] == [Success]
+
+
+def test_a_success_counts_before_anybody_has_looked() -> None:
+    watch = Watch(Rule(name="stripe", failures=2), ["charge"])
+    assert watch.failed("Down", probe=False)
+    assert watch.succeeded(probe=False)
+    assert [type(event) for event in watch.events] == [Failure, Success]

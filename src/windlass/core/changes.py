@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from windlass.core.job import Job, Json, NewJob
+from windlass.core.job import EVENT, Job, Json, NewJob, News, Saga
 from windlass.core.settle import Transition
 from windlass.core.states import State
 
@@ -49,10 +49,12 @@ FROM = MappingProxyType(
 class Move:
     """A verb on a job.
 
-    *Cancel* ends a waiting job, and asks a running one to end. *Retry* makes a scheduled job due
-    now. *Redrive* gives a dead job a new life, with its failures and crashes forgotten and its
+    *Cancel* ends a waiting job, and asks a running one to end; one that has something to undo is
+    asked too, and started for that, and one that is being undone goes on. *Retry* makes a scheduled
+    job due now. *Redrive* gives a dead job a new life, with its failures and crashes forgotten and its
     history kept, and with another `payload` if one is given. *Park* makes a waiting job wait for
-    `waiting_for`, whatever its due time; *unpark* ends that. *Purge* deletes a dead job.
+    `waiting_for`, whatever its due time; *unpark* ends that, and whoever waited for an event may
+    start at once. *Purge* deletes a dead job.
     *Reseal* writes the same payload in another way, unless it is not what it was `before`.
     """
 
@@ -69,10 +71,8 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
     if job.state not in FROM[move.verb]:
         return None
     match move.verb:
-        case Verb.CANCEL if job.state is State.RUNNING:
-            return replace(job, cancel_requested=True, reason=move.reason)
         case Verb.CANCEL:
-            return replace(job, state=State.CANCELLED, finished_at=now, reason=move.reason)
+            return _cancelled(job, move.reason, now)
         case Verb.RETRY if job.waiting_for is None:
             return replace(job, state=State.PENDING, due_at=now, reason=move.reason)
         case Verb.REDRIVE:
@@ -89,12 +89,13 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
                 crashes=0,
                 cancel_requested=False,
                 reason=move.reason,
+                steps=() if job.saga is Saga.OVER else job.steps,
+                saga=None if job.saga is Saga.OVER else job.saga,
             )
         case Verb.PARK:
             return replace(job, state=State.SCHEDULED, waiting_for=move.waiting_for)
         case Verb.UNPARK if job.waiting_for == move.waiting_for:
-            state = State.PENDING if job.due_at <= now else State.SCHEDULED
-            return replace(job, state=state, waiting_for=None)
+            return unparked(job, now)
         case Verb.PURGE:
             return job
         case Verb.RESEAL if move.before in (None, job.payload):
@@ -103,12 +104,43 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
             return None
 
 
+def _cancelled(job: Job, reason: str, now: datetime) -> Job | None:
+    if job.saga is Saga.UNDOING:
+        return None
+    if job.state is State.RUNNING:
+        return replace(job, cancel_requested=True, reason=reason)
+    if job.saga is Saga.READY:
+        return replace(
+            job,
+            state=State.PENDING,
+            due_at=now,
+            waiting_for=None,
+            cancel_requested=True,
+            reason=reason,
+        )
+    return replace(job, state=State.CANCELLED, finished_at=now, reason=reason)
+
+
+def unparked(job: Job, now: datetime) -> Job:
+    """Return a parked job after what it waited for: one that waited for an event is due then."""
+    due_at = min(job.due_at, now) if is_timed(job.waiting_for) else job.due_at
+    state = State.PENDING if due_at <= now else State.SCHEDULED
+    return replace(job, state=state, due_at=due_at, waiting_for=None)
+
+
+def is_timed(waiting_for: str | None) -> bool:
+    """Say whether a job waits until its due time at the longest, whatever it waits for."""
+    return waiting_for is None or waiting_for.startswith(EVENT)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Changes(Generic[T]):
     """Changes that happen together or not at all, and the `answer` for whoever asked for them.
 
     A settle whose fence does not match undoes everything; a move that the job's state refuses does
-    nothing and is reported. A record set to None is deleted.
+    nothing and is reported. A record set to None is deleted. An alarm is set for a record that
+    exists then, or taken away by None; one that is not named here stays as it is. `unpark` names
+    what jobs wait for that shall wait no longer, however many they are.
     """
 
     answer: T
@@ -116,6 +148,8 @@ class Changes(Generic[T]):
     enqueue: Sequence[NewJob] = ()
     settle: Sequence[Transition] = ()
     moves: Sequence[Move] = ()
+    alarms: Mapping[str, datetime | None] = field(default_factory=lambda: MappingProxyType({}))
+    unpark: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,3 +165,5 @@ Decide = Callable[[Mapping[str, Json], datetime], Changes[T]]
 
 It may be called more than once, so it has no effects of its own.
 """
+Hear = Callable[[Mapping[str, Json], Sequence[News], datetime], Changes[T]]
+"""The same for whoever hears news: it is handed those of the named topics, oldest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 from uuid import UUID, SafeUUID
 
@@ -16,6 +17,10 @@ from windlass.core.states import State
 DEFAULT_QUEUE = "default"
 IDEMPOTENCY_KEY = "idempotency-key"
 """The header with the key by which jobs of a kind are known as done, once one is completed."""
+EVENT = "event:"
+"""What the name of an event is put behind, where a job waits for it, or news tell of it."""
+FLOW = "flow:"
+"""What the id of a flow is put behind, where a job waits for it, or news tell of it."""
 HISTORY_KEPT = 100
 """How many attempts a job remembers, the latest: a job may be snoozed for ever."""
 
@@ -59,6 +64,8 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     timeout: timedelta | None = None
     unique: UniqueKey | None = None
     headers: dict[str, str] = {}
+    waiting_for: str | None = None
+    """Parked from the beginning: it waits for this, whatever its due time."""
 
 
 class Enqueued(Struct, frozen=True, kw_only=True, gc=False):
@@ -101,6 +108,27 @@ class Progress(Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class Saga(StrEnum):
+    """How it stands with what a job's steps did, and may have to undo."""
+
+    READY = "ready"
+    """There is something to undo, should the job fail for good."""
+    UNDOING = "undoing"
+    """It failed for good, and is being undone."""
+    OVER = "over"
+    """All is undone: a second life begins with the first step."""
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    """What a running job adds to the log of its steps, under its fence."""
+
+    id: UUID
+    token: int
+    steps: tuple[str, ...]
+    saga: Saga | None = None
+    """How it stands with its undos from here on; None: as before."""
+
+
 class Job(Struct, frozen=True, kw_only=True, gc=False):
     """A job as the store holds it."""
 
@@ -132,6 +160,14 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     error: ErrorInfo | None = None
     reason: str | None = None
     history: tuple[Attempt, ...] = ()
+    steps: tuple[str, ...] = ()
+    """The log of its steps, entry by entry, as JSON; see `windlass.core.steps`."""
+    saga: Saga | None = None
+
+    @property
+    def flow(self) -> UUID | None:
+        """The flow that it belongs to, if it does."""
+        return flow_of(self.id)
 
     @property
     def lane(self) -> Lane:
@@ -327,6 +363,28 @@ Json = dict[str, Any]
 """The value of a record: a small JSON object."""
 
 
+class News(Struct, frozen=True, kw_only=True):
+    """Something that happened, kept until somebody hears of it: a job's end, or a user's event.
+
+    `topic` is the name of the record under whose lock it is heard.
+    """
+
+    topic: str
+    id: UUID
+    """Of the job that ended, or of the event: within a topic, each is kept once."""
+    body: bytes = b"{}"
+    at: datetime | None = None
+    """When the store took it."""
+
+
+class Ringing(Struct, frozen=True, kw_only=True):
+    """The records whose alarm has gone off, earliest first, and when the next one will."""
+
+    records: dict[str, Json]
+    next: datetime | None
+    now: datetime
+
+
 def job_id(milliseconds: int, random_bits: int) -> UUID:
     """Make a UUIDv7 from a Unix time and 74 random bits: unique anywhere, and sorted by age."""
     random = random_bits >> 62 << 64 | random_bits & 0x3FFF_FFFF_FFFF_FFFF
@@ -341,7 +399,39 @@ def uuid_of(value: int) -> UUID:
     return made
 
 
+def flow_id(milliseconds: int, random_bits: int) -> UUID:
+    """Make the id of a flow: a UUIDv8 from a Unix time and 54 random bits, the last 20 bits 0.
+
+    Those tell its jobs apart, so that a job's id alone says which flow it belongs to.
+    """
+    random = random_bits >> 42 << 64 | random_bits << 20 & 0x3FFF_FFFF_FFFF_FFFF
+    return uuid_of(milliseconds << 80 | _VERSION_8 | random)
+
+
+def member_id(flow: UUID, number: int) -> UUID:
+    """Return the id of a job of a flow; number 0 is the flow's own."""
+    if not 0 <= number < FLOW_LIMIT:
+        raise ValueError(f"a flow has fewer than {FLOW_LIMIT:,} jobs; {number:,} is too many")
+    return uuid_of(flow.int | number)
+
+
+def flow_of(job: UUID) -> UUID | None:
+    """Return the id of the flow that a job belongs to, by its own id."""
+    value = job.int
+    if value >> 76 & 0xF != 8:
+        return None
+    return uuid_of(value & ~(FLOW_LIMIT - 1))
+
+
+def number_of(job: UUID) -> int:
+    """Return the number of a job within its flow."""
+    return job.int & FLOW_LIMIT - 1
+
+
+FLOW_LIMIT = 1 << 20
+"""How many jobs a flow can have, its own among them."""
 _VERSION_7 = 0x7000_8000_0000_0000_0000
+_VERSION_8 = 0x8000_8000_0000_0000_0000
 _UNKNOWN = SafeUUID.unknown
 _set_int = vars(UUID)["int"].__set__
 _set_is_safe = vars(UUID)["is_safe"].__set__

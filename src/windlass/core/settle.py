@@ -16,7 +16,7 @@ from windlass.core.error_classes import Classes, ErrorClass, class_of, without_f
 from windlass.core.errors import PayloadError, RetryAfter
 from windlass.core.failure import describe
 from windlass.core.fingerprint import fingerprint
-from windlass.core.job import Attempt, ErrorInfo, Job
+from windlass.core.job import Attempt, ErrorInfo, Job, Saga
 from windlass.core.outcomes import (
     Cancelled,
     Crashed,
@@ -90,6 +90,12 @@ class Transition(Struct, frozen=True, kw_only=True):
     error: ErrorInfo | None = None
     reason: str | None = None
     attempt: Attempt | None = None
+    waiting_for: str | None = None
+    """Parked: it waits for this, and, if that is an event, until `due` at the longest."""
+    steps: tuple[str, ...] = ()
+    """What is added to the log of its steps."""
+    saga: Saga | None = None
+    """How it stands with its undos from here on; None: as before."""
     hold: When | None = None
     """Until when the worker lets nothing of the job's key start; the store knows nothing of it."""
     trips: bool = False

@@ -95,10 +95,10 @@ class Watch:
 
     def succeeded(self, *, probe: bool) -> bool:
         """Take notice of a success; say whether it changes anything."""
-        if not probe and self.state is not BreakerState.CLOSED:
+        if not probe and self.state not in (None, BreakerState.CLOSED):
             return False
-        if not probe and not self.events and self.status is not None and not self.status.failures:
-            return False
+        if not probe and self._row == 0:
+            return False  # Failures that are being told right now are in the row too.
         self._row = 0
         success = Success(probe=probe)
         if probe or not self.events or self.events[-1] != success:

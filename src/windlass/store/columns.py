@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.job import Attempt, ErrorInfo, Progress, Pulse, WorkerInfo
+from windlass.core.job import Attempt, ErrorInfo, Progress, Pulse, Saga, WorkerInfo
 from windlass.core.states import State
 
 STATES = {state.value: state for state in State}
+SAGAS = {saga.value: saga for saga in Saga}
 HISTORY = msgspec.json.Decoder(tuple[Attempt, ...])
 HEADERS = msgspec.json.Decoder(dict[str, str])
 ERROR = msgspec.json.Decoder(ErrorInfo)

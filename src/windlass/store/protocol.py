@@ -16,9 +16,10 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from windlass.core.changes import Applied, Decide
+from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.errors import ConfigError
 from windlass.core.job import (
+    Checkpoint,
     Claim,
     Enqueued,
     ErrorGroup,
@@ -27,11 +28,13 @@ from windlass.core.job import (
     JobFilter,
     Json,
     NewJob,
+    News,
     Page,
     Progress,
     Pulse,
     QueueCount,
     Retention,
+    Ringing,
     Sweep,
     WorkerInfo,
     WorkerRecord,
@@ -212,8 +215,14 @@ class Store(Protocol):
     async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
         """Record how far a running job is, under its fence; say whether it was recorded."""
 
+    async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[bool]:
+        """Add to the logs of running jobs' steps, each under its fence; say which were added."""
+
     async def promote(self, limit: int) -> int:
-        """Make scheduled jobs that are due pending, earliest first; return how many."""
+        """Make scheduled jobs that are due pending, earliest first; return how many.
+
+        Parked jobs stay, except those that wait for an event: they wait until they are due.
+        """
 
     async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
         """End leases that ran out, then take over running jobs whose worker has no live lease.
@@ -260,6 +269,42 @@ class Store(Protocol):
             Fenced: a settle among the changes lost its fence; nothing was changed.
         """
 
+    async def ringing(self, limit: int) -> Ringing:
+        """Return records whose alarm has gone off, the earliest first."""
+
+    async def topics(self, limit: int) -> list[str]:
+        """Return topics of which there are news that nobody has heard."""
+
+    async def hear(self, topics: Sequence[str], decide: Hear[T]) -> Applied[T]:
+        """Do what `apply` does under the lock of the topics' records, with their news.
+
+        Every piece of news is heard by one reducer whose changes happened, and never again. If
+        there are many, the rest is left for the next call.
+
+        Raises:
+            Fenced: a settle among the changes lost its fence; nothing was changed or heard.
+        """
+
+    async def send(self, news: Sequence[News]) -> None:
+        """Take news, all or none, to be heard later; those that are there already, once.
+
+        Raises:
+            StoreUnavailable: nothing is known to have been taken; repeating the call is safe.
+        """
+
+    def send_blocking(self, news: Sequence[News], timeout: timedelta) -> None:
+        """Do the same from a thread without an event loop, and give up after a time."""
+
+    def send_in(self, transaction: object, news: Sequence[News]) -> None:
+        """Send by a user's own blocking connection: they are there once the user commits.
+
+        Raises:
+            ConfigError: the store is not transactional, or this is no connection that it knows.
+        """
+
+    async def asend_in(self, transaction: object, news: Sequence[News]) -> None:
+        """Do the same by a connection that is awaited."""
+
     def transaction(self, settling: Transition) -> Transaction:
         """Return a transaction for a user's work, which also carries out this transition.
 
@@ -271,6 +316,9 @@ class Store(Protocol):
 
     async def get(self, job: UUID) -> Job | None:
         """Return a job, in whatever state it is."""
+
+    async def get_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+        """Return those of some jobs that exist, by their ids."""
 
     async def done(self, kind: str, key: str) -> Job | None:
         """Return the first job of a kind that was completed with an idempotency key.
@@ -317,6 +365,16 @@ class Plain:
         """Refuse."""
         del transaction, jobs
         raise ConfigError(self._no_transactions("using(tx=...)"))
+
+    def send_in(self, transaction: object, news: Sequence[News]) -> None:
+        """Refuse."""
+        del transaction, news
+        raise ConfigError(self._no_transactions("send_event(tx=...)"))
+
+    async def asend_in(self, transaction: object, news: Sequence[News]) -> None:
+        """Refuse."""
+        del transaction, news
+        raise ConfigError(self._no_transactions("send_event(tx=...)"))
 
     def transaction(self, settling: Transition) -> Transaction:
         """Refuse."""

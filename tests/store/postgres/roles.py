@@ -14,6 +14,7 @@ MAY_ENQUEUE: tuple[LiteralString, ...] = (
     "GRANT USAGE ON SCHEMA windlass TO {role}",
     "GRANT SELECT ON windlass.migrations TO {role}",
     "GRANT EXECUTE ON FUNCTION windlass.enqueue, windlass.enqueue_many, windlass.add TO {role}",
+    "GRANT EXECUTE ON FUNCTION windlass.send_event, windlass.send_news TO {role}",
 )
 """What a producer needs, and no more."""
 MAY_WORK: tuple[LiteralString, ...] = (
@@ -23,7 +24,7 @@ MAY_WORK: tuple[LiteralString, ...] = (
     "GRANT INSERT, UPDATE, DELETE ON windlass.finished_jobs, windlass.unique_keys TO {role}",
     "GRANT INSERT, UPDATE, DELETE ON windlass.done_keys TO {role}",
     "GRANT INSERT, UPDATE, DELETE ON windlass.workers, windlass.sleepers TO {role}",
-    "GRANT INSERT, UPDATE, DELETE ON windlass.records TO {role}",
+    "GRANT INSERT, UPDATE, DELETE ON windlass.records, windlass.news TO {role}",
     "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA windlass TO {role}",
 )
 """What a worker needs: it writes rows, and makes, changes and drops nothing else."""

@@ -21,11 +21,13 @@ from windlass.core.errors import Fenced
 from windlass.core.job import (
     IDEMPOTENCY_KEY,
     Ask,
+    Checkpoint,
     Claim,
     Job,
     JobFilter,
     Lane,
     NewJob,
+    News,
     Progress,
     Pulse,
     Retention,
@@ -411,6 +413,26 @@ def test_a_worker_needs_rows_and_functions_and_runs_no_ddl(database: Clocked) ->
     assert methods - called == {"migrate"}
 
 
+async def tell_and_hear(store: PostgresStore, database: Clocked, job: Job) -> None:
+    """Do all that steps, events and schedules need, once."""
+    assert await store.checkpoint([Checkpoint(id=job.id, token=7, steps=("1",))]) == [True]
+    sent = [News(topic="event:a", id=new(database).id) for _ in range(4)]
+    await store.send(sent[:1])
+    await asyncio.to_thread(store.send_blocking, sent[1:2], HOUR)
+    with psycopg.connect(database.url) as user:
+        store.send_in(user, sent[2:3])
+    async with await psycopg.AsyncConnection.connect(database.url) as auser:
+        await store.asend_in(auser, sent[3:])
+    assert await store.topics(MANY) == ["event:a"]
+    alarm = Changes(
+        answer=None, records={"b": {}}, alarms={"b": database() + HOUR}, unpark=["event:a"]
+    )
+    await store.hear(["event:a"], lambda _records, _news, _now: alarm)
+    assert (await store.ringing(MANY)).next is not None
+    await store.apply(["b"], lambda _records, _now: Changes(answer=None, records={"b": None}))
+    assert set(await store.get_many([job.id])) == {job.id}
+
+
 async def live(store: PostgresStore, database: Clocked) -> None:
     """Do everything that a worker and its producers do, once."""
     await store.open()
@@ -445,6 +467,7 @@ async def live(store: PostgresStore, database: Clocked) -> None:
     changes = Changes(answer=None, records={"a": {"n": 1}}, enqueue=[new(database)])
     await store.apply(["a"], lambda _records, _now: changes)
     assert await store.records("") == {"a": {"n": 1}}
+    await tell_and_hear(store, database, jobs[0])
     async with store.transaction(Transition(id=jobs[0].id, token=7, state=State.COMPLETED)) as db:
         await db.execute("SELECT 1")
     with pytest.raises(Fenced):

@@ -12,6 +12,7 @@ from datetime import datetime
 from heapq import heappop, heappush
 from uuid import UUID
 
+from windlass.core.changes import is_timed
 from windlass.core.job import Job, Lane
 from windlass.core.states import FINISHED, WAITING, State
 
@@ -30,6 +31,7 @@ class Jobs:
         self._states: Counter[State] = Counter()
         self._lanes: defaultdict[Lane, list[_Place]] = defaultdict(list)
         self._due: list[_Place] = []
+        self._parked: defaultdict[str, dict[UUID, None]] = defaultdict(dict)
         self._finished: deque[UUID] = deque()
 
     def __contains__(self, job_id: UUID) -> bool:
@@ -62,14 +64,17 @@ class Jobs:
             self._arrival[job.id] = self._arrivals
         else:
             self._states[before.state] -= 1
+            self._unpark(before)
         self._states[job.state] += 1
         self._jobs[job.id] = job
+        if job.waiting_for is not None and job.state is State.SCHEDULED:
+            self._parked[job.waiting_for][job.id] = None
         if before is not None and _waits_alike(before, job):
             return  # It has its place.
         place = (job.due_at, self._arrival[job.id], job.id)
         if job.state is State.PENDING:
             heappush(self._lanes[job.lane], place)
-        elif job.state is State.SCHEDULED and job.waiting_for is None:
+        elif job.state is State.SCHEDULED and is_timed(job.waiting_for):
             heappush(self._due, place)
         elif job.state in FINISHED and job.state is not State.DEAD:
             self._remember(job)
@@ -77,6 +82,7 @@ class Jobs:
     def forget(self, job: Job) -> None:
         """Delete a job."""
         self._states[job.state] -= 1
+        self._unpark(job)
         del self._jobs[job.id], self._arrival[job.id]
 
     def heads(self) -> list[Job]:
@@ -96,19 +102,29 @@ class Jobs:
         return None
 
     def first_due(self) -> Job | None:
-        """Return the scheduled job that is due first, parked ones left out."""
+        """Return the scheduled job that is due first, whoever is parked without a time left out."""
         while self._due:
             job = self._at(self._due[0], State.SCHEDULED)
-            if job is not None and job.waiting_for is None:
+            if job is not None and is_timed(job.waiting_for):
                 return job
             heappop(self._due)
         return None
+
+    def parked(self, waiting_for: str) -> list[Job]:
+        """Return the jobs that wait for something."""
+        return [self._jobs[job_id] for job_id in self._parked.get(waiting_for, ())]
 
     def _at(self, place: _Place, state: State) -> Job | None:
         """Return the job of an entry, if it is still there in that state."""
         due_at, _, job_id = place
         job = self._jobs.get(job_id)
         return job if job is not None and job.state is state and job.due_at == due_at else None
+
+    def _unpark(self, job: Job) -> None:
+        waiters = self._parked.get(job.waiting_for or "", {})
+        waiters.pop(job.id, None)
+        if job.waiting_for is not None and not waiters:
+            self._parked.pop(job.waiting_for, None)
 
     def _remember(self, job: Job) -> None:
         self._finished.append(job.id)

@@ -14,13 +14,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
 
+from msgspec.json import encode
 from msgspec.structs import replace
 
-from windlass.core.changes import Applied, Changes, Decide, Move, Verb, moved
+from windlass.core.changes import Applied, Changes, Decide, Hear, Move, Verb, moved, unparked
 from windlass.core.durations import resolve
 from windlass.core.errors import Fenced, QueueFull
 from windlass.core.job import (
+    FLOW,
     HISTORY_KEPT,
+    Checkpoint,
     Claim,
     Enqueued,
     ErrorGroup,
@@ -31,11 +34,14 @@ from windlass.core.job import (
     Json,
     Lane,
     NewJob,
+    News,
     Page,
     Progress,
     Pulse,
     QueueCount,
     Retention,
+    Ringing,
+    Saga,
     Sweep,
     WorkerInfo,
     WorkerRecord,
@@ -92,6 +98,8 @@ class MemoryStore(Plain):
         self._done = DoneKeys(self._jobs.__contains__)
         self._leases: dict[str, _Lease] = {}
         self._records: dict[str, Json] = {}
+        self._alarms: dict[str, datetime] = {}
+        self._news: dict[str, dict[UUID, News]] = {}
         self._producers: deque[_Producer] = deque()
         self._version = 0
         self._sleepers: list[Future[None]] = []
@@ -186,13 +194,17 @@ class MemoryStore(Plain):
                 self._jobs.put(replace(held, progress=progress))
             return held is not None
 
+    async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[bool]:
+        with self._lock:
+            return [self._checkpoint(each) for each in checkpoints]
+
     async def promote(self, limit: int) -> int:
         with self._changing() as now:
             count = 0
             while count < limit and (job := self._jobs.first_due()) is not None:
                 if job.due_at > now:
                     break
-                self._jobs.put(replace(job, state=State.PENDING))
+                self._jobs.put(replace(job, state=State.PENDING, waiting_for=None))
                 count += 1
             return count
 
@@ -281,24 +293,48 @@ class MemoryStore(Plain):
 
     async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
         with self._changing() as now:
-            known = {name: deepcopy(self._records[name]) for name in names if name in self._records}
-            changes = decide(known, now)
+            return self._carry_out(decide(self._known(names), now), now)
+
+    async def ringing(self, limit: int) -> Ringing:
+        with self._lock:
+            now = self._clock()
+            alarms = sorted(self._alarms.items(), key=lambda alarm: (alarm[1], alarm[0]))
+            due = [name for name, at in alarms if at <= now][: max(limit, 1)]
+            later = [at for _, at in alarms[len(due) :]]
+            return Ringing(records=self._known(due), next=later[0] if later else None, now=now)
+
+    async def topics(self, limit: int) -> list[str]:
+        with self._lock:
+            return list(self._news)[: max(limit, 1)]
+
+    async def hear(self, topics: Sequence[str], decide: Hear[T]) -> Applied[T]:
+        with self._changing() as now:
+            news = [each for topic in topics for each in self._news.get(topic, {}).values()]
+            news.sort(key=lambda each: each.at or now)
+            changes = decide(self._known(topics), news, now)
             self._check_fences(changes)
-            for name, record in changes.records.items():
-                if record is None:
-                    self._records.pop(name, None)
-                else:
-                    self._records[name] = deepcopy(record)
-            for transition in changes.settle:
-                self._settle(transition, now)
-            self._add_all(changes.enqueue, now)
-            moved = tuple(self._move(move, now) for move in changes.moves)
-            return Applied(answer=changes.answer, moved=moved)
+            for topic in topics:
+                self._news.pop(topic, None)
+            return self._carry_out(changes, now)
+
+    async def send(self, news: Sequence[News]) -> None:
+        self.send_blocking(news, timedelta(0))
+
+    def send_blocking(self, news: Sequence[News], timeout: timedelta) -> None:
+        del timeout  # Nothing here takes any time.
+        with self._changing() as now:
+            for each in news:
+                self._tell(each, now)
 
     # -- looking -------------------------------------------------------------------------------
 
     async def get(self, job: UUID) -> Job | None:
         return self._jobs.get(job)
+
+    async def get_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+        with self._lock:
+            found = [self._jobs.get(job) for job in jobs]
+            return {job.id: job for job in found if job is not None}
 
     async def done(self, kind: str, key: str) -> Job | None:
         with self._lock:
@@ -420,7 +456,7 @@ class MemoryStore(Plain):
                 queue=new.queue,
                 priority=new.priority,
                 key=new.key,
-                state=State.SCHEDULED if due_at > now else State.PENDING,
+                state=State.SCHEDULED if due_at > now or new.waiting_for else State.PENDING,
                 payload=new.payload,
                 due_at=due_at,
                 created_at=now,
@@ -429,6 +465,7 @@ class MemoryStore(Plain):
                 timeout=new.timeout,
                 unique_key=None if new.unique is None else new.unique.key,
                 headers=new.headers,
+                waiting_for=new.waiting_for,
             )
         )
         return Enqueued(id=new.id)
@@ -440,9 +477,14 @@ class MemoryStore(Plain):
             self._put(after)
 
     def _put(self, job: Job) -> None:
+        before = self._jobs.get(job.id)
         self._jobs.put(job)
         if job.state in FINISHED:
             self._keys.free(job)
+            if job.flow is not None and before is not None and before.state is not job.state:
+                body = encode({"state": job.state})
+                news = News(topic=f"{FLOW}{job.flow}", id=job.id, body=body)
+                self._tell(news, job.finished_at or self._clock())
         if job.state is State.COMPLETED:
             self._done.note(job)
 
@@ -469,6 +511,40 @@ class MemoryStore(Plain):
         lease = self._leases.get(job.worker or "")
         return lease is None or lease.ended
 
+    def _known(self, names: Sequence[str]) -> dict[str, Json]:
+        return {name: deepcopy(self._records[name]) for name in names if name in self._records}
+
+    def _tell(self, news: News, now: datetime) -> None:
+        self._news.setdefault(news.topic, {}).setdefault(news.id, replace(news, at=now))
+
+    def _checkpoint(self, added: Checkpoint) -> bool:
+        job = self._jobs.held(added.id, added.token)
+        if job is not None:
+            steps, saga = (*job.steps, *added.steps), added.saga or job.saga
+            self._jobs.put(replace(job, steps=steps, saga=saga))
+        return job is not None
+
+    def _carry_out(self, changes: Changes[T], now: datetime) -> Applied[T]:
+        self._check_fences(changes)
+        for name, record in changes.records.items():
+            if record is None:
+                self._records.pop(name, None)
+                self._alarms.pop(name, None)
+            else:
+                self._records[name] = deepcopy(record)
+        for name, alarm in changes.alarms.items():
+            self._alarms.pop(name, None)
+            if alarm is not None and name in self._records:
+                self._alarms[name] = alarm
+        for transition in changes.settle:
+            self._settle(transition, now)
+        self._add_all(changes.enqueue, now)
+        for waiting_for in changes.unpark:
+            for job in self._jobs.parked(waiting_for):
+                self._put(unparked(job, now))
+        moved = tuple(self._move(move, now) for move in changes.moves)
+        return Applied(answer=changes.answer, moved=moved)
+
     def _check_fences(self, changes: Changes[T]) -> None:
         settled: set[UUID] = set()
         for transition in changes.settle:
@@ -480,16 +556,23 @@ class MemoryStore(Plain):
         job = self._jobs.held(move.id, move.token)
         if job is None or not may_move(job.state, move.state):
             return False
-        state, reason = move.state, move.reason
-        if job.cancel_requested and state in (*WAITING, State.CANCELLED):
-            state, reason = State.CANCELLED, job.reason
+        state, reason, due = move.state, move.reason, move.due
+        saga = move.saga or job.saga
+        asked = job.cancel_requested and saga is not Saga.UNDOING
+        if asked and state in (*WAITING, State.CANCELLED):
+            reason = job.reason
+            # One that has something to undo is started once more, for that.
+            undo = saga is Saga.READY and state is not State.CANCELLED
+            state, due = (State.PENDING, None) if undo else (State.CANCELLED, due)
         history = job.history if move.attempt is None else (*job.history, move.attempt)
         waits = state in WAITING
         self._put(
             replace(
                 job,
                 state=state,
-                due_at=job.due_at if move.due is None else max(resolve(move.due, now), now),
+                due_at=job.due_at if due is None else max(resolve(due, now), now),
+                waiting_for=move.waiting_for if state is State.SCHEDULED else None,
+                cancel_requested=asked,
                 failures=job.failures + move.failures,
                 crashes=job.crashes + move.crashes,
                 worker=None if waits else job.worker,
@@ -500,6 +583,8 @@ class MemoryStore(Plain):
                 error=None if state is State.COMPLETED else move.error or job.error,
                 reason=reason,
                 history=history[-HISTORY_KEPT:],
+                steps=(*job.steps, *move.steps),
+                saga=saga,
             )
         )
         return True

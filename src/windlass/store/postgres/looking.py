@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from windlass.core.job import ErrorGroup, Finding, Job, JobFilter, Page, QueueCount
@@ -19,6 +20,12 @@ async def get(cursor: Cursor, sql: Statements, job: UUID) -> Job | None:
         for row in await fetch(cursor, sql[room], values):
             return job_of(row)
     return None
+
+
+async def get_many(cursor: Cursor, sql: Statements, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+    """Return those of some jobs that exist, wherever they are."""
+    found = [job_of(row) for row in await fetch(cursor, sql["get_many"], {"ids": list(jobs)})]
+    return {job.id: job for job in found}
 
 
 async def find(

@@ -19,11 +19,15 @@ from msgspec.structs import replace
 
 from windlass.core.job import (
     Attempt,
+    Checkpoint,
     ErrorGroup,
     ErrorInfo,
     Job,
     Lane,
     NewJob,
+    News,
+    Saga,
+    UniqueKey,
     WorkerRecord,
 )
 from windlass.core.settle import Transition
@@ -35,6 +39,7 @@ from windlass.store.columns import (
     INFO,
     PROGRESS,
     PULSE,
+    SAGAS,
     STATES,
     as_json,
     instants_since,
@@ -50,7 +55,8 @@ _SHARED = (
     "id, kind, queue, priority, key, state, payload, due_at, created_at, expires_at, started_at, "
     "{finished_at}, attempt, failures, crashes, max_retries, "
     "extract(epoch FROM timeout)::float8 AS timeout, unique_key, headers, "
-    "waiting_for, worker, token, cancel_requested, progress, {result}, error, reason, history"
+    "waiting_for, worker, token, cancel_requested, progress, {result}, error, reason, history, "
+    "steps, saga"
 )
 LIVE = _SHARED.format(finished_at="NULL::timestamptz AS finished_at", result="NULL::json AS result")
 """The columns of a job in the live room, in the order of `job_of`."""
@@ -64,6 +70,7 @@ def job_of(row: Row) -> Job:
         id_, kind, queue, priority, key, state, payload, due_at, created_at, expires_at, started_at,
         finished_at, attempt, failures, crashes, max_retries, timeout, unique_key, headers,
         waiting_for, worker, token, cancel_requested, progress, result, error, reason, history,
+        steps, saga,
     ) = row  # fmt: skip
     return Job(
         id=id_,
@@ -94,6 +101,8 @@ def job_of(row: Row) -> Job:
         error=None if error is None else _read(ERROR, error, None),
         reason=reason,
         history=() if history is None else _read(HISTORY, history, ()),
+        steps=() if steps is None else tuple(steps),
+        saga=None if saga is None else SAGAS.get(saga),
     )
 
 
@@ -125,6 +134,8 @@ class _Rest(Struct):
     error: ErrorInfo | None
     reason: str | None
     history: tuple[Attempt, ...] | None
+    steps: tuple[str, ...] | None = None
+    saga: Saga | None = None
 
 
 _rest = msgspec.json.Decoder(_Rest)
@@ -174,6 +185,8 @@ def _with_rest(job: Job, rest: _Rest) -> Job:
         error=rest.error,
         reason=rest.reason,
         history=rest.history or (),
+        steps=rest.steps or (),
+        saga=rest.saga,
     )
 
 
@@ -236,13 +249,20 @@ def _document(new: NewJob, *, fresh: bool) -> dict[str, Any]:
         document["timeout"] = _span(new.timeout)
     if new.headers:
         document["headers"] = new.headers
+    if new.waiting_for is not None:
+        document["waiting_for"] = new.waiting_for
     if new.unique is not None:
-        until = new.unique.until
-        document["unique"] = new.unique.key
-        document["unique_until"] = _span(until) if isinstance(until, timedelta) else until
-        if new.unique.on_duplicate != "keep":
-            document["on_duplicate"] = new.unique.on_duplicate
+        document |= _unique(new.unique)
     return document
+
+
+def _unique(unique: UniqueKey) -> dict[str, Any]:
+    until = unique.until
+    held = {
+        "unique": unique.key,
+        "unique_until": _span(until) if isinstance(until, timedelta) else until,
+    }
+    return held if unique.on_duplicate == "keep" else held | {"on_duplicate": unique.on_duplicate}
 
 
 def _when(moment: timedelta | datetime, relative: str, absolute: str) -> dict[str, Any]:
@@ -283,7 +303,9 @@ _NOTHING = _LENGTH(-1)
 
 def can_be_copied(new: NewJob) -> bool:
     """Say whether a job needs nothing of the server but its place: no key to hold, no time."""
-    return new.unique is None and new.due is None and new.expires is None
+    return (
+        new.unique is None and new.due is None and new.expires is None and new.waiting_for is None
+    )
 
 
 def copy_rows(jobs: Sequence[NewJob]) -> bytes:
@@ -338,6 +360,8 @@ def is_plain_success(move: Transition) -> bool:
         and move.reason is None
         and not move.failures
         and not move.crashes
+        and not move.steps
+        and move.saga is None
     )
 
 
@@ -381,4 +405,37 @@ def _transition(move: Transition) -> dict[str, Any]:
     }
     if move.due is not None:
         document |= _when(move.due, "due_in", "due_at")
+    if move.waiting_for is not None:
+        document["waiting_for"] = move.waiting_for
+    if move.steps:
+        document["steps"] = move.steps
+    if move.saga is not None:
+        document["saga"] = move.saga
     return document
+
+
+def checkpoint_document(added: Sequence[Checkpoint]) -> str:
+    """Return the one value of `checkpoint`: for each job, all that is added to its log."""
+    merged: dict[tuple[UUID, int], Checkpoint] = {}
+    for each in added:
+        before = merged.get((each.id, each.token))
+        if before is not None:
+            each = replace(each, steps=before.steps + each.steps, saga=each.saga or before.saga)
+        merged[each.id, each.token] = each
+    return as_json(list(merged.values()))
+
+
+# -- news ------------------------------------------------------------------------------------------
+
+
+def news_document(news: Sequence[News]) -> str:
+    """Return the one value of `send_news`, which any connection can carry."""
+    return as_json(
+        [{"topic": each.topic, "id": each.id, "body": msgspec.Raw(each.body)} for each in news]
+    )
+
+
+def news_of(row: Row) -> News:
+    """Return the piece of news in a row of `take_news`."""
+    topic, id_, body, at = row
+    return News(topic=topic, id=id_, body=body, at=instant(at))

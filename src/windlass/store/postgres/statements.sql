@@ -60,6 +60,10 @@ SELECT {schema}.wake(%s::text[], %s::text[])
 -- Note how far a running job is, under its fence.
 UPDATE {schema}.jobs SET progress = %s::text::json WHERE id = %s AND token = %s
 
+-- name: checkpoint
+-- Add to the logs of running jobs' steps, each under its fence.
+SELECT {schema}.checkpoint(%s::text::json)
+
 -- name: promote
 -- Make scheduled jobs that are due pending.
 SELECT {schema}.promote(%s)
@@ -131,6 +135,48 @@ INSERT INTO {schema}.records (name, value)
 SELECT name, value::json FROM unnest(%s::text[], %s::text[]) AS changed (name, value)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
+-- name: set_alarms
+-- Say when somebody is to look at records, or that nobody is.
+UPDATE {schema}.records SET alarm = changed.alarm
+FROM unnest(%s::text[], %s::timestamptz[]) AS changed (name, alarm)
+WHERE records.name = changed.name
+
+-- name: ringing
+-- Return records whose alarm has gone off, the earliest first; then, without a name, the time, and
+-- when the next alarm goes off.
+WITH rung AS (
+    SELECT name, value, alarm FROM {schema}.records
+    WHERE alarm <= {schema}.clock() ORDER BY alarm, name LIMIT %(limit)s
+)
+(SELECT name, value, NULL::timestamptz, NULL::timestamptz FROM rung ORDER BY alarm, name)
+UNION ALL
+SELECT NULL, NULL, {schema}.clock(), (
+    SELECT alarm FROM {schema}.records
+    WHERE alarm IS NOT NULL AND name NOT IN (SELECT name FROM rung) ORDER BY alarm LIMIT 1)
+
+-- name: news_topics
+-- Return topics of which there are news, as far as the oldest ones go.
+SELECT DISTINCT topic FROM (SELECT topic FROM {schema}.news LIMIT 5000) AS oldest LIMIT %s
+
+-- name: take_news
+-- Return the news of topics, the oldest first, and forget them.
+WITH heard AS (
+    DELETE FROM {schema}.news USING (
+        SELECT topic, id FROM {schema}.news WHERE topic = ANY (%s::text[])
+        ORDER BY at, id LIMIT %s) AS oldest
+    WHERE news.topic = oldest.topic AND news.id = oldest.id
+    RETURNING news.topic, news.id, news.body, news.at
+)
+SELECT topic, id, body, at FROM heard ORDER BY at, id
+
+-- name: send_news
+-- Keep news until somebody hears them.
+SELECT {schema}.send_news(%s::text::json)
+
+-- name: unpark
+-- Let those who wait for something wait no longer.
+SELECT {schema}.unpark(%s::text[])
+
 -- name: delete_records
 -- Remove records.
 DELETE FROM {schema}.records WHERE name = ANY (%s::text[])
@@ -164,9 +210,10 @@ WHERE id = %(id)s
 WITH job AS (DELETE FROM {schema}.dead_jobs WHERE id = %(id)s RETURNING *)
 INSERT INTO {schema}.jobs (
     seq, id, kind, queue, priority, key, state, payload, due_at, created_at, attempt, max_retries,
-    timeout, unique_key, headers, progress, error, reason, history)
+    timeout, unique_key, headers, progress, error, reason, history, steps, saga)
 SELECT seq, id, kind, queue, priority, key, 'pending', %(payload)s::text::json, %(due_at)s, created_at, attempt,
-       max_retries, timeout, unique_key, headers, progress, error, %(reason)s, history
+       max_retries, timeout, unique_key, headers, progress, error, %(reason)s, history,
+       CASE WHEN saga IS DISTINCT FROM 'over' THEN steps END, nullif(saga, 'over')
 FROM job
 
 -- name: reseal
@@ -187,6 +234,14 @@ SELECT {ended} FROM {schema}.dead_jobs WHERE id = %(id)s
 -- name: get_finished
 -- Return a job that is finished.
 SELECT {ended} FROM {schema}.finished_jobs WHERE id = %(id)s LIMIT 1
+
+-- name: get_many
+-- Return jobs, wherever they are.
+SELECT {live} FROM {schema}.jobs WHERE id = ANY (%(ids)s::uuid[])
+UNION ALL
+SELECT {ended} FROM {schema}.dead_jobs WHERE id = ANY (%(ids)s::uuid[])
+UNION ALL
+SELECT {ended} FROM {schema}.finished_jobs WHERE id = ANY (%(ids)s::uuid[])
 
 -- name: done
 -- Return the job that was completed with an idempotency key, if it is still kept.

@@ -10,7 +10,7 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -18,9 +18,10 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from windlass.core.changes import Applied, Decide
+from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
+    Checkpoint,
     Claim,
     Enqueued,
     ErrorGroup,
@@ -29,11 +30,13 @@ from windlass.core.job import (
     JobFilter,
     Json,
     NewJob,
+    News,
     Page,
     Progress,
     Pulse,
     QueueCount,
     Retention,
+    Ringing,
     Sweep,
     WorkerInfo,
     WorkerRecord,
@@ -42,18 +45,22 @@ from windlass.core.settle import Transition
 from windlass.store.columns import as_json
 from windlass.store.postgres import hot, looking, schema, work
 from windlass.store.postgres.enqueueing import Enqueueing
+from windlass.store.postgres.foreign import aforeign, foreign
 from windlass.store.postgres.heartbeat import Heartbeat
 from windlass.store.postgres.home import Home
 from windlass.store.postgres.homes import Homes
 from windlass.store.postgres.line import Speak
 from windlass.store.postgres.pool import Limits, Pool
 from windlass.store.postgres.rows import (
+    checkpoint_document,
     job_of,
+    news_document,
     worker_of,
 )
 from windlass.store.postgres.schema import Names
 from windlass.store.postgres.transaction import Transaction
 from windlass.store.postgres.wire import (
+    Wire,
     conninfo_of,
     location_of,
     translate,
@@ -152,11 +159,15 @@ class PostgresStore:
         )
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
+        return self._persist(lambda wire: self._enqueueing.carry_blocking(wire, jobs), timeout)
+
+    def _persist(self, speak: Callable[[Wire], T], timeout: timedelta) -> T:
+        """Say something in a user's thread, again and again if the server is away for a moment."""
         deadline = time.monotonic() + timeout.total_seconds()
         for attempt in range(_TRIES):
             left = deadline - time.monotonic()
             try:
-                return self._enqueue_once(jobs, max(left, 0.001))
+                return self._say(speak, max(left, 0.001))
             except StoreUnavailable:
                 # Safe to repeat: an id that is known already is not added again.
                 pause = 0.05 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311 - spreads load.
@@ -165,10 +176,10 @@ class PostgresStore:
                 time.sleep(pause)
         raise AssertionError("unreachable")
 
-    def _enqueue_once(self, jobs: Sequence[NewJob], patience: float) -> list[Enqueued]:
+    def _say(self, speak: Callable[[Wire], T], patience: float) -> T:
         try:
             with self._pool.connection(patience) as wire:
-                return self._enqueueing.carry_blocking(wire, jobs)
+                return speak(wire)
         except psycopg.Error as error:
             raise translate(error, self._location) from error
 
@@ -199,6 +210,11 @@ class PostgresStore:
         return (
             await self._chore(lambda cursor: work.count(cursor, self._sql["progress"], values)) > 0
         )
+
+    async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[bool]:
+        added = set(await self._value("checkpoint", checkpoint_document(checkpoints)))
+        # Of two fences for one job, at most one holds, and nobody has two of one job at once.
+        return [each.id in added for each in checkpoints]
 
     async def promote(self, limit: int) -> int:
         promoted = int(await self._value("promote", limit))
@@ -263,6 +279,34 @@ class PostgresStore:
             again=False,
         )
 
+    async def ringing(self, limit: int) -> Ringing:
+        return await self._chore(lambda cursor: work.ringing(cursor, self._sql, limit))
+
+    async def topics(self, limit: int) -> list[str]:
+        text = self._sql["news_topics"]
+        rows = await self._chore(lambda cursor: work.fetch(cursor, text, (max(limit, 1),)))
+        return [row[0] for row in rows]
+
+    async def hear(self, topics: Sequence[str], decide: Hear[T]) -> Applied[T]:
+        return await self._home().look(
+            lambda cursor: work.hear(cursor, self._sql, self._names.schema, topics, decide),
+            again=False,
+        )
+
+    async def send(self, news: Sequence[News]) -> None:
+        values = (news_document(news),)
+        await self._look(lambda cursor: work.fetch(cursor, self._sql["send_news"], values))
+
+    def send_blocking(self, news: Sequence[News], timeout: timedelta) -> None:
+        values = (news_document(news),)
+        self._persist(lambda wire: wire.execute(self._sql["send_news"], values), timeout)
+
+    def send_in(self, transaction: object, news: Sequence[News]) -> None:
+        foreign(transaction, self._sql["send_news"], news_document(news))
+
+    async def asend_in(self, transaction: object, news: Sequence[News]) -> None:
+        await aforeign(transaction, self._sql["send_news"], news_document(news))
+
     def transaction(self, settling: Transition) -> Transaction:
         return Transaction(
             self._pool,
@@ -276,6 +320,9 @@ class PostgresStore:
 
     async def get(self, job: UUID) -> Job | None:
         return await self._look(lambda cursor: looking.get(cursor, self._sql, job))
+
+    async def get_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+        return await self._look(lambda cursor: looking.get_many(cursor, self._sql, jobs))
 
     async def done(self, kind: str, key: str) -> Job | None:
         values = {"kind": kind, "key": key}

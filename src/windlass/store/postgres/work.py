@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 from psycopg import AsyncCursor
 
-from windlass.core.changes import Applied, Changes, Decide, Move, Verb, moved
+from windlass.core.changes import Applied, Changes, Decide, Hear, Move, Verb, moved
 from windlass.core.errors import Fenced
-from windlass.core.job import Claim, Floor, Head, Job, Lane, Sweep
+from windlass.core.job import Claim, Floor, Head, Job, Json, Lane, Ringing, Sweep
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, State
 from windlass.store.columns import as_json
@@ -26,6 +26,7 @@ from windlass.store.postgres.rows import (
     instant,
     is_plain_success,
     job_of,
+    news_of,
     settle_document,
 )
 from windlass.store.postgres.wire import AsyncWire, Row
@@ -34,6 +35,7 @@ T = TypeVar("T")
 Cursor = AsyncCursor[Any]
 Statements = Mapping[str, str]
 _PLACE = itemgetter(0, 3, -1)
+_HEARD_AT_ONCE = 5_000
 _BOTTOM = Floor(datetime.min.replace(tzinfo=UTC), 0)
 
 
@@ -155,15 +157,45 @@ async def apply(
 ) -> Applied[T]:
     """Let a reducer decide under the lock of records, and carry that out in one transaction."""
     async with cursor.connection.transaction():
-        if names:
-            # In the order of names, so that two who lock the same cannot wait for each other.
-            locks = [f"{schema}:{name}" for name in sorted(set(names))]
-            await cursor.execute(sql["lock_records"], (locks,))
-        rows = await fetch(cursor, sql["read_records"], (list(names),)) if names else []
+        known, now = await _lock(cursor, sql, schema, names)
+        return await _carry_out(cursor, sql, decide(known, now), now)
+
+
+async def hear(
+    cursor: Cursor, sql: Statements, schema: str, topics: Sequence[str], decide: Hear[T]
+) -> Applied[T]:
+    """Do the same with the news of topics, which are gone with that."""
+    async with cursor.connection.transaction():
+        known, now = await _lock(cursor, sql, schema, topics)
+        # In a statement after the lock: whoever had it before has taken what is not here any more.
+        rows = await fetch(cursor, sql["take_news"], (list(topics), _HEARD_AT_ONCE))
+        changes = decide(known, [news_of(row) for row in rows], now)
+        return await _carry_out(cursor, sql, changes, now)
+
+
+async def ringing(cursor: Cursor, sql: Statements, limit: int) -> Ringing:
+    """Return records whose alarm has gone off, and when the next one will."""
+    *rung, (_, _, clock, upcoming) = await fetch(cursor, sql["ringing"], {"limit": max(limit, 1)})
+    return Ringing(
+        records={name: msgspec.json.decode(value) for name, value, *_ in rung},
+        next=None if upcoming is None else instant(upcoming),
+        now=instant(clock),
+    )
+
+
+async def _lock(
+    cursor: Cursor, sql: Statements, schema: str, names: Sequence[str]
+) -> tuple[dict[str, Json], datetime]:
+    """Lock records, and return those that exist, and the time."""
+    known: dict[str, Json] = {}
+    if names:
+        # In the order of names, so that two who lock the same cannot wait for each other.
+        locks = [f"{schema}:{name}" for name in sorted(set(names))]
+        await cursor.execute(sql["lock_records"], (locks,))
+        rows = await fetch(cursor, sql["read_records"], (list(names),))
         known = {name: msgspec.json.decode(value) for name, value in rows}
-        ((clock,),) = await fetch(cursor, sql["clock"])
-        changes = decide(known, instant(clock))
-        return await _carry_out(cursor, sql, changes, instant(clock))
+    ((clock,),) = await fetch(cursor, sql["clock"])
+    return known, instant(clock)
 
 
 async def _carry_out(
@@ -172,12 +204,17 @@ async def _carry_out(
     await _settle_all(cursor, sql, changes.settle)
     kept = {name: record for name, record in changes.records.items() if record is not None}
     if kept:
-        values = [as_json(record) for record in kept.values()]
-        await cursor.execute(sql["write_records"], (list(kept), values))
+        documents = [as_json(record) for record in kept.values()]
+        await cursor.execute(sql["write_records"], (list(kept), documents))
     if gone := [name for name in changes.records if name not in kept]:
         await cursor.execute(sql["delete_records"], (gone,))
+    if changes.alarms:
+        values = (list(changes.alarms), list(changes.alarms.values()))
+        await cursor.execute(sql["set_alarms"], values)
     if changes.enqueue:
         await cursor.execute(sql["enqueue"], (enqueue_document(changes.enqueue),))
+    if changes.unpark:
+        await cursor.execute(sql["unpark"], (list(changes.unpark),))
     done: dict[int, Job | None] = {}
     # In the order of ids, so that two who move the same jobs cannot wait for each other.
     for number, move in sorted(enumerate(changes.moves), key=lambda each: each[1].id):

@@ -16,7 +16,14 @@ from windlass.core.job import Job
 from windlass.store.sqlite.rows import job_of
 
 _UNREADABLE = "it cannot be read, so it was not written by Windlass: "
-_JSON = {"headers": None, "progress": None, "result": None, "error": None, "history": "[]"}
+_JSON = {
+    "headers": None,
+    "progress": None,
+    "result": None,
+    "error": None,
+    "history": "[]",
+    "steps": "[]",
+}
 
 
 def readable(rows: Iterable[Sequence[Any]]) -> list[Job] | None:

@@ -7,9 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from windlass.core.durations import resolve
 from windlass.core.job import (
     HISTORY_KEPT,
+    Checkpoint,
     ErrorGroup,
     Job,
     NewJob,
@@ -19,7 +22,7 @@ from windlass.core.job import (
     uuid_of,
 )
 from windlass.core.settle import Transition
-from windlass.core.states import WAITING
+from windlass.core.states import WAITING, State
 from windlass.store.columns import (
     ERROR,
     HEADERS,
@@ -27,6 +30,7 @@ from windlass.store.columns import (
     INFO,
     PROGRESS,
     PULSE,
+    SAGAS,
     STATES,
     as_json,
     instants_since,
@@ -37,6 +41,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 instant = instants_since(_EPOCH)
 """Returns an instant from what SQLite keeps; beyond the calendar there is only its end."""
 _MICROSECOND = timedelta(microseconds=1)
+_STEPS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def micros(moment: datetime) -> int:
@@ -50,7 +55,7 @@ def job_of(row: Row) -> Job:
         _seq, id_, kind, queue, priority, key, state, payload, due_at, created_at, expires_at,
         started_at, finished_at, attempt, failures, crashes, max_retries, timeout, unique_key,
         headers, waiting_for, worker, token, cancel_requested, progress, result, error, reason,
-        history,
+        history, steps, saga,
     ) = row  # fmt: skip
     return Job(
         id=_uuid(id_),
@@ -81,6 +86,8 @@ def job_of(row: Row) -> Job:
         error=None if error is None else ERROR.decode(error),
         reason=reason,
         history=() if history == "[]" else HISTORY.decode(history),
+        steps=() if steps == "[]" else tuple(bytes(step).decode() for step in _STEPS.decode(steps)),
+        saga=None if saga is None else SAGAS.get(saga),
     )
 
 
@@ -99,6 +106,7 @@ def is_plain(new: NewJob) -> bool:
         and new.timeout is None
         and new.expires is None
         and new.max_retries is None
+        and new.waiting_for is None
         and not new.headers
     )
 
@@ -114,7 +122,7 @@ def plain_row(new: NewJob, now: datetime, created_at: int) -> Row:
         new.queue,
         new.priority,
         new.key,
-        "scheduled" if due_at > created_at else "pending",
+        "scheduled" if due_at > created_at or new.waiting_for else "pending",
         new.payload.decode(),
         due_at,
         created_at,
@@ -130,7 +138,23 @@ def new_row(new: NewJob, now: datetime, created_at: int) -> Row:
         None if new.timeout is None else new.timeout // _MICROSECOND,
         None if new.unique is None else new.unique.key,
         as_json(new.headers) if new.headers else None,
+        new.waiting_for,
     )
+
+
+def steps_json(steps: Sequence[str]) -> str:
+    """Return entries of a log of steps as SQLite keeps them: each as it was written."""
+    return f"[{','.join(steps)}]"
+
+
+def checkpoint_values(added: Checkpoint) -> dict[str, Any]:
+    """Return the values of `checkpoint`."""
+    return {
+        "id": str(added.id),
+        "token": added.token,
+        "steps": steps_json(added.steps),
+        "saga": None if added.saga is None else added.saga.value,
+    }
 
 
 def settle_values(move: Transition, now: datetime) -> dict[str, Any]:
@@ -147,6 +171,9 @@ def settle_values(move: Transition, now: datetime) -> dict[str, Any]:
         "error": None if move.error is None else as_json(move.error),
         "reason": move.reason,
         "attempt": None if move.attempt is None else as_json(move.attempt),
+        "waiting_for": move.waiting_for if move.state is State.SCHEDULED else None,
+        "steps": steps_json(move.steps),
+        "saga": None if move.saga is None else move.saga.value,
         "history_kept": HISTORY_KEPT,
         "now": micros(now),
     }
@@ -168,6 +195,8 @@ def move_values(job: Job) -> dict[str, Any]:
         "cancel_requested": job.cancel_requested,
         "reason": job.reason,
         "payload": job.payload.decode(),
+        "steps": steps_json(job.steps),
+        "saga": None if job.saga is None else job.saga.value,
     }
 
 

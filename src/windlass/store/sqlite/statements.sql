@@ -4,12 +4,12 @@
 -- Add jobs, unless their ids are there already. One row of values is written here; the store
 -- repeats it, since many rows by one statement take half the time of as many statements.
 INSERT INTO jobs (id, kind, queue, priority, key, state, payload, due_at, created_at, expires_at,
-                  max_retries, timeout, unique_key, headers)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  max_retries, timeout, unique_key, headers, waiting_for)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING
 
 -- name: insert_plain_jobs
--- The same for jobs without options, which most are: five bound NULLs less take half the time.
+-- The same for jobs without options, which most are: six bound NULLs less take half the time.
 INSERT INTO jobs (id, kind, queue, priority, key, state, payload, due_at, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING
@@ -76,8 +76,10 @@ WITH RECURSIVE heads (seq) AS (
 SELECT queue, kind, priority, key, due_at FROM heads JOIN jobs USING (seq)
 
 -- name: next_due
--- Say when the earliest scheduled job is due.
-SELECT due_at FROM jobs WHERE state = 'scheduled' AND waiting_for IS NULL ORDER BY due_at LIMIT 1
+-- Say when the earliest scheduled job is due, or stops waiting for an event.
+SELECT due_at FROM jobs
+WHERE state = 'scheduled' AND (waiting_for IS NULL OR substr(waiting_for, 1, 6) = 'event:')
+ORDER BY due_at LIMIT 1
 
 -- name: claim_lane
 -- Start the oldest jobs of a lane under a worker's lease.
@@ -103,38 +105,71 @@ FROM (
 WHERE jobs.id = done.id AND jobs.token = done.token
 
 -- name: settle_job
--- Move a job out of running under the fence; one that was asked to cancel never waits again.
+-- Move a job out of running under the fence. One that was asked to cancel never waits again; if it
+-- has something to undo, it is started once more, for that.
 UPDATE jobs SET
-    state       = CASE WHEN :waits AND cancel_requested THEN 'cancelled' ELSE :state END,
-    due_at      = coalesce(:due_at, due_at),
+    state       = CASE WHEN NOT (:waits AND asked) THEN :state
+                       WHEN undoable THEN 'pending' ELSE 'cancelled' END,
+    due_at      = CASE WHEN :waits AND asked AND undoable THEN due_at
+                       ELSE coalesce(:due_at, due_at) END,
     failures    = failures + :failures,
     crashes     = crashes + :crashes,
-    worker      = CASE WHEN :waits AND NOT cancel_requested THEN NULL ELSE worker END,
-    started_at  = CASE WHEN :waits AND NOT cancel_requested THEN NULL ELSE started_at END,
-    finished_at = CASE WHEN :waits AND NOT cancel_requested THEN NULL ELSE :now END,
+    worker      = CASE WHEN :waits AND (undoable OR NOT asked) THEN NULL ELSE worker END,
+    started_at  = CASE WHEN :waits AND (undoable OR NOT asked) THEN NULL ELSE started_at END,
+    finished_at = CASE WHEN :waits AND (undoable OR NOT asked) THEN NULL ELSE :now END,
+    waiting_for = CASE WHEN asked THEN NULL ELSE :waiting_for END,
+    cancel_requested = asked,
+    steps       = CASE WHEN :steps = '[]' THEN steps
+                       WHEN steps = '[]' THEN :steps
+                       ELSE substr(steps, 1, length(steps) - 1) || ',' || substr(:steps, 2) END,
+    saga        = coalesce(:saga, saga),
     token       = NULL,
     result      = :result,
     error       = CASE WHEN :state = 'completed' THEN NULL ELSE coalesce(:error, error) END,
-    reason      = CASE WHEN cancel_requested AND (:waits OR :state = 'cancelled') THEN reason
+    reason      = CASE WHEN asked AND (:waits OR :state = 'cancelled') THEN reason
                        ELSE :reason END,
     history     = CASE
         WHEN :attempt IS NULL THEN history
         WHEN json_array_length(history) < :history_kept THEN json_insert(history, '$[#]', json(:attempt))
         ELSE json_insert(json_remove(history, '$[0]'), '$[#]', json(:attempt)) END
-WHERE id = :id AND token = :token AND :state <> 'running'
+FROM (
+    SELECT seq AS this, coalesce(:saga, saga, '') = 'ready' AS undoable,
+           cancel_requested AND coalesce(:saga, saga, '') <> 'undoing' AS asked
+    FROM jobs WHERE id = :id AND token = :token
+) AS held
+WHERE seq = this AND :state <> 'running'
+
+-- name: checkpoint
+-- Add to the log of a running job's steps, under the fence.
+UPDATE jobs SET
+    steps = CASE WHEN steps = '[]' THEN :steps
+                 ELSE substr(steps, 1, length(steps) - 1) || ',' || substr(:steps, 2) END,
+    saga  = coalesce(:saga, saga)
+WHERE id = :id AND token = :token
 
 -- name: record_progress
 -- Note how far a running job is, under the fence.
 UPDATE jobs SET progress = ? WHERE id = ? AND token = ?
 
 -- name: promote_jobs
--- Make scheduled jobs that are due pending, earliest first.
-UPDATE jobs SET state = 'pending'
+-- Make scheduled jobs that are due pending, earliest first; those who wait for an event, too.
+UPDATE jobs SET state = 'pending', waiting_for = NULL
 WHERE seq IN (
     SELECT seq FROM jobs
-    WHERE state = 'scheduled' AND waiting_for IS NULL AND due_at <= ?
+    WHERE state = 'scheduled' AND (waiting_for IS NULL OR substr(waiting_for, 1, 6) = 'event:')
+      AND due_at <= ?
     ORDER BY due_at, seq LIMIT ?
 )
+
+-- name: unpark_jobs
+-- Let those who wait for something wait no longer; an event makes them due.
+UPDATE jobs SET
+    due_at = CASE WHEN substr(waiting_for, 1, 6) = 'event:' THEN min(due_at, :now)
+                  ELSE due_at END,
+    state  = CASE WHEN due_at <= :now OR substr(waiting_for, 1, 6) = 'event:' THEN 'pending'
+                  ELSE state END,
+    waiting_for = NULL
+WHERE waiting_for = :waiting_for AND state = 'scheduled'
 
 -- name: register_worker
 -- Begin a worker's lease.
@@ -240,6 +275,36 @@ SELECT value FROM records WHERE name = ?
 INSERT INTO records (name, value) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
+-- name: set_alarm
+-- Say when somebody is to look at a record, or that nobody is.
+UPDATE records SET alarm = ? WHERE name = ?
+
+-- name: ringing_records
+-- Return records whose alarm has gone off, the earliest first.
+SELECT name, value FROM records WHERE alarm <= ? ORDER BY alarm, name LIMIT ?
+
+-- name: next_alarm
+-- Say when the next alarm goes off, apart from those of some records.
+SELECT alarm FROM records
+WHERE alarm IS NOT NULL AND name NOT IN (SELECT value FROM json_each(?)) ORDER BY alarm LIMIT 1
+
+-- name: send_news
+-- Keep a piece of news until somebody hears it.
+INSERT INTO news (topic, id, body, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: news_topics
+-- Return topics of which there are news.
+SELECT DISTINCT topic FROM news LIMIT ?
+
+-- name: read_news
+-- Return the news of topics, the oldest first.
+SELECT topic, id, body, at FROM news
+WHERE topic IN (SELECT value FROM json_each(?)) ORDER BY at, id LIMIT ?
+
+-- name: forget_news
+-- Forget a piece of news.
+DELETE FROM news WHERE topic = ? AND id = ?
+
 -- name: delete_record
 -- Remove a record.
 DELETE FROM records WHERE name = ?
@@ -247,6 +312,10 @@ DELETE FROM records WHERE name = ?
 -- name: get_job
 -- Return one job.
 SELECT * FROM jobs WHERE id = ?
+
+-- name: get_jobs
+-- Return some jobs.
+SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: done_job
 -- Return the job that was completed with an idempotency key, if it is still kept.
@@ -258,7 +327,7 @@ UPDATE jobs SET
     state = :state, due_at = :due_at, expires_at = :expires_at, started_at = :started_at,
     finished_at = :finished_at, failures = :failures, crashes = :crashes, worker = :worker,
     waiting_for = :waiting_for, cancel_requested = :cancel_requested, reason = :reason,
-    payload = :payload
+    payload = :payload, steps = :steps, saga = :saga
 WHERE id = :id
 
 -- name: delete_job

@@ -18,9 +18,10 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.core.changes import Applied, Decide
+from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
+    Checkpoint,
     Claim,
     Enqueued,
     ErrorGroup,
@@ -29,11 +30,13 @@ from windlass.core.job import (
     JobFilter,
     Json,
     NewJob,
+    News,
     Page,
     Progress,
     Pulse,
     QueueCount,
     Retention,
+    Ringing,
     Sweep,
     WorkerInfo,
     WorkerRecord,
@@ -43,6 +46,7 @@ from windlass.core.states import State
 from windlass.store.columns import as_json
 from windlass.store.protocol import Capabilities, Plain, Schema
 from windlass.store.sql import Migration
+from windlass.store.sqlite import news as news_work
 from windlass.store.sqlite import work
 from windlass.store.sqlite.file import MIGRATIONS, SCHEMA, Turn, prepare, schema_at
 from windlass.store.sqlite.repair import bury_unreadable, readable
@@ -126,15 +130,9 @@ class SqliteStore(Plain):
         return await self._write(lambda db: work.insert(db, jobs, self._clock()))
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
-        patience = timeout.total_seconds()
-        while True:
-            writer = (self._threads or self._ready_within(patience)).writer
-            try:
-                return writer.write(
-                    lambda db: work.insert(db, jobs, self._clock()), patience, "enqueue"
-                )
-            except Closed:
-                continue
+        return self._write_blocking(
+            lambda db: work.insert(db, jobs, self._clock()), timeout, "enqueue"
+        )
 
     async def sweep(self, *, fresh: bool = True) -> Sweep:
         del fresh  # To look costs less than to remember.
@@ -178,6 +176,9 @@ class SqliteStore(Plain):
             return db.execute(work.sql["promote_jobs"], (micros(self._clock()), limit)).rowcount
 
         return await self._write(piece, durable=False)
+
+    async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[bool]:
+        return await self._write(lambda db: work.checkpoint(db, checkpoints))
 
     async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
         due = await self._look(
@@ -246,10 +247,30 @@ class SqliteStore(Plain):
     async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
         return await self._write(lambda db: work.apply(db, names, decide, self._clock()))
 
+    async def ringing(self, limit: int) -> Ringing:
+        return await self._look(lambda db: news_work.ringing(db, limit, self._clock()))
+
+    async def topics(self, limit: int) -> list[str]:
+        return await self._look(lambda db: news_work.topics(db, limit))
+
+    async def hear(self, topics: Sequence[str], decide: Hear[T]) -> Applied[T]:
+        return await self._write(lambda db: news_work.hear(db, topics, decide, self._clock()))
+
+    async def send(self, news: Sequence[News]) -> None:
+        await self._write(lambda db: news_work.send(db, news, self._clock()))
+
+    def send_blocking(self, news: Sequence[News], timeout: timedelta) -> None:
+        self._write_blocking(
+            lambda db: news_work.send(db, news, self._clock()), timeout, "send_event"
+        )
+
     # -- looking -------------------------------------------------------------------------------
 
     async def get(self, job: UUID) -> Job | None:
         return await self._look(lambda db: work.get_job(db, job))
+
+    async def get_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+        return await self._look(lambda db: work.get_jobs(db, jobs))
 
     async def done(self, kind: str, key: str) -> Job | None:
         return await self._look(lambda db: work.done_job(db, kind, key))
@@ -395,6 +416,15 @@ class SqliteStore(Plain):
 
     async def _write(self, work: Work[T], *, durable: bool = True) -> T:
         return await self._run(lambda threads: threads.writer.submit(work, durable=durable))
+
+    def _write_blocking(self, work: Work[T], timeout: timedelta, what: str) -> T:
+        patience = timeout.total_seconds()
+        while True:
+            writer = (self._threads or self._ready_within(patience)).writer
+            try:
+                return writer.write(work, patience, what)
+            except Closed:
+                continue
 
     async def _look(self, work: Work[T]) -> T:
         return await self._run(lambda threads: threads.looker.submit(work))

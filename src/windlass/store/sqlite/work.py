@@ -13,7 +13,17 @@ from msgspec.structs import replace
 
 from windlass.core.changes import Applied, Decide, Move, Verb, moved
 from windlass.core.errors import Fenced
-from windlass.core.job import Claim, Enqueued, Head, Job, Lane, NewJob, Retention, Sweep
+from windlass.core.job import (
+    Checkpoint,
+    Claim,
+    Enqueued,
+    Head,
+    Job,
+    Lane,
+    NewJob,
+    Retention,
+    Sweep,
+)
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.core.unique import amended
@@ -24,6 +34,7 @@ from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
     Row,
     amend_values,
+    checkpoint_values,
     instant,
     is_plain,
     job_of,
@@ -117,7 +128,11 @@ def apply(
             db.execute(sql["delete_record"], (name,))
         else:
             db.execute(sql["write_record"], (name, as_json(record)))
+    for name, alarm in changes.alarms.items():
+        db.execute(sql["set_alarm"], (None if alarm is None else micros(alarm), name))
     insert(db, changes.enqueue, now)
+    for waiting_for in changes.unpark:
+        db.execute(sql["unpark_jobs"], {"waiting_for": waiting_for, "now": micros(now)})
     done = tuple(_move(db, move, now) for move in changes.moves)
     return Applied(answer=changes.answer, moved=done)
 
@@ -203,6 +218,8 @@ def _is_plain_success(move: Transition) -> bool:
         and move.attempt is None
         and not move.failures
         and not move.crashes
+        and not move.steps
+        and move.saga is None
     )
 
 
@@ -229,6 +246,11 @@ def _settle(db: sqlite3.Connection, move: Transition, now: datetime) -> bool:
     return db.execute(sql["settle_job"], settle_values(move, now)).rowcount > 0
 
 
+def checkpoint(db: sqlite3.Connection, added: Sequence[Checkpoint]) -> list[bool]:
+    """Add to logs of steps, each under its fence; say which were added to."""
+    return [db.execute(sql["checkpoint"], checkpoint_values(each)).rowcount > 0 for each in added]
+
+
 def _free_keys(db: sqlite3.Connection, jobs: Sequence[UUID]) -> None:
     """Free the unique keys of those jobs that are finished; most have none."""
     if db.execute(sql["any_unique_key"]).fetchone() is not None:
@@ -239,6 +261,12 @@ def get_job(db: sqlite3.Connection, job: UUID) -> Job | None:
     """Return one job."""
     row = db.execute(sql["get_job"], (str(job),)).fetchone()
     return None if row is None else job_of(row)
+
+
+def get_jobs(db: sqlite3.Connection, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+    """Return those of some jobs that exist."""
+    found = [job_of(row) for row in db.execute(sql["get_jobs"], (as_json(jobs),))]
+    return {job.id: job for job in found}
 
 
 def done_job(db: sqlite3.Connection, kind: str, key: str) -> Job | None:
