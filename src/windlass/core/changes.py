@@ -51,11 +51,11 @@ class Move:
 
     *Cancel* ends a waiting job, and asks a running one to end; one that has something to undo is
     asked too, and started for that, and one that is being undone goes on. *Retry* makes a scheduled
-    job due now. *Redrive* gives a dead job a new life, with its failures and crashes forgotten and its
-    history kept, and with another `payload` if one is given. *Park* makes a waiting job wait for
-    `waiting_for`, whatever its due time; *unpark* ends that, and whoever waited for an event may
-    start at once. *Purge* deletes a dead job.
-    *Reseal* writes the same payload in another way, unless it is not what it was `before`.
+    job due now. *Redrive* gives a dead job a new life, with its failures and crashes forgotten and
+    its history kept, and with another `payload` if one is given. *Park* makes a waiting job wait
+    for `waiting_for`, whatever its due time; *unpark* ends that, and whoever waited for an event
+    may start at once. *Purge* deletes a dead job. *Reseal* writes the same payload in another way,
+    unless it is not what it was `before`.
     """
 
     verb: Verb
