@@ -27,6 +27,7 @@ from windlass.context import Context
 from windlass.core.durations import human
 from windlass.core.error_classes import Verdict
 from windlass.core.errors import ConfigError, StoreUnavailable
+from windlass.core.events import news_of
 from windlass.core.job import Enqueued, NewJob, Retention
 from windlass.core.limits import limit_of_app
 from windlass.core.names import check_name
@@ -234,14 +235,55 @@ class Windlass:
         """Enqueue within a bounded time, unless the store is bounded: then one waits for room."""
         if self.store.capabilities.bounded:
             return await self.store.enqueue(jobs)
+        return await self._in_time(self.store.enqueue(jobs), "the jobs")
+
+    async def _in_time(self, taking: Awaitable[T], what: str) -> T:
         patience = self.settings.enqueue_timeout
         try:
             async with asyncio.timeout(patience.total_seconds()):
-                return await self.store.enqueue(jobs)
+                return await taking
         except TimeoutError:
             raise StoreUnavailable(
-                f"{self.store.location} did not take the jobs within {human(patience)}"
+                f"{self.store.location} did not take {what} within {human(patience)}"
             ) from None
+
+    # -- events --------------------------------------------------------------------------------
+
+    def send_event(self, name: str, payload: object = None, *, tx: object = None) -> None:
+        """Send an event to all jobs that wait for it, or will, from blocking code.
+
+        `ctx.wait_for(name)` returns the payload, which is anything that JSON can hold. `tx` is a
+        connection of your own, in whose transaction it happens: see `Producer.using`.
+
+        Raises:
+            ValueError: this is no name for an event.
+            PayloadError: the payload cannot be JSON, or is too large.
+            StoreError: the store did not take it within `enqueue_timeout`.
+            CalledFromEventLoop: this would block an event loop.
+
+        Example:
+            `app.send_event("paid:42", {"by": "card"})`
+        """
+        news = news_of(name, payload, event_id=self.ids.next(), limit=self.settings.max_payload)
+        if tx is not None:
+            self.store.send_in(tx, [news])
+        else:
+            refuse_in_event_loop("app.send_event(...)", "await app.asend_event(...)")
+            self.store.send_blocking([news], self.settings.enqueue_timeout)
+
+    async def asend_event(self, name: str, payload: object = None, *, tx: object = None) -> None:
+        """Send an event to all jobs that wait for it, or will, from a coroutine: see `send_event`.
+
+        Raises:
+            ValueError: this is no name for an event.
+            PayloadError: the payload cannot be JSON, or is too large.
+            StoreError: the store did not take it.
+        """
+        news = news_of(name, payload, event_id=self.ids.next(), limit=self.settings.max_payload)
+        if tx is not None:
+            await self.store.asend_in(tx, [news])
+        else:
+            await self._in_time(self.store.send([news]), "the event")
 
     def job_by_id(self, job_id: UUID | str) -> Handle[Any]:
         """Return a handle on a job whose id is known.

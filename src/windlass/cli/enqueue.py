@@ -76,7 +76,7 @@ def enqueue(
     is checked here: the worker checks, and what does not fit goes dead.
     """
     with options.usage():
-        value = _read(payload)
+        value = read_json(payload)
         chosen, producer = _producer(kind, app, url)
         producer = producer.using(
             queue=queue,
@@ -113,8 +113,8 @@ def _unique(
         raise ValueError(str(error)) from None
 
 
-def _read(text: str) -> Any:
-    """Read the payload as strict JSON."""
+def read_json(text: str) -> Any:
+    """Read what somebody typed, or piped, as strict JSON."""
     if text == "-":
         text = sys.stdin.read()
 

@@ -22,6 +22,7 @@ _COMMANDS = [
     "jobs",
     "dead",
     "queues",
+    "events",
     "slo",
     "limits",
     "breakers",
