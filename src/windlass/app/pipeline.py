@@ -1,0 +1,157 @@
+"""Owns pipelines: one job that runs kinds one after the other over a context that they share.
+
+Each is a durable step of the job, so that a crash resumes after the last that finished, and each
+run of each is in the job's log with its output, or its error, and how long it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from windlass.app.kind import Kind
+from windlass.app.producer import Handler
+from windlass.context import Context
+from windlass.core.errors import ConfigError, PayloadInvalid
+from windlass.core.names import check_name
+from windlass.core.payload import encode_json
+from windlass.core.plan import Pool
+from windlass.registry import Registration, Registry
+
+AnyHandler = Handler[Any, Any, Any, Any]
+
+
+class Stage(Struct, frozen=True):
+    """One step of a pipeline: a kind, and the name under which its output is kept.
+
+    It is called with what it takes by name from the shared context, and with its own `arguments`,
+    which win.
+
+    Example:
+        `Stage("resize", name="thumbnail", arguments={"width": 128})`
+    """
+
+    kind: str
+    name: str = ""
+    """How the step is called; else as its kind."""
+    arguments: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        check_name("kind", self.kind)
+        if self.name:
+            check_name("step", self.name)
+
+    @property
+    def called(self) -> str:
+        """The name of the step."""
+        return self.name or self.kind
+
+
+class Pipeline(Struct, frozen=True, kw_only=True):
+    """The payload of a pipeline that is put together when it is enqueued."""
+
+    steps: tuple[Stage, ...]
+    context: dict[str, Any] = {}
+    """What the steps share from the beginning."""
+
+    def __post_init__(self) -> None:
+        checked(self.steps)
+
+
+PIPELINE = Kind("windlass.pipeline", Pipeline)
+"""The kind of such pipelines: `app.of(PIPELINE).enqueue(Pipeline(steps=(Stage("fetch"), ...)))`."""
+
+
+def checked(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Return the steps of a pipeline.
+
+    Raises:
+        ValueError: there is none, or two have the same name.
+    """
+    names = [stage.called for stage in stages]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if not names:
+        raise ValueError("a pipeline has at least one step")
+    if twice:
+        raise ValueError(f"two steps are called {twice[0]!r}; give one of them another name=")
+    return tuple(stages)
+
+
+def stages_of(name: str, steps: Sequence[AnyHandler | Stage | str]) -> tuple[Stage, ...]:
+    """Return the steps of a pipeline from code, which may be given as handlers or kinds.
+
+    Raises:
+        ConfigError: these are no steps.
+    """
+    stages = []
+    for step in steps:
+        if isinstance(step, Stage):
+            stages.append(step)
+        elif isinstance(step, Handler):
+            stages.append(Stage(step.kind))
+        elif isinstance(step, str):
+            stages.append(Stage(step))
+        else:
+            raise ConfigError(
+                f"pipeline {name!r}: a step is a handler, a kind or a Stage, and {step!r} is none"
+            )
+    try:
+        return checked(stages)
+    except ValueError as error:
+        raise ConfigError(f"pipeline {name!r}: {error}") from None
+
+
+async def run_pipeline(
+    ctx: Context, registry: Registry, stages: Sequence[Stage], context: Mapping[str, Any]
+) -> Any:
+    """Run the steps of a pipeline, and return the output of the last one.
+
+    Raises:
+        PayloadInvalid: a step's kind is not registered, or its arguments do not fit.
+    """
+    shared, output = dict(context), None
+    kinds = [_known(registry, ctx.kind, stage) for stage in stages]
+    for stage, registration in zip(stages, kinds, strict=True):
+        arguments = _arguments(stage, registration, shared)
+        output = await ctx.step(stage.called, _call, ctx, registration, arguments)
+        shared[stage.called] = output
+    return output
+
+
+def _known(registry: Registry, pipeline: str, stage: Stage) -> Registration:
+    """Find the kind of a step, before any of them has begun."""
+    if stage.kind not in registry:
+        reason = f"no handler is registered for {stage.kind!r}; is its module imported here?"
+        raise PayloadInvalid(pipeline, f"steps.{stage.called}", reason)
+    registration = registry[stage.kind]
+    if registration.batch is not None:
+        reason = f"{stage.kind!r} takes many jobs at once, and cannot be a step"
+        raise PayloadInvalid(pipeline, f"steps.{stage.called}", reason)
+    return registration
+
+
+def _arguments(
+    stage: Stage, registration: Registration, shared: Mapping[str, Any]
+) -> dict[str, Any]:
+    taken = registration.target.parameters
+    found = {name: shared[name] for name in shared if taken is None or name in taken}
+    return {**found, **stage.arguments}
+
+
+async def _call(ctx: Context, registration: Registration, arguments: Mapping[str, Any]) -> Any:
+    """Call a handler with arguments that went through its codec, as a job of its own would."""
+    target, kind = registration.target, registration.kind
+    value = target.codec.decode(encode_json(kind, dict(arguments)))
+    if target.pool is Pool.LOOP:
+        return await target.call(ctx, value)
+    return await in_thread(lambda: target.call(ctx, value))
+
+
+async def in_thread(call: Callable[[], Any]) -> Any:
+    """Run what blocks where it blocks nobody."""
+    import asyncio
+
+    answer = await asyncio.to_thread(call)
+    return await answer if isinstance(answer, Awaitable) else answer
