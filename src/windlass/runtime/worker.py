@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from windlass.core.errors import ConfigError
-from windlass.core.job import Pulse
+from windlass.core.job import FLOW, Pulse
 from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
@@ -20,8 +20,10 @@ from windlass.resources import Providers, Resources
 from windlass.runtime.burst import Burst
 from windlass.runtime.children import Children
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Rescuer
+from windlass.runtime.courier import Courier
 from windlass.runtime.executor import HEED
 from windlass.runtime.fairness import rotation_for
+from windlass.runtime.flows import Flows
 from windlass.runtime.forks import guard, unguard
 from windlass.runtime.gauges import CpuGauge
 from windlass.runtime.heart import Heart
@@ -160,6 +162,7 @@ class Worker:
         self._children = Children(options.children, self._recipe)
         self._resources = Resources(self._providers)
         self._cpu = CpuGauge()
+        self._courier = Courier(self._store, {FLOW: Flows(self._store).hear})
         self._works = Works(
             self._store,
             registry=self._registry,
@@ -173,6 +176,7 @@ class Worker:
             worker_id=lambda: self.id,
             policies=lambda: self._policies,
             slots=lambda: self._slots,
+            tell=self._courier.tell,
         )
         if self._works.gates:
             gates = self._works.gates
@@ -237,6 +241,7 @@ class Worker:
                 settle=works.completer.add,
             ),
             self._keeper,
+            self._courier,
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
         ]
@@ -249,7 +254,8 @@ class Worker:
         return Burst(
             self._store,
             policies=lambda: self._policies,
-            busy=lambda: self._works.is_busy,
+            busy=lambda: self._works.is_busy or self._courier.is_busy,
+            news=self._courier.is_anything_left,
             ended=lambda: self._tally.processed,
             rouse=self._works.claimer.freed,
             done=self._end_burst,
