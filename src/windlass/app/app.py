@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from windlass.app import flow as flows
 from windlass.app.control import Control
 from windlass.app.decorator import JobDecorator
 from windlass.app.fan_out import CHUNK, MOST, FanOut, Plan, astream, stream
@@ -296,6 +297,43 @@ class Windlass:
         except ValueError:
             raise ValueError(f"{job_id!r} is not a job id") from None
 
+    # -- flows ---------------------------------------------------------------------------------
+
+    def flow(self, name: str, *, queue: str | None = None) -> flows.Flow:
+        """Return a flow to add jobs to that wait for each other; see `Flow.add`.
+
+        The queue is that of its own job, which sums up what came of it: that of its first job,
+        unless one is given.
+
+        Example:
+            `flow = app.flow("nightly")`, `a = flow.add(extract.draft())`,
+            `flow.add(load.draft(), after=[a])`, `flow.enqueue()`
+        """
+        return flows.Flow(self, name, queue=queue)
+
+    def chain(self, *drafts: Draft[Any], name: str = "chain") -> flows.Flow:
+        """Return a flow of jobs one after the other; each gets the result of the one before.
+
+        Example:
+            `app.chain(extract.draft(day), clean.draft(), load.draft()).enqueue()`
+        """
+        return flows.chain(self, drafts, name=name)
+
+    def group(
+        self,
+        drafts: Iterable[Draft[Any]],
+        *,
+        then: Draft[Any] | None = None,
+        on_failure: flows.OnFailure = "stop",
+        name: str = "group",
+    ) -> flows.Flow:
+        """Return a flow of jobs side by side, and one that gets all of their results afterwards.
+
+        Example:
+            `app.group([part.draft(p) for p in parts], then=join.draft()).enqueue()`
+        """
+        return flows.group(self, drafts, then=then, on_failure=on_failure, name=name)
+
     # -- limits --------------------------------------------------------------------------------
 
     def limit(
@@ -425,6 +463,7 @@ class Windlass:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
         self._check_secrets()
+        flows.register(self)
         return Worker(
             store=self.store,
             registry=self.registry,

@@ -9,10 +9,11 @@ import threading
 import time
 from uuid import UUID
 
-from windlass.core.job import job_id
+from windlass.core.job import flow_id, job_id
 
 _START_BITS = 73
 _STEP_BITS = 32
+_FLOW_BITS = 54
 
 
 class Ids:
@@ -39,6 +40,11 @@ class Ids:
                 tail = self._tail = self._tail + 1 + self._bits(_STEP_BITS)
                 now = self._millisecond
         return job_id(now, tail)
+
+    def next_flow(self) -> UUID:
+        """Return a new id of a flow, whose jobs have theirs by it."""
+        with self._lock:
+            return flow_id(time.time_ns() // 1_000_000, self._bits(_FLOW_BITS))
 
     def _begin(self) -> None:
         """Begin a sequence; in a forked child a new one, since its parent goes on with the old."""

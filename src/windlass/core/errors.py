@@ -8,6 +8,7 @@ WindlassError
 │   ├── PayloadTooLarge    ... because there is too much of them
 │   └── ResultInvalid      ... because what a handler returned has no JSON form
 ├── FanOutTooLarge         there are more jobs than a fan-out may make
+├── FlowInvalid            a flow whose jobs could not all have their turn
 ├── UnknownKind            no handler is registered for a kind
 ├── UnknownJob             no job has this id
 ├── IllegalMove            the job's state does not allow what was asked
@@ -116,6 +117,10 @@ class FanOutTooLarge(WindlassError):
             f"there are more than {self.at_most:,} jobs, and {before}; if that many are meant, say "
             "so: at_most=..."
         )
+
+
+class FlowInvalid(WindlassError):
+    """A flow in which not every job could have its turn, or that is too large."""
 
 
 class UnknownKind(WindlassError):

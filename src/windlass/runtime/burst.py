@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from windlass.core.plan import Policies
 from windlass.runtime.service import Service
@@ -15,8 +15,9 @@ _LOOK = 0.05
 class Burst(Service):
     """Says so, by `done()`, once nothing runs here and nothing waits that could.
 
-    `busy()` says whether something is under way here, `ended()` how many runs have ended. What is
-    due later does not count as waiting.
+    `busy()` says whether something is under way here, `news()` whether something is to be heard of
+    that may free jobs, `ended()` how many runs have ended. What is due later does not count as
+    waiting.
     """
 
     name = "burst"
@@ -27,6 +28,7 @@ class Burst(Service):
         *,
         policies: Callable[[], Policies],
         busy: Callable[[], bool],
+        news: Callable[[], Awaitable[bool]],
         ended: Callable[[], int],
         rouse: Callable[[], None],
         done: Callable[[], None],
@@ -35,6 +37,7 @@ class Burst(Service):
         self._store = store
         self._policies = policies
         self._busy = busy
+        self._news = news
         self._ended = ended
         self._rouse = rouse
         self._done = done
@@ -43,7 +46,7 @@ class Burst(Service):
         before = self._ended()
         if self._busy():
             return _GLANCE
-        if await self._is_something_left():
+        if await self._news() or await self._is_something_left():
             # Whoever claims may believe that there is nothing, and sleep.
             self._rouse()
             return _LOOK

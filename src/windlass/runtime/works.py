@@ -9,11 +9,12 @@ from datetime import timedelta
 from uuid import UUID
 
 from windlass.core.error_classes import ErrorClass
+from windlass.core.flow import topic_of
 from windlass.core.job import Job
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Room
 from windlass.core.settle import Transition, completed
-from windlass.core.states import State
+from windlass.core.states import FINISHED, State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
 from windlass.resources import Resources
@@ -48,7 +49,7 @@ class Tally:
     fenced: int = 0
 
 
-class Flow:
+class Works:
     """The parts through which jobs go, from the claim to the settle, and what goes between them."""
 
     def __init__(
@@ -66,7 +67,9 @@ class Flow:
         worker_id: Callable[[], str],
         policies: Callable[[], Policies],
         slots: Callable[[], int],
+        tell: Callable[[str], None],
     ) -> None:
+        self._tell = tell
         self._options = options
         self._judge = judge
         self._tally = tally
@@ -194,6 +197,8 @@ class Flow:
             self.gates.ended(run.job, outcome)
             if is_over:
                 self.gates.settled(run.job, None)
+        if is_over:
+            self._tell_flow(run.job)
         if self._is_scaled:
             self.demand.served += self._now() - run.began
         self.claimer.freed()
@@ -217,8 +222,15 @@ class Flow:
         move = settled.transition
         if self.gates:
             self.gates.settled(settled.job, move)
+        if move.state in FINISHED:
+            self._tell_flow(settled.job)
         if move.state is not State.COMPLETED and event_of(move) != RESCUED:
             log_settled(settled.job, move, worker_id=self._worker_id())
+
+    def _tell_flow(self, job: Job) -> None:
+        """Say that a job has ended, if others may wait for that."""
+        if (flow := job.flow) is not None:
+            self._tell(topic_of(flow))
 
     # -- words that come too late --------------------------------------------------------------
 

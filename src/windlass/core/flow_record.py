@@ -1,0 +1,287 @@
+"""Owns how far a flow is: which of its jobs have ended, and what has its turn after that.
+
+The record of a flow has a letter for each job, by its number, and nothing that is counted up or
+down: whoever hears of an end twice, or in another order, comes to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from msgspec import Struct
+
+from windlass.core.flow import Chart, Edge, Stage, topic_of, undo_wait_of, wait_of
+from windlass.core.job import Json
+from windlass.core.states import State
+
+WAITS, FREE, COMPLETED, DEAD, CANCELLED = b".", b"f", b"c", b"d", b"x"
+"""Waiting for others; free to run, or running; and how it ended."""
+_LETTERS = {State.COMPLETED: COMPLETED, State.DEAD: DEAD, State.CANCELLED: CANCELLED}
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advance:
+    """What follows from the ends of jobs: the record after them, and what is to be done."""
+
+    record: Json | None
+    """None: the flow is over, and need not be remembered."""
+    freed: Sequence[str] = ()
+    """What jobs wait for that has come."""
+    cancelled: Mapping[int, str] | None = None
+    """Jobs that shall not run, and why."""
+    revived: bool = False
+    """Whether the flow's own job, which is dead, has something new to tell."""
+
+
+def begun(chart: Chart) -> Json:
+    """Return the record of a flow none of whose jobs has ended."""
+    states = bytearray(WAITS * (chart.total + 1))
+    for stage in chart.jobs:
+        if not stage.after:
+            states[stage.first : stage.end] = FREE * stage.count
+    return {"states": states.decode(), "undoing": ""}
+
+
+def advance(
+    chart: Chart, flow: UUID, record: Json | None, ended: Iterable[tuple[int, State]]
+) -> Advance:
+    """Decide what follows from the ends of jobs of a flow, which may have been heard before."""
+    course = _Course(chart, flow, begun(chart) if record is None else record)
+    for number, state in ended:
+        course.mark(number, state)
+    own = course.states[:1]
+    if own == CANCELLED:
+        course.give_up(range(1, chart.total + 1), "its flow was cancelled", WAITS + FREE)
+    elif own != COMPLETED:
+        course.go_on()
+    return Advance(
+        record=None if own in (CANCELLED, COMPLETED) else course.record,
+        freed=course.freed,
+        cancelled=course.cancelled,
+        revived=course.revived,
+    )
+
+
+class _Course:
+    """A flow that goes on: letters are changed, and what is to be done for that is noted."""
+
+    def __init__(self, chart: Chart, flow: UUID, record: Json) -> None:
+        self._chart = chart
+        self._flow = flow
+        self.states = bytearray(record["states"], "ascii")
+        self._undoing: str = record["undoing"]
+        self._changed: set[int] = set()
+        self.freed: list[str] = []
+        self.cancelled: dict[int, str] = {}
+        self.revived = False
+
+    @property
+    def record(self) -> Json:
+        return {"states": self.states.decode(), "undoing": self._undoing}
+
+    def mark(self, number: int, state: State) -> None:
+        """Note an end. What has ended stays so, unless it was dead and was redriven."""
+        letter = _LETTERS.get(state)
+        if letter is None or number > self._chart.total:
+            return
+        if self.states[number : number + 1] in (WAITS, FREE, DEAD):
+            self.states[number : number + 1] = letter
+            if 1 <= number <= self._chart.size:
+                self._changed.add(self._chart.stage_of(number))
+
+    def go_on(self) -> None:
+        """Let those have their turn whose parents have ended, and the flow end when all have."""
+        while self._changed:
+            changed, self._changed = self._changed, set()
+            for stage in self._chart.heirs(changed):
+                self._judge(stage)
+        if self._is_any(WAITS + FREE, 1, self._chart.size + 1) or not self._are_undos_over():
+            return
+        for stage in self._chart.last:
+            self._free(stage)
+        behind = self._chart.size + self._chart.undos + 1
+        if not self._is_any(WAITS + FREE, behind, self._chart.total + 1):
+            self._end()
+
+    def give_up(self, numbers: Iterable[int], why: str, among: bytes = WAITS) -> None:
+        """Cancel those of some jobs that are in one of some states."""
+        for number in numbers:
+            if self.states[number] in among:
+                self.states[number : number + 1] = CANCELLED
+                self.cancelled[number] = why
+
+    # -- jobs whose parents have ended ---------------------------------------------------------
+
+    def _judge(self, stage: Stage) -> None:
+        """Free the jobs of a stage, or cancel them, if enough is known of their parents."""
+        if not self._is_any(WAITS, stage.first, stage.end):
+            return
+        failed = [edge for edge in stage.after if self._has_failed(edge)]
+        bad = [edge for edge in failed if edge.on_failure != "go_on"]
+        if bad:
+            self._stop(stage, bad)
+        elif not any(self._is_any(WAITS + FREE, edge.first, edge.last + 1) for edge in stage.after):
+            self._free(stage)
+
+    def _has_failed(self, edge: Edge) -> bool:
+        return self._is_any(DEAD + CANCELLED, edge.first, edge.last + 1)
+
+    def _stop(self, stage: Stage, bad: Sequence[Edge]) -> None:
+        grave = next((edge for edge in bad if edge.on_failure == "compensate"), None)
+        why = self._why(grave or bad[0])
+        self.give_up(range(stage.first, stage.end), why)
+        self._changed.add(self._chart.stage_of(stage.first))
+        if grave is not None and not self._undoing:
+            self._undoing = why
+            self.give_up(range(1, self._chart.size + 1), f"the flow is undone, since {why}")
+
+    def _why(self, edge: Edge) -> str:
+        first, end = edge.first, edge.last + 1
+        dead = self.states.find(DEAD, first, end)
+        number = dead if dead >= 0 else self.states.find(CANCELLED, first, end)
+        told = "dead" if dead >= 0 else "cancelled"
+        return f"{self._chart.name_of(number)!r} (job {number} of the flow) is {told}"
+
+    def _free(self, stage: Stage) -> None:
+        waits_for = wait_of(self._flow, stage)
+        has_waited = self._replace(WAITS, FREE, stage.first, stage.end)
+        if has_waited and waits_for is not None and waits_for not in self.freed:
+            self.freed.append(waits_for)
+
+    # -- the end, and what is undone before ----------------------------------------------------
+
+    def _are_undos_over(self) -> bool:
+        """Free what undoes the deepest jobs that are left; say whether there is nothing to free."""
+        chart = self._chart
+        begin, end = chart.size + 1, chart.size + chart.undos + 1
+        if not self._undoing:
+            self.give_up(range(begin, end), "nothing had to be undone")
+            return True
+        for stage in chart.undone:
+            for number in range(stage.count):
+                if self.states[stage.first + number] not in COMPLETED:
+                    self.give_up([stage.undo + number], "what it undoes was not completed")
+        if self._is_any(FREE, begin, end):
+            return False
+        if self._is_any(DEAD, begin, end):
+            return True
+        return not self._undo_deepest()
+
+    def _undo_deepest(self) -> bool:
+        left = [
+            stage
+            for stage in self._chart.undone
+            if self._is_any(WAITS, stage.undo, stage.undo + stage.count)
+        ]
+        if not left:
+            return False
+        depths = {stage.first: self._depth(stage) for stage in left}
+        deepest = max(depths.values())
+        for stage in left:
+            if depths[stage.first] == deepest:
+                self._replace(WAITS, FREE, stage.undo, stage.undo + stage.count)
+        self.freed.append(undo_wait_of(self._flow, deepest))
+        return True
+
+    def _depth(self, stage: Stage) -> int:
+        return self._chart.depths[self._chart.stage_of(stage.first)]
+
+    def _end(self) -> None:
+        own = self.states[:1]
+        if own == WAITS:
+            self.freed.append(topic_of(self._flow))
+            self.states[:1] = FREE
+        elif own == DEAD and self._undoing and not self._is_undo_dead():
+            self.revived = True
+            self.states[:1] = FREE
+
+    def _is_undo_dead(self) -> bool:
+        begin = self._chart.size + 1
+        return self._is_any(DEAD, begin, begin + self._chart.undos)
+
+    # -- letters -------------------------------------------------------------------------------
+
+    def _is_any(self, letters: bytes, first: int, end: int) -> bool:
+        return any(self.states.find(letter, first, end) >= 0 for letter in letters)
+
+    def _replace(self, before: bytes, after: bytes, first: int, end: int) -> bool:
+        part = self.states[first:end]
+        self.states[first:end] = part.replace(before, after)
+        return before in part
+
+
+# -- what came of it -------------------------------------------------------------------------------
+
+
+class FlowResult(Struct, frozen=True, kw_only=True):
+    """What came of a flow: how many of its jobs ended in which way, and how many were undone."""
+
+    completed: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    undone: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclusion:
+    """How a flow ended, and why, if not as it was meant to."""
+
+    result: FlowResult
+    ending: Literal["completed", "stopped", "undone", "undo_failed"]
+    reason: str = ""
+
+
+def concluded(chart: Chart, record: Json) -> Conclusion:
+    """Sum up a flow all of whose jobs have ended."""
+    states = record["states"].encode()
+    behind = chart.size + 1
+    undos = states[behind : behind + chart.undos]
+    others = states[1:behind] + states[behind + chart.undos :]
+    result = FlowResult(
+        completed=others.count(COMPLETED),
+        dead=others.count(DEAD),
+        cancelled=others.count(CANCELLED),
+        undone=undos.count(COMPLETED),
+    )
+    why: str = record["undoing"]
+    if why and DEAD in undos:
+        failed = [behind + number for number, letter in enumerate(undos) if letter in DEAD]
+        left = undos.count(WAITS)
+        told = f"compensation failed: {_named(chart, failed)} dead; {result.undone} undone"
+        return Conclusion(result=result, ending="undo_failed", reason=f"{told}, {left} left")
+    if why:
+        return Conclusion(result=result, ending="undone", reason=f"undone, since {why}")
+    bad = [
+        number for number in _unexcused(chart) if states[number : number + 1] in (DEAD, CANCELLED)
+    ]
+    if not bad:
+        return Conclusion(result=result, ending="completed")
+    total = chart.size + len(chart.last)
+    told = f"{len(bad):,} of {total:,} jobs did not complete: {_named(chart, bad)}"
+    return Conclusion(result=result, ending="stopped", reason=told)
+
+
+def _named(chart: Chart, numbers: Sequence[int]) -> str:
+    shown = [f"{chart.name_of(number)} ({number})" for number in numbers[:_SHOWN]]
+    return ", ".join([*shown, *(["…"] if len(numbers) > _SHOWN else [])])
+
+
+def _unexcused(chart: Chart) -> list[int]:
+    """Return the jobs that must complete: all but those after which every child goes on."""
+    behind = chart.size + 2
+    children, strict = [0] * behind, [0] * behind
+    for stage in chart.jobs:
+        for edge in stage.after:
+            for counts in (children, strict) if edge.on_failure != "go_on" else (children,):
+                counts[edge.first] += 1
+                counts[edge.last + 1] -= 1
+    found, kids, hard = [], 0, 0
+    for number in range(1, chart.size + 1):
+        kids, hard = kids + children[number], hard + strict[number]
+        if hard or not kids:
+            found.append(number)
+    return [*found, *(stage.first for stage in chart.last)]
