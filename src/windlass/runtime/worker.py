@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from windlass.core.errors import ConfigError
-from windlass.core.job import FLOW, Pulse
+from windlass.core.job import EVENT, FLOW, Pulse
 from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
@@ -21,6 +21,7 @@ from windlass.runtime.burst import Burst
 from windlass.runtime.children import Children
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Rescuer
 from windlass.runtime.courier import Courier
+from windlass.runtime.events import Events
 from windlass.runtime.executor import HEED
 from windlass.runtime.fairness import rotation_for
 from windlass.runtime.flows import Flows
@@ -162,7 +163,9 @@ class Worker:
         self._children = Children(options.children, self._recipe)
         self._resources = Resources(self._providers)
         self._cpu = CpuGauge()
-        self._courier = Courier(self._store, {FLOW: Flows(self._store).hear})
+        self._courier = Courier(
+            self._store, {FLOW: Flows(self._store).hear, EVENT: Events(self._store).hear}
+        )
         self._works = Works(
             self._store,
             registry=self._registry,
