@@ -61,7 +61,10 @@ def show_events(
 
     found = target.visit(app, url, work)
     if as_json:
-        sent = [{"id": event.id, "at": event.at, "payload": event.payload} for event in found]
+        sent = [
+            {"id": str(event.id), "at": event.at.isoformat(), "payload": event.payload}
+            for event in found
+        ]
         show.document({"event": name, "sent": sent})
         return
     if not found:
