@@ -24,6 +24,8 @@ from windlass.core.errors import (
     ResultTimeout,
     RetryAfter,
     SchemaMismatch,
+    StepError,
+    StepsChanged,
     StoreBusy,
     StoreError,
     StoreUnavailable,
@@ -41,6 +43,7 @@ from windlass.middleware import Callbacks, CallNext, Middleware
 from windlass.observe.logs import configure_logging
 from windlass.release import __version__
 from windlass.resources import Inject, Resources
+from windlass.steps import Step, current_step
 
 __all__ = [
     "Backoff",
@@ -82,6 +85,9 @@ __all__ = [
     "Secret",
     "Snooze",
     "State",
+    "Step",
+    "StepError",
+    "StepsChanged",
     "StoreBusy",
     "StoreError",
     "StoreUnavailable",
@@ -93,4 +99,5 @@ __all__ = [
     "__version__",
     "configure_logging",
     "current_context",
+    "current_step",
 ]

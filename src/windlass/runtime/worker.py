@@ -294,6 +294,7 @@ class Worker:
         self._heart.start()
         for service in (
             flow.completer,
+            flow.recorder,
             flow.reporter,
             *self._chores,
             *self._scalers,
@@ -397,7 +398,7 @@ class Worker:
         await flow.drain(self._stop_now)
         flow.cleaner.stop()
         await within(_FLUSH, flow.completer.stop())
-        for service in (flow.reporter, *self._chores, *flow.each_gate):
+        for service in (flow.recorder, flow.reporter, *self._chores, *flow.each_gate):
             await within(_FLUSH, service.stop())
         await within(_FLUSH, self._heart.stop())
         await within(_FLUSH, self._say_goodbye())
