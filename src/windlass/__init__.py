@@ -25,6 +25,8 @@ from windlass.core.errors import (
     ResultTimeout,
     RetryAfter,
     SchemaMismatch,
+    StepError,
+    StepsChanged,
     StoreBusy,
     StoreError,
     StoreUnavailable,
@@ -42,6 +44,7 @@ from windlass.middleware import Callbacks, CallNext, Middleware
 from windlass.observe.logs import configure_logging
 from windlass.release import __version__
 from windlass.resources import Inject, Resources
+from windlass.steps import Step, current_step
 
 __all__ = [
     "Backoff",
@@ -84,6 +87,9 @@ __all__ = [
     "Secret",
     "Snooze",
     "State",
+    "Step",
+    "StepError",
+    "StepsChanged",
     "StoreBusy",
     "StoreError",
     "StoreUnavailable",
@@ -95,4 +101,5 @@ __all__ = [
     "__version__",
     "configure_logging",
     "current_context",
+    "current_step",
 ]

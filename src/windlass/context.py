@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from windlass.core.errors import CalledFromEventLoop, IllegalMove
+from windlass.core.durations import Duration, duration, when
+from windlass.core.errors import CalledFromEventLoop, IllegalMove, StepError
 from windlass.core.job import Job, Progress
 from windlass.core.redaction import Redaction
+from windlass.core.retry import Retry
 from windlass.core.secret import secrets_in, texts_of
 from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
 from windlass.observe.discretion import job_redaction
 from windlass.observe.logs import Logger, get_logger, job_fields
 from windlass.resources import Resources
+from windlass.steps import Call, Course, Means
+from windlass.steps.course import is_async
 from windlass.store import DoneBefore, Transaction
 
+T = TypeVar("T")
+_DEFAULT = Retry()
 _log = get_logger("windlass.job")
 _current: ContextVar[Context] = ContextVar("windlass_context")
 
@@ -28,8 +35,9 @@ class Context:
     """One run of one job, as its handler and middleware see it."""
 
     __slots__ = (
-        "_cancelled", "_done", "_in_transaction", "_redaction", "_report", "_timeout", "_transact",
-        "arguments", "job", "resources", "secrets", "settled", "worker_id",
+        "_cancelled", "_course", "_done", "_home", "_in_transaction", "_means", "_redaction",
+        "_report", "_thread", "_timeout", "_transact", "arguments", "job", "resources", "secrets",
+        "settled", "worker_id",
     )  # fmt: skip
 
     log: Logger = _log
@@ -47,6 +55,7 @@ class Context:
         resources: Resources,
         redaction: Redaction,
         has_secrets: bool = False,
+        means: Means | None = None,
     ) -> None:
         self.job = job
         self.worker_id = worker_id
@@ -56,6 +65,10 @@ class Context:
         self._report = report
         self._transact = transact
         self._done = done
+        self._means = means
+        self._course: Course | None = None
+        self._home: asyncio.Task[Any] | None = None
+        self._thread = 0
         self._cancelled = False
         self.settled = False
         """Whether the job was completed by a transaction of its handler."""
@@ -170,6 +183,158 @@ class Context:
         """
         return JobTransaction(self, self._transact(completed(self.job)))
 
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        undo: Callable[..., Any] | None = None,
+        undo_retry: Retry = _DEFAULT,
+        timeout: Duration | None = None,
+        **kwargs: Any,
+    ) -> T: ...
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., T],
+        /,
+        *args: Any,
+        undo: Callable[..., Any] | None = None,
+        undo_retry: Retry = _DEFAULT,
+        timeout: Duration | None = None,
+        **kwargs: Any,
+    ) -> T: ...
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        undo: Callable[..., Any] | None = None,
+        undo_retry: Retry = _DEFAULT,
+        timeout: Duration | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Call a function once in the life of the job, and return what it returned.
+
+        Its result is stored, as JSON, before this returns: a retry, or a run after a crash, has it
+        from there. A `def` function runs in a thread. If the job fails for good, or is cancelled,
+        its `undo` is called with the same arguments, also if the function had started and not
+        finished; `current_step()` in both tells a key that stays the same.
+
+        Example:
+            `charge = await ctx.step("charge", pay, order, undo=refund)`
+
+        Raises:
+            StepError: the name came before in this run, or this is inside of another step.
+            StepsChanged: an earlier attempt has recorded another step at this place.
+            Fenced: the lease is gone, and others have the job.
+        """
+        call = Call(
+            name=name,
+            function=function,
+            args=args,
+            kwargs=kwargs,
+            undo=undo,
+            undo_retry=undo_retry,
+            timeout=None if timeout is None else duration(timeout),
+        )
+        return await self._steps().step(call)
+
+    def step_blocking(
+        self,
+        name: str,
+        function: Callable[..., T],
+        /,
+        *args: Any,
+        undo: Callable[..., Any] | None = None,
+        undo_retry: Retry = _DEFAULT,
+        **kwargs: Any,
+    ) -> T:
+        """Do what `step` does, from a `def` handler: the function runs in its own thread.
+
+        Raises:
+            CalledFromEventLoop: this would block an event loop.
+            StepError: as `step` does; or the function is `async def`.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise CalledFromEventLoop("ctx.step_blocking(...)", "await ctx.step(...)")
+        if is_async(function):
+            raise StepError(f"the step {name!r} is `async def`: call it in an `async def` handler")
+        call = Call(
+            name=name,
+            function=function,
+            args=args,
+            kwargs=kwargs,
+            undo=undo,
+            undo_retry=undo_retry,
+        )
+        result: T = self._steps().step_blocking(call)
+        return result
+
+    async def sleep(self, due: Duration | datetime, *, name: str | None = None) -> None:
+        """Go on later, in another run, without a slot until then: for seconds, days, or until then.
+
+        It ends this run by an exception that handlers let pass, and which `except Exception` does
+        not catch. In the next run it returns at once. It needs a name only where code that changes
+        may have more, or fewer, sleeps before it.
+
+        Raises:
+            StepError: this is not the handler's own task, or is inside of a step.
+            StepsChanged: an earlier attempt has recorded something else at this place.
+        """
+        await self._steps().sleep(when(due), name)
+
+    def sleep_blocking(self, due: Duration | datetime, *, name: str | None = None) -> None:
+        """Do what `sleep` does, from a `def` handler.
+
+        Raises:
+            CalledFromEventLoop: this is called in an event loop.
+            StepError: as `sleep` does.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise CalledFromEventLoop("ctx.sleep_blocking(...)", "await ctx.sleep(...)")
+        self._steps().sleep_blocking(when(due), name)
+
+    def _steps(self) -> Course:
+        """Return this run's way along its steps, which begins with the first of them."""
+        if self._course is None:
+            if self._means is None:
+                raise StepError(
+                    f"{self.job.kind!r} is handled in batches, where a call has many jobs, and no "
+                    "steps of its own: use steps in a kind without batch="
+                )
+            self._course = Course(
+                self.job,
+                self._means,
+                task=self._home,
+                thread=self._thread,
+                redaction=lambda: self._redaction,
+                learn=self._learn,
+            )
+        return self._course
+
+    def _learn(self, result: Any) -> None:
+        """Mask the secrets in what a step has returned wherever this run would show them."""
+        texts = tuple(text for each in secrets_in(result) for text in texts_of(each))
+        self.secrets += texts
+        self._redaction = self._redaction.knowing(texts)
+        job_redaction.set(self._redaction)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what becomes of the job is in the store already, by this run itself."""
+        suspended = None if self._course is None else self._course.suspended
+        return self.settled or (suspended is not None and suspended.outcome is None)
+
+    def _end_steps(self) -> None:
+        """Come to the end of the handler; raises if it has left out what was recorded."""
+        if self._course is not None or self.job.steps:
+            self._steps().end()
+
     def _fields(self) -> Mapping[str, object]:
         job = self.job
         return {
@@ -262,6 +427,7 @@ def current_context() -> Context:
 
 def enter(context: Context) -> None:
     """Make a context the current one, for the task that runs its job and what that task starts."""
+    context._home = asyncio.current_task()
     _current.set(context)
     job_fields.set(context._fields)
     job_redaction.set(context.redaction)

@@ -53,6 +53,8 @@ class Target:
     """What arguments are that are not given."""
     result_cipher: Cipher | None = None
     """What seals the secrets in a result; None if it has none."""
+    cipher: Cipher | None = None
+    """What seals the secrets in the results of its steps."""
 
     @property
     def has_secrets(self) -> bool:
@@ -301,6 +303,7 @@ def function_target(
         payload=_payload(kind, function, parameters, needs),
         result=result,
         result_cipher=cipher if holds_secrets(result) else None,
+        cipher=cipher,
         needs=needs,
         parameters=frozenset(parameters),
         defaults=_defaults(parameters),
@@ -326,6 +329,7 @@ def payload_target(
         payload=partial(whole_payload, kind),
         result=result,
         result_cipher=cipher if holds_secrets(result) else None,
+        cipher=cipher,
         needs=needs,
     )
 
@@ -392,6 +396,7 @@ def class_target(kind: str, cls: type[Any], *, cipher: Cipher | None = None) -> 
         payload=partial(_named, kind, tuple(parameters)),
         result=result,
         result_cipher=cipher if holds_secrets(result) else None,
+        cipher=cipher,
         needs=needs,
         parameters=frozenset(parameters),
         defaults=_defaults(parameters),

@@ -25,6 +25,8 @@ WindlassError
 │   ├── JobDead            ... because the job is dead
 │   └── JobCancelled       ... because the job was cancelled
 ├── Permanent              raised by handlers: do not try again
+│   └── StepError          a step that cannot be, where it is
+│       └── StepsChanged   ... because the code has changed since an earlier attempt
 └── RetryAfter             raised by handlers: try again at a time of my choosing
 """
 
@@ -268,6 +270,31 @@ class JobCancelled(ResultError):
 
 class Permanent(WindlassError):
     """Raise this (or a subclass) in a handler when trying again cannot help: the job dies."""
+
+
+class StepError(Permanent):
+    """A step that cannot be as it is called: its name comes twice, or it is in another step."""
+
+
+class StepsChanged(StepError):
+    """The code no longer fits the steps that an earlier attempt of the job has recorded.
+
+    The step `expected` was recorded next, and another one `came`, or None: the handler's end.
+    """
+
+    def __init__(self, expected: str, came: str | None) -> None:
+        super().__init__(expected, came)
+        self.expected = expected
+        self.came = came
+
+    def __str__(self) -> str:
+        came = "the handler ended" if self.came is None else f"{self.came!r} came"
+        return (
+            f"the steps have changed since an earlier attempt: {self.expected!r} was recorded "
+            f"next, and {came}. A job goes on with the steps that it began with: keep their names "
+            "and their order, and give changed code another kind, or the step another place, after "
+            "those that are recorded"
+        )
 
 
 class RetryAfter(WindlassError):

@@ -70,7 +70,39 @@ class Crashed(Struct, frozen=True, kw_only=True):
     """The last lines that the process wrote."""
 
 
-Outcome = Succeeded | Failed | TimedOut | Snoozed | Cancelled | Released | Crashed
+class Asleep(Struct, frozen=True, kw_only=True):
+    """The handler waits for a time, or for something, without a slot; nothing is charged."""
+
+    due: When | None
+    """When it goes on at the latest."""
+    steps: tuple[str, ...] = ()
+    """What is added to the log of its steps, so that the next run goes on behind this."""
+    waiting_for: str | None = None
+    reason: str = "asleep"
+
+
+class Compensated(Struct, frozen=True, kw_only=True):
+    """All that the job's steps did, and that had to be undone, is undone."""
+
+
+Outcome = (
+    Succeeded | Failed | TimedOut | Snoozed | Cancelled | Released | Crashed | Asleep | Compensated
+)
+
+
+class Suspended(BaseException):
+    """Ends a run that is no failure; handlers and middleware let it pass.
+
+    It carries what the run's end shall be, or None if that is in the store already. It is none of
+    the exceptions that `except Exception` means.
+    """
+
+    def __init__(self, outcome: Asleep | Compensated | None) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+    def __str__(self) -> str:
+        return "this run ends here, and the job goes on later: let this pass"
 
 
 class Snooze:

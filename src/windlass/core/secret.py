@@ -77,14 +77,14 @@ class Cipher(Protocol):
 
 @dataclass(frozen=True)
 class Sealing:
-    """How the secrets in the payloads, or the results, of one kind are written and read.
+    """How the secrets in the payloads, results or steps of one kind are written and read.
 
     What is sealed for one kind opens for no other: a secret that somebody copies into another
     job's row does not come out there.
     """
 
     cipher: Cipher
-    role: Literal["payload", "result"]
+    role: Literal["payload", "result", "step"]
     kind: str
 
     @property

@@ -18,7 +18,9 @@ from windlass.core.failure import describe
 from windlass.core.fingerprint import fingerprint
 from windlass.core.job import Attempt, ErrorInfo, Job, Saga
 from windlass.core.outcomes import (
+    Asleep,
     Cancelled,
+    Compensated,
     Crashed,
     Failed,
     Outcome,
@@ -28,7 +30,9 @@ from windlass.core.outcomes import (
     TimedOut,
 )
 from windlass.core.retry import Backoff, Retry
+from windlass.core.saga import UNDO_RETRIES, after_undo, all_undone, as_undo, undoing_first
 from windlass.core.states import State
+from windlass.core.steps import Steps
 from windlass.core.suspicion import (
     CRASHED,
     LOST,
@@ -61,6 +65,8 @@ class Policy:
     errors: Classes = field(default_factory=dict)
     app_errors: Classes = field(default_factory=dict)
     ordered: bool = False
+    undo: Retry = field(default_factory=Retry)
+    """By which the undo that is tried now is tried again."""
 
     def class_of(self, error: BaseException) -> ErrorClass:
         """Return the class of an error; one for which there is a retry policy is transient."""
@@ -72,6 +78,7 @@ class Policy:
         return dataclasses.replace(
             self,
             retry=self.retry.without_vetoes(),
+            undo=self.undo.without_vetoes(),
             errors=without_functions(self.errors),
             app_errors=without_functions(self.app_errors),
         )
@@ -106,8 +113,27 @@ def settle(
     job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float
 ) -> Transition:
     """Decide what becomes of a running job. `now` is the store's time, `jitter` is in [0, 1)."""
-    move = _settle(job, outcome, policy, now=now, jitter=jitter)
+    if job.saga is Saga.UNDOING:
+        move = _settle_undo(job, outcome, policy, now=now, jitter=jitter)
+    else:
+        move = undoing_first(job, _settle(job, outcome, policy, now=now, jitter=jitter))
     return _in_order(move) if policy.ordered else move
+
+
+def _settle_undo(
+    job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float
+) -> Transition:
+    """Decide what becomes of a job that is being undone, by the policy of its undo."""
+    steps = Steps(job.steps)
+    if isinstance(outcome, Compensated):
+        attempt = _attempt(job, "undone", now)
+        return all_undone(steps, _leave(job, State.DEAD, attempt=attempt))
+    if isinstance(outcome, Cancelled):
+        # It came too late: what has begun to be undone is undone to the end.
+        outcome = Released(reason=outcome.reason)
+    policy = dataclasses.replace(policy, retry=policy.undo, max_retries=UNDO_RETRIES)
+    move = _settle(as_undo(job, steps), outcome, policy, now=now, jitter=jitter)
+    return after_undo(steps, move)
 
 
 def _in_order(move: Transition) -> Transition:
@@ -134,6 +160,8 @@ def _settle(
             return _leave(job, State.PENDING, attempt=attempt, reason=reason)
         case Crashed():
             return _crash(job, outcome, policy, now)
+        case Asleep() | Compensated():
+            return _suspend(job, outcome)
         case Failed(exception=exception, error=error):
             error = _marked(job, replace(error, error_class=policy.class_of(exception)))
             if error.error_class is ErrorClass.SYSTEM:
@@ -154,10 +182,30 @@ def completed(job: Job, result: bytes | None = None) -> Transition:
     return Transition(id=job.id, token=job.token, state=State.COMPLETED, result=result)
 
 
+def _suspend(job: Job, outcome: Asleep | Compensated) -> Transition:
+    if isinstance(outcome, Asleep):
+        return asleep(job, outcome)
+    raise ValueError(f"job {job.id} is not being undone, so it cannot have been")
+
+
+def asleep(job: Job, outcome: Asleep) -> Transition:
+    """Return the transition of a job that waits for a time, or for something, without a slot."""
+    move = _leave(job, State.SCHEDULED, due=outcome.due, reason=outcome.reason)
+    return replace(move, steps=outcome.steps, waiting_for=outcome.waiting_for)
+
+
 def give_up(job: Job, why: BaseException) -> Transition:
     """Return the last resort for an outcome that cannot be settled: dead, with the reason."""
     error = _marked(job, describe(why))
-    return _leave(job, State.DEAD, failures=1, error=error, reason=f"cannot be settled: {error}")
+    reason = f"cannot be settled: {error}"
+    return finally_(job, _leave(job, State.DEAD, failures=1, error=error, reason=reason))
+
+
+def finally_(job: Job, move: Transition) -> Transition:
+    """Return what becomes of a job that somebody would end, with regard to what is to be undone."""
+    if job.saga is Saga.UNDOING:
+        return after_undo(Steps(job.steps), move)
+    return undoing_first(job, move)
 
 
 def _fail(

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from windlass.context import Context
-from windlass.core.outcomes import Cancel, Snooze
+from windlass.core.outcomes import Cancel, Snooze, Suspended
 from windlass.observe.logs import get_logger
 from windlass.registry import CallNext
 
@@ -55,6 +55,8 @@ class Callbacks:
             if context._timeout is not None:
                 await self._tell_failed(context, context._timeout)
             raise
+        except Suspended:
+            raise  # It goes on later, which is neither.
         except BaseException as error:
             await self._tell_failed(context, error)
             raise

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from windlass.context import Context
+from windlass.core.outcomes import Suspended
 from windlass.registry import CallNext
 
 
@@ -19,6 +20,9 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
         value = await call_next()
     except asyncio.CancelledError:
         context.log.warning("job.interrupted", duration=_since(began))
+        raise
+    except Suspended:
+        context.log.info("job.suspended", duration=_since(began))
         raise
     except BaseException as error:
         context.log.warning("job.raised", duration=_since(began), error=type(error).__qualname__)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from windlass.context import Context
 from windlass.core.durations import human
-from windlass.core.errors import PayloadInvalid, ResultInvalid
+from windlass.core.errors import PayloadInvalid, ResultInvalid, StepError
 from windlass.core.failure import describe
-from windlass.core.job import Job
+from windlass.core.job import Job, Saga
 from windlass.core.outcomes import (
+    Asleep,
     Cancel,
     Cancelled,
     Failed,
@@ -32,17 +35,20 @@ from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Target
 from windlass.runtime.batches import Gathering
 from windlass.runtime.lines import fields_of
+from windlass.steps import Means
 from windlass.store import DoneBefore
 
 log = get_logger("windlass.executor")
 _DONE = Succeeded()
+_PARKED = Asleep(due=None)
 
 
 class Handlers:
     """The handlers with all middleware around them, put together once for each kind.
 
     `elsewhere` runs a call of a kind where a `def` handler does not block the event loop; `slots`
-    says how many jobs can run at once, and so be gathered.
+    says how many jobs can run at once, and so be gathered; `record` adds to the log of
+    a job's steps.
     """
 
     def __init__(
@@ -50,25 +56,47 @@ class Handlers:
         middleware: Sequence[Middleware],
         elsewhere: Callable[[Callable[[], Any], Registration], Awaitable[Any]],
         done: DoneBefore,
+        record: Callable[[Job, tuple[str, ...], Saga | None], Awaitable[None]],
         slots: Callable[[], int] = lambda: 1,
     ) -> None:
         self._middleware = tuple(middleware)
         self._elsewhere = elsewhere
         self._done = done
+        self._record = record
         self._slots = slots
         self._made: dict[str, Handle] = {}
+        self._undoing: dict[str, Handle] = {}
+        self._means: dict[str, Means | None] = {}
 
-    def of(self, registration: Registration) -> Handle:
-        """Return the handler of a kind."""
-        handler = self._made.get(registration.kind)
+    def of(self, registration: Registration, job: Job) -> Handle:
+        """Return the handler of a kind, or what undoes the steps of a job of it."""
+        made = self._undoing if job.saga is Saga.UNDOING else self._made
+        handler = made.get(registration.kind)
         if handler is None:
             layers = (*self._middleware, *registration.middleware)
             innermost = self._innermost(registration)
-            if registration.identity.idempotent:
+            if made is self._undoing:
+                innermost = partial(undo, innermost)
+            elif registration.identity.idempotent:
                 innermost = self._unless_done(registration, innermost)
-            handler = chain(layers, innermost)
-            self._made[registration.kind] = handler
+            handler = made[registration.kind] = chain(layers, innermost)
         return handler
+
+    def means(self, registration: Registration) -> Means | None:
+        """Return what the steps of a kind need; None if it can have none."""
+        try:
+            return self._means[registration.kind]
+        except KeyError:
+            means = None
+            if registration.batch is None:
+                means = Means(
+                    record=self._record,
+                    elsewhere=lambda call: self._elsewhere(call, registration),
+                    cipher=registration.target.cipher,
+                    loop=asyncio.get_running_loop(),
+                )
+            self._means[registration.kind] = means
+            return means
 
     def _innermost(self, registration: Registration) -> Handle:
         call, elsewhere = registration.target.call, self._elsewhere
@@ -76,7 +104,12 @@ class Handlers:
             return Gathering(registration, registration.batch, elsewhere, self._slots)
         if registration.target.pool is Pool.LOOP:
             return lambda context: call(context, context.arguments)
-        return lambda context: elsewhere(lambda: call(context, context.arguments), registration)
+
+        def in_thread(context: Context) -> Any:
+            context._thread = threading.get_ident()
+            return call(context, context.arguments)
+
+        return lambda context: elsewhere(lambda: in_thread(context), registration)
 
     def _unless_done(self, registration: Registration, handle: Handle) -> Handle:
         """Return the stored result instead of running a job whose key was completed before."""
@@ -91,8 +124,30 @@ class Handlers:
         return run
 
 
+async def undo(handle: Handle, context: Context) -> Any:
+    """Undo the steps of a job: its handler runs for the sake of its calls, then come the undos."""
+    course = context._steps()
+    error: BaseException | None = None
+    if course.has_undos:
+        try:
+            await handle(context)
+        except BaseException as raised:
+            task = asyncio.current_task()
+            if isinstance(raised, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise
+            error = raised
+        if course.suspended is not None:
+            error = None
+    await course.compensate(error)
+
+
 def refusal_of(job: Job) -> Outcome | None:
-    """Return why a claimed job is not to run at all, if it is not."""
+    """Return why a claimed job is not to run at all, if it is not.
+
+    What is being undone is undone, however late it is and whoever wishes otherwise.
+    """
+    if job.saga is Saga.UNDOING:
+        return None
     if job.cancel_requested:
         return Cancelled(reason=job.reason or "cancelled")
     if (
@@ -111,8 +166,12 @@ def as_error(outcome: Outcome) -> TimeoutError | None:
     return None
 
 
-def outcome_of_error(error: BaseException, redaction: Redaction) -> Outcome:
+def outcome_of_error(
+    error: BaseException, redaction: Redaction, context: Context | None = None
+) -> Outcome:
     """Turn what a run raised into an outcome."""
+    if (suspended := _suspended(context)) is not None:
+        return suspended
     task = asyncio.current_task()
     if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
         # Neither we nor the handler did that: the program around the worker is ending.
@@ -122,19 +181,37 @@ def outcome_of_error(error: BaseException, redaction: Redaction) -> Outcome:
 
 def outcome_of(context: Context, value: Any, target: Target) -> Outcome:
     """Turn what a handler returned into an outcome."""
+    if (suspended := _suspended(context)) is not None:
+        return suspended
     if context.settled:
         if value is not None:
             _warn_of_ignored_result(context)
         return _DONE
     match value:
         case None:
-            return _DONE
+            return _end_of_steps(context) or _DONE
         case Snooze(due=due):
             return Snoozed(due=due)
         case Cancel(reason=reason):
             return Cancelled(reason=context.redaction.text(reason))
         case _:
-            return _result_of(context, value, target)
+            return _end_of_steps(context) or _result_of(context, value, target)
+
+
+def _end_of_steps(context: Context) -> Outcome | None:
+    """Return what is wrong with a handler that has left out steps which it had before."""
+    try:
+        context._end_steps()
+    except StepError as error:
+        return Failed(exception=error, error=describe(error, context.redaction))
+    return None
+
+
+def _suspended(context: Context | None) -> Outcome | None:
+    """Return the end of a run that has ended itself, whatever its handler did after that."""
+    if context is None or context._course is None or context._course.suspended is None:
+        return None
+    return context._course.suspended.outcome or _PARKED
 
 
 def _stored_result(job: Job, target: Target) -> Any:

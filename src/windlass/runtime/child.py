@@ -22,19 +22,31 @@ from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from windlass.context import Context, enter
-from windlass.core.failure import describe
-from windlass.core.job import Job, Progress
-from windlass.core.outcomes import Failed, Outcome, Succeeded
+from windlass.core.errors import Fenced, StoreError
+from windlass.core.job import Job, Progress, Saga
+from windlass.core.outcomes import Outcome
 from windlass.core.redaction import Redaction
-from windlass.core.settle import Transition, completed
+from windlass.core.settle import Transition
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registration, Registry
 from windlass.resources import Resources
-from windlass.runtime.attempt import Handlers, outcome_of
+from windlass.runtime.attempt import Handlers, outcome_of, outcome_of_error
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
 from windlass.runtime.tether import Tether, high_descriptors
-from windlass.runtime.words import BROKEN, Begun, Heeded, Over, Reported, Settled, Start, Stop, Word
+from windlass.runtime.words import (
+    BROKEN,
+    Begun,
+    Heeded,
+    Over,
+    Recorded,
+    Reported,
+    Settled,
+    Start,
+    Stepped,
+    Stop,
+    Word,
+)
 from windlass.store import DoneBefore, Store, Transaction
 
 log = get_logger("windlass.child")
@@ -90,7 +102,9 @@ class Child:
         with high_descriptors():
             self._loop = asyncio.new_event_loop()
         self._done = DoneBefore(store, self._loop)
-        self._handlers = Handlers(middleware, self._in_main_thread, self._done)
+        self._noted = 0
+        self._notes: dict[int, asyncio.Future[Recorded]] = {}
+        self._handlers = Handlers(middleware, self._in_main_thread, self._done, self._record)
         threading.Thread(target=self._turn, name="windlass-loop", daemon=True).start()
 
     def call(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -114,6 +128,8 @@ class Child:
                     self._loop.call_soon_threadsafe(self._begin, run, order.memory)
                 case Stop(token=token, late=late):
                     self._stop(token, late)
+                case Recorded():
+                    self._loop.call_soon_threadsafe(self._recorded, order)
         if self._run is not None:
             # The worker is dead, and others will run the job; nothing of this run may go on.
             os.killpg(os.getpgrp(), signal.SIGKILL)
@@ -167,7 +183,7 @@ class Child:
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
             if run.why is None:
                 known = self._redaction if run.context is None else run.context.redaction
-                outcome = Failed(exception=error, error=describe(error, known))
+                outcome = outcome_of_error(error, known, run.context)
         self._tether.check()
         self._finish(run, outcome)
 
@@ -184,12 +200,13 @@ class Child:
             resources=self._resources,
             redaction=self._redaction,
             has_secrets=target.codec.has_secrets,
+            means=self._handlers.means(registration),
         )
         enter(context)
         run.context = context
         if run.why is not None:
             raise run.why
-        return outcome_of(context, await self._handlers.of(registration)(context), target)
+        return outcome_of(context, await self._handlers.of(registration, run.job)(context), target)
 
     def _finish(self, run: _Run, outcome: Outcome | None) -> None:
         word = self._word(run, outcome)
@@ -198,15 +215,30 @@ class Child:
         self._tether.send(word)
 
     def _word(self, run: _Run, outcome: Outcome | None) -> Word:
-        if run.context is not None and run.context.settled:
+        if run.context is not None and run.context.is_over:
             return Over()
         if outcome is None:
             return Heeded()
-        if isinstance(outcome, Succeeded):
-            return Settled.of(completed(run.job, outcome.result))
+        course = None if run.context is None else run.context._course
         elapsed = timedelta(seconds=time.monotonic() - run.began)
-        move = self._judge.settle(run.job, outcome, elapsed)
+        move = self._judge.end(run.job, course, outcome, elapsed)
         return Settled.of(move, trips=self._judge.trips(run.job, outcome))
+
+    async def _record(self, job: Job, entries: tuple[str, ...], saga: Saga | None) -> None:
+        """Let the worker record a step; it knows when the lease is gone."""
+        self._noted += 1
+        note = self._notes[self._noted] = self._loop.create_future()
+        self._tether.send(Stepped(number=self._noted, steps=entries, saga=saga))
+        answer = await note
+        if answer.fenced:
+            raise Fenced(job.id)
+        if answer.problem:
+            raise StoreError(answer.problem)
+
+    def _recorded(self, word: Recorded) -> None:
+        note = self._notes.pop(word.number, None)
+        if note is not None and not note.done():
+            note.set_result(word)
 
     def _report(self, job: Job, progress: Progress) -> None:
         run = self._run

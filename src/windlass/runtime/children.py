@@ -7,18 +7,32 @@ one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
-from windlass.core.errors import ConfigError, MemoryExceeded
+from msgspec.structs import replace
+
+from windlass.core.errors import ConfigError, Fenced, MemoryExceeded
 from windlass.core.failure import describe
-from windlass.core.job import Job, Progress
+from windlass.core.job import Job, Progress, Saga
 from windlass.core.outcomes import Crashed, Failed, Outcome
 from windlass.core.settle import Transition
+from windlass.core.text import storable
 from windlass.observe.logs import get_logger
 from windlass.runtime.process import ChildFailed, ChildProcess
 from windlass.runtime.usage import IS_VISIBLE, memory_of
-from windlass.runtime.words import Begun, Heeded, Over, Recipe, Reported, Settled, Start, Stop
+from windlass.runtime.words import (
+    Begun,
+    Heeded,
+    Over,
+    Recipe,
+    Recorded,
+    Reported,
+    Settled,
+    Start,
+    Stepped,
+    Stop,
+)
 
 log = get_logger("windlass.children")
 Answer = Outcome | Transition | Heeded | Over
@@ -34,7 +48,10 @@ _END = 0.4
 class Errand:
     """One job on its way through a child, and the means to stop it from outside."""
 
-    __slots__ = ("begun", "child", "elapsed", "job", "memory", "report", "used", "worker_id")
+    __slots__ = (
+        "_notes", "begun", "child", "elapsed", "job", "job_now", "memory", "record", "report",
+        "used", "worker_id",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,13 +62,16 @@ class Errand:
         elapsed: Callable[[], float],
         begun: Callable[[], None],
         report: Callable[[Job, Progress], None],
+        record: Callable[[Job, tuple[str, ...], Saga | None], Awaitable[None]],
     ) -> None:
-        self.job = job
+        self.job = self.job_now = job
         self.worker_id = worker_id
         self.memory = memory
         self.elapsed = elapsed
         self.begun = begun
         self.report = report
+        self.record = record
+        self._notes: set[asyncio.Task[None]] = set()
         self.child: ChildProcess | None = None
         """The child that runs it; None before it has been handed over."""
         self.used: int | None = None
@@ -61,6 +81,24 @@ class Errand:
         """Ask the child to end the run, `late` if its time is up."""
         if self.child is not None and self.job.token is not None:
             self.child.tell(Stop(token=self.job.token, late=late))
+
+    def take_step(self, child: ChildProcess, word: Stepped) -> None:
+        """Record a step that the child has come to, and tell it when that is done."""
+        job = self.job_now
+        self.job_now = replace(job, steps=job.steps + word.steps, saga=word.saga or job.saga)
+        note = asyncio.ensure_future(self._record(child, word))
+        self._notes.add(note)
+        note.add_done_callback(self._notes.discard)
+
+    async def _record(self, child: ChildProcess, word: Stepped) -> None:
+        answer = Recorded(number=word.number)
+        try:
+            await self.record(self.job, word.steps, word.saga)
+        except Fenced:
+            answer = replace(answer, fenced=True)
+        except Exception as error:  # noqa: BLE001 - the child's, which waits for it.
+            answer = replace(answer, problem=storable(f"{type(error).__name__}: {error}", 1_000))
+        child.tell(answer)
 
     def kill(self) -> None:
         """End the child that runs it."""
@@ -162,6 +200,8 @@ class Children:
                     begun = True
                 case Reported(progress=progress):
                     errand.report(errand.job, progress)
+                case Stepped() as step:
+                    errand.take_step(child, step)
                 case Settled() as settled:
                     return settled.transition(errand.job)
                 case Heeded() | Over() as word:

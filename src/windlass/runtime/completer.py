@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from windlass.core.errors import StoreBusy, StoreUnavailable
 from windlass.core.job import ErrorInfo, Job
-from windlass.core.settle import Transition
+from windlass.core.settle import Transition, finally_
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.runtime.service import Service
@@ -19,10 +19,11 @@ _ASIDE = 1.0
 
 
 class Settlement(NamedTuple):
-    """A job, and what becomes of it."""
+    """A job as it was claimed, what becomes of it, and the job with the steps that it came to."""
 
     job: Job
     transition: Transition
+    job_now: Job
 
 
 class Completer(Service):
@@ -62,11 +63,11 @@ class Completer(Service):
         on_their_way = (*self._waiting, *self._under_way, *self._aside)
         return any((each.job.id, each.transition.token) == mine for each in on_their_way)
 
-    def add(self, job: Job, transition: Transition) -> None:
+    def add(self, job: Job, transition: Transition, job_now: Job | None = None) -> None:
         """Take what becomes of a job, to be written with the next group."""
         if not self._waiting:
             self._added.set()
-        self._waiting.append(Settlement(job, transition))
+        self._waiting.append(Settlement(job, transition, job_now or job))
 
     async def stop(self) -> None:
         """End once everything that was added is written."""
@@ -128,7 +129,7 @@ class Completer(Service):
     def _take_up(self) -> None:
         aside, self._aside = self._aside, []
         for each in aside:
-            self.add(each.job, each.transition)
+            self.add(*each)
 
     async def _settle_singly(self, group: list[Settlement], error: Exception) -> None:
         """Find the transition that the store cannot take, and let its job die of that."""
@@ -136,7 +137,7 @@ class Completer(Service):
             for each in group:
                 await self._settle([each])
             return
-        refused = group[0].transition
+        job, refused, job_now = group[0]
         reason = f"its outcome could not be stored: {type(error).__qualname__}"
         dead = Transition(
             id=refused.id,
@@ -146,6 +147,7 @@ class Completer(Service):
             error=ErrorInfo(type=type(error).__qualname__, message=reason),
             reason=reason,
         )
+        dead = finally_(job_now, dead)
         try:
             settled = await self._store.settle([dead])
         except StoreUnavailable:
@@ -154,4 +156,4 @@ class Completer(Service):
             # Kept, it would hold up everybody else's outcome; without one, the job is rescued.
             log.exception("settle.impossible", job_id=refused.id)
             settled = [False]
-        self._tell([Settlement(group[0].job, dead)], settled)
+        self._tell([Settlement(job, dead, job_now)], settled)

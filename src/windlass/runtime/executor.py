@@ -10,14 +10,14 @@ import asyncio
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
 from windlass.context import Context, enter
 from windlass.core.durations import human
 from windlass.core.errors import ConfigError
-from windlass.core.job import Job, Progress
+from windlass.core.job import Job, Progress, Saga
 from windlass.core.outcomes import Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
 from windlass.core.plan import Pool
 from windlass.core.redaction import Redaction
@@ -73,6 +73,19 @@ class Run:
         self.over = False
         """Whether the job was completed by a transaction of its handler, in a child."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether what becomes of the job is in the store already, by the run itself."""
+        return self.over or (self.context is not None and self.context.is_over)
+
+    @property
+    def job_now(self) -> Job:
+        """The job with the steps that this run has recorded."""
+        if self.errand is not None:
+            return self.errand.job_now
+        course = None if self.context is None else self.context._course
+        return self.job if course is None else course.job
+
 
 class Executor:
     """Runs jobs, and says how each ended: `finish(run, outcome)`, once for every job."""
@@ -89,6 +102,7 @@ class Executor:
         timeout: timedelta,
         finish: Callable[[Run, Outcome | Transition], None],
         report: Callable[[Job, Progress], None],
+        record: Callable[[Job, tuple[str, ...], Saga | None], Awaitable[None]],
         transact: Callable[[Transition], Transaction],
         done: DoneBefore,
         resources: Resources,
@@ -102,11 +116,16 @@ class Executor:
         self._timeout = timeout
         self._finish = finish
         self._report = report
+        self._record = record
         self._transact = transact
         self._done = done
         self._resources = resources
         self._handlers = Handlers(
-            middleware, lambda call, kind: threads.run(call, kind.grace_or(HEED)), done, slots
+            middleware,
+            lambda call, kind: threads.run(call, kind.grace_or(HEED)),
+            done,
+            record,
+            slots,
         )
         self._timeouts: dict[str, float] = {}
         self._graces = {kind: registry[kind].grace_or(HEED) for kind in registry}
@@ -255,7 +274,7 @@ class Executor:
             )
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
             known = self._redaction if run.context is None else run.context.redaction
-            outcome = run.stopped or outcome_of_error(error, known)
+            outcome = run.stopped or outcome_of_error(error, known, run.context)
         end_if_forked(self._pid)
         self._end(run, outcome)
 
@@ -277,9 +296,10 @@ class Executor:
             resources=self._resources,
             redaction=self._redaction,
             has_secrets=target.codec.has_secrets,
+            means=self._handlers.means(registration),
         )
         enter(context)
-        value = await self._handlers.of(registration)(context)
+        value = await self._handlers.of(registration, job)(context)
         return outcome_of(context, value, target)
 
     async def _isolate(self, run: Run) -> Outcome | Transition:
@@ -295,6 +315,7 @@ class Executor:
             elapsed=lambda: self._loop.time() - run.began,
             begun=lambda: self._set_deadline(run, registration, since=self._loop.time()),
             report=self._report,
+            record=self._record,
         )
         try:
             answer = await self._children.run(run.errand)

@@ -5,18 +5,23 @@ And whether its end counts against a breaker, which goes by the same classes of 
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from windlass.core.error_classes import ErrorClass
-from windlass.core.job import Job
-from windlass.core.outcomes import Failed, Outcome, TimedOut
+from windlass.core.job import Job, Saga
+from windlass.core.outcomes import Failed, Outcome, Succeeded, TimedOut
 from windlass.core.retry import Retry
-from windlass.core.settle import Policy, Transition, give_up, settle
+from windlass.core.settle import Policy, Transition, completed, give_up, settle
 from windlass.observe.logs import get_logger
 from windlass.registry import Registry
+from windlass.steps import Course
 
 log = get_logger("windlass.worker")
+_DEFAULT = Retry()
 
 
 class Judge:
@@ -28,12 +33,34 @@ class Judge:
         self._max_retries = max_retries
         self._policies: dict[str, Policy] = {}
 
-    def settle(self, job: Job, outcome: Outcome, elapsed: timedelta) -> Transition:
-        """Decide what becomes of a job that was claimed so long ago."""
+    def end(
+        self, job: Job, course: Course | None, outcome: Outcome, elapsed: timedelta
+    ) -> Transition:
+        """Decide what becomes of a job whose run has ended, with the steps that it came to."""
+        unsaid: tuple[str, ...] = ()
+        undo = _DEFAULT
+        if course is not None:
+            unsaid, job, undo = course.close(), course.job, course.undo_retry
+        if isinstance(outcome, Succeeded):
+            # Most jobs come this way, for which there is neither time nor chance to consider.
+            move = completed(job, outcome.result)
+        else:
+            move = self.settle(job, outcome, elapsed, undo)
+        return replace(move, steps=unsaid + move.steps) if unsaid else move
+
+    def settle(
+        self, job: Job, outcome: Outcome, elapsed: timedelta, undo: Retry = _DEFAULT
+    ) -> Transition:
+        """Decide what becomes of a job that was claimed so long ago.
+
+        If it is being undone, `undo` is the policy of what was just undone.
+        """
         # The claim's time is the store's; what has passed since is ours to add.
         now = (job.started_at or job.due_at) + elapsed
         jitter = random.random()  # noqa: S311 - spreads retries, hides nothing.
         policy = self.policy(job)
+        if job.saga is Saga.UNDOING:
+            policy = dataclasses.replace(policy, undo=undo)
         try:
             return settle(job, outcome, policy, now=now, jitter=jitter)
         except Exception:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from windlass.core.durations import human
-from windlass.core.job import Job
+from windlass.core.job import Job, Saga
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.core.suspicion import CRASHED, LOST, LOST_WITH_HOST, SUSPECTED
@@ -59,7 +59,11 @@ def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
 def event_of(move: Transition) -> str:
     """Return the name of what happened to a job that was not completed."""
     if move.state is State.SCHEDULED:
-        return "job.retried" if move.failures else "job.snoozed"
+        if move.failures:
+            return "job.retried"
+        return "job.slept" if move.steps and move.attempt is None else "job.snoozed"
+    if move.saga is Saga.UNDOING and move.state is State.PENDING and move.steps:
+        return "job.undoing"
     if move.state is State.PENDING:
         return _CRASHES.get(move.attempt.outcome if move.attempt else "", "job.released")
     return f"job.{move.state.value}"

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from windlass.core.job import Attempt, ErrorInfo, Job, Progress
+from windlass.core.job import Attempt, ErrorInfo, Job, Progress, Saga
 from windlass.core.settle import Transition
 from windlass.core.states import State
 
@@ -52,6 +52,14 @@ class Stop(Struct, frozen=True, kw_only=True, tag="stop"):
     late: str | None
 
 
+class Recorded(Struct, frozen=True, kw_only=True, tag="recorded"):
+    """What a child has said of a step is in the store, unless there was a problem."""
+
+    number: int
+    fenced: bool = False
+    problem: str = ""
+
+
 class Fit(Struct, frozen=True, kw_only=True, tag="fit"):
     """The child has the app, which knows these kinds."""
 
@@ -68,6 +76,14 @@ class Reported(Struct, frozen=True, kw_only=True, tag="reported"):
     """The handler says how far it is."""
 
     progress: Progress
+
+
+class Stepped(Struct, frozen=True, kw_only=True, tag="stepped"):
+    """The handler has come so far with its steps, and waits until that is recorded."""
+
+    number: int
+    steps: tuple[str, ...]
+    saga: Saga | None
 
 
 class Heeded(Struct, frozen=True, kw_only=True, tag="heeded"):
@@ -93,6 +109,9 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
     error: ErrorInfo | None = None
     reason: str | None = None
     attempt: Attempt | None = None
+    waiting_for: str | None = None
+    steps: tuple[str, ...] = ()
+    saga: Saga | None = None
     trips: bool = False
     hold_in: timedelta | None = None
     hold_at: datetime | None = None
@@ -109,6 +128,9 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
             error=move.error,
             reason=move.reason,
             attempt=move.attempt,
+            waiting_for=move.waiting_for,
+            steps=move.steps,
+            saga=move.saga,
             trips=trips,
             hold_in=move.hold if isinstance(move.hold, timedelta) else None,
             hold_at=move.hold if isinstance(move.hold, datetime) else None,
@@ -128,13 +150,16 @@ class Settled(Struct, frozen=True, kw_only=True, tag="settled"):
             error=self.error,
             reason=self.reason,
             attempt=self.attempt,
+            waiting_for=self.waiting_for,
+            steps=self.steps,
+            saga=self.saga,
             trips=self.trips,
             hold=self.hold_in if self.hold_at is None else self.hold_at,
         )
 
 
-Order = Recipe | Start | Stop
-Word = Fit | Unfit | Begun | Reported | Heeded | Over | Settled
+Order = Recipe | Start | Stop | Recorded
+Word = Fit | Unfit | Begun | Reported | Stepped | Heeded | Over | Settled
 _encoder = msgspec.msgpack.Encoder()
 _orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 _words: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)

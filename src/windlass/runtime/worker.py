@@ -303,6 +303,7 @@ class Worker:
         self._heart.start()
         for service in (
             works.completer,
+            works.recorder,
             works.reporter,
             *self._chores,
             *self._scalers,
@@ -406,7 +407,7 @@ class Worker:
         await works.drain(self._stop_now)
         works.cleaner.stop()
         await within(_FLUSH, works.completer.stop())
-        for service in (works.reporter, *self._chores, *works.each_gate):
+        for service in (works.recorder, works.reporter, *self._chores, *works.each_gate):
             await within(_FLUSH, service.stop())
         await within(_FLUSH, self._heart.stop())
         await within(_FLUSH, self._say_goodbye())

@@ -11,9 +11,9 @@ from uuid import UUID
 from windlass.core.error_classes import ErrorClass
 from windlass.core.flow import topic_of
 from windlass.core.job import Job
-from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
+from windlass.core.outcomes import Cancelled, Outcome, Released
 from windlass.core.plan import Policies, Room
-from windlass.core.settle import Transition, completed
+from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
@@ -30,6 +30,7 @@ from windlass.runtime.judge import Judge
 from windlass.runtime.lines import RESCUED, event_of, fields_of, log_settled
 from windlass.runtime.options import WorkerOptions
 from windlass.runtime.policies import gates_for
+from windlass.runtime.recorder import Recorder
 from windlass.runtime.shares import Shares
 from windlass.runtime.targets import Watch
 from windlass.runtime.threads import Threads
@@ -84,6 +85,7 @@ class Works:
         self.cleaner = Cleaner()
         self.reporter = Reporter(store, fenced=self._cancel_lost)
         self.completer = Completer(store, settled=self._log_settled, fenced=self._log_fenced)
+        self.recorder = Recorder(store, fenced=self._cancel_lost)
         self.executor = Executor(
             registry=registry,
             middleware=middleware,
@@ -94,6 +96,7 @@ class Works:
             timeout=options.timeout,
             finish=self._finish,
             report=self.reporter.report,
+            record=self.recorder.record,
             transact=store.transaction,
             done=DoneBefore(lambda: store, asyncio.get_running_loop()),
             resources=resources,
@@ -185,9 +188,9 @@ class Works:
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
         # One that its handler completed in a transaction is over, whatever came after that.
-        is_over = run.over or (run.context is not None and run.context.settled)
+        is_over = run.is_over
         if not is_over:
-            self.completer.add(run.job, self._outcome_of(run, outcome))
+            self.completer.add(run.job, self._outcome_of(run, outcome), run.job_now)
         self.reporter.forget(run.job)
         if run.task is not None:  # What never began was not processed.
             self._tally.processed += 1
@@ -206,13 +209,12 @@ class Works:
             self._idle.set()
 
     def _outcome_of(self, run: Run, outcome: Outcome | Transition) -> Transition:
-        if isinstance(outcome, Succeeded):
-            # Most jobs come this way, for which there is neither time nor chance to consider.
-            return completed(run.job, outcome.result)
         if isinstance(outcome, Transition):
             return outcome  # Settled where the exception was, which cannot travel.
+        course = None if run.context is None else run.context._course
         elapsed = timedelta(seconds=self._now() - run.began)
-        move = self._judge.settle(run.job, outcome, elapsed)
+        job = run.job_now if course is None else run.job
+        move = self._judge.end(job, course, outcome, elapsed)
         if move.error is not None and move.error.error_class is ErrorClass.RESOURCE:
             self.cleaner.ask()
         return move

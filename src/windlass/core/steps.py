@@ -1,0 +1,240 @@
+"""Owns the log of a job's steps: its entries, what they tell together, and the order of a run's.
+
+The log is only ever added to. An entry may be in it twice, if the store went away while it was
+written: what is said again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw, Struct
+
+from windlass.core.errors import StepError, StepsChanged
+from windlass.core.job import ErrorInfo
+from windlass.core.names import check_name
+from windlass.core.states import State
+from windlass.core.text import storable
+
+_NULL = Raw(b"null")
+_ERROR_LIMIT = 1_000
+
+
+class _Entry(Struct, frozen=True, kw_only=True, tag_field="entry", omit_defaults=True):
+    """Something that is known for good."""
+
+
+class Started(_Entry, frozen=True, kw_only=True, tag="started"):
+    """A step that has an undo is about to begin: from here on there is something to undo."""
+
+    name: str
+    main: bool = True
+    """Whether it was called in the handler's own task, whose steps keep their order."""
+
+
+class Done(_Entry, frozen=True, kw_only=True, tag="done"):
+    """A step has returned; its result is JSON."""
+
+    name: str
+    result: Raw = _NULL
+    seconds: float = 0.0
+    main: bool = True
+
+
+class Failed(_Entry, frozen=True, kw_only=True, tag="failed"):
+    """A step has raised; a later attempt, or its handler, may try again."""
+
+    name: str
+    error: str
+    seconds: float = 0.0
+
+
+class Slept(_Entry, frozen=True, kw_only=True, tag="slept"):
+    """The job has slept; whoever comes by again goes on."""
+
+    name: str
+    main: bool = True
+
+
+class Waited(_Entry, frozen=True, kw_only=True, tag="waited"):
+    """The job has waited for an event, which came and brought a result, or did not in time."""
+
+    name: str
+    event: UUID | None = None
+    """Of the event; None: the time was up."""
+    result: Raw = _NULL
+    main: bool = True
+
+
+class Undoing(_Entry, frozen=True, kw_only=True, tag="undoing"):
+    """From here on the steps are undone; what the job would have ended as is kept for the end."""
+
+    state: State
+    reason: str = ""
+    error: ErrorInfo | None = None
+    crashes: int = 0
+    """How many it had been charged with by then, which its undos are not charged with."""
+
+
+class Undone(_Entry, frozen=True, kw_only=True, tag="undone"):
+    """A step was undone."""
+
+    name: str
+    seconds: float = 0.0
+
+
+class UndoFailed(_Entry, frozen=True, kw_only=True, tag="undo failed"):
+    """An undo was tried in vain; if `for_good`, a person decides whether it is tried again."""
+
+    name: str
+    error: str
+    failures: int = 1
+    for_good: bool = False
+
+
+class Over(_Entry, frozen=True, kw_only=True, tag="over"):
+    """Everything is undone."""
+
+
+Finished = Done | Slept | Waited
+Entry = Started | Finished | Failed | Undoing | Undone | UndoFailed | Over
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+
+
+def written(entry: Entry) -> str:
+    """Write an entry as it is stored."""
+    return _encoder.encode(entry).decode()
+
+
+def read(entry: str) -> Entry:
+    """Read an entry from a log.
+
+    Raises:
+        ValueError: it is none that this release knows.
+    """
+    return _decoder.decode(entry)
+
+
+def in_brief(error: ErrorInfo) -> str:
+    """Return what an entry tells of an error; the whole of it is in the job's history."""
+    return storable(str(error), _ERROR_LIMIT)
+
+
+class Steps:
+    """What a log tells, all of its entries taken together."""
+
+    def __init__(self, log: Iterable[str] = ()) -> None:
+        self.entries: list[Entry] = []
+        self.finished: dict[str, Finished] = {}
+        """The steps that are over, by name; they are not run again."""
+        self.order: list[str] = []
+        """The steps of the handler's own task, as they first came."""
+        self.undoable: list[str] = []
+        """The steps that have an undo, in the order of their start, finished or not."""
+        self.undoing: Undoing | None = None
+        self.undone: list[str] = []
+        self._undo_failures: dict[str, int] = {}
+        for entry in log:
+            self._take(read(entry))
+
+    @property
+    def names(self) -> list[str]:
+        """All steps that have begun to leave traces."""
+        return list(dict.fromkeys((*self.order, *self.undoable, *self.finished)))
+
+    @property
+    def to_undo(self) -> list[str]:
+        """What is left to undo, in the order in which that is done: the last start comes first."""
+        return [name for name in reversed(self.undoable) if name not in self.undone]
+
+    def undo_failures(self, name: str) -> int:
+        """Return how often an undo was tried in vain since it was last given up."""
+        return self._undo_failures.get(name, 0)
+
+    def _take(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        match entry:
+            case Started(name=name, main=main):
+                if name not in self.undoable:
+                    self.undoable.append(name)
+                self._place(name, main=main)
+            case Done() | Slept() | Waited():
+                self.finished.setdefault(entry.name, entry)
+                self._place(entry.name, main=entry.main)
+            case Undoing():
+                self.undoing = self.undoing or entry
+            case Undone(name=name):
+                if name not in self.undone:
+                    self.undone.append(name)
+            case UndoFailed(name=name, for_good=for_good):
+                self._undo_failures[name] = 0 if for_good else self.undo_failures(name) + 1
+
+    def _place(self, name: str, *, main: bool) -> None:
+        if main and name not in self.order:
+            self.order.append(name)
+
+
+class Walk:
+    """One run along what is recorded: says of each step whether it was there before.
+
+    Steps of the handler's own task come in the recorded order; those of other tasks, for which
+    there is no order, are known by their names only.
+    """
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._called: set[str] = set()
+        self._next = 0
+
+    def come(self, name: str, *, main: bool = True) -> Finished | None:
+        """Come to a step, and return what is recorded of its end, if it had one.
+
+        Raises:
+            StepError: it came before in this run, or has a name that cannot be stored.
+            StepsChanged: another one was recorded at its place.
+        """
+        _check_name(name)
+        if name in self._called:
+            raise StepError(
+                f"the step {name!r} comes twice in one run, and is known by its name only: give "
+                f'each its own, as in f"{name}-{{i}}"'
+            )
+        if main:
+            self._mind_order(name)
+        self._called.add(name)
+        return self._steps.finished.get(name)
+
+    def end(self) -> None:
+        """Come to the end of the handler.
+
+        Raises:
+            StepsChanged: it has left out a step that was recorded.
+        """
+        for name in self._steps.names:
+            if name not in self._called:
+                raise StepsChanged(name, None)
+
+    def _mind_order(self, name: str) -> None:
+        order = self._steps.order
+        while self._next < len(order) and order[self._next] in self._called:
+            self._next += 1
+        if self._next == len(order) or name == order[self._next]:
+            return
+        if name in self._steps.finished and name not in order:
+            return  # Another task had it, and for those there is no order.
+        raise StepsChanged(order[self._next], name)
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_name("step", name)
+    except ValueError as error:
+        raise StepError(str(error)) from None
+
+
+def told(names: Sequence[str]) -> str:
+    """Name steps in a sentence."""
+    return ", ".join(names) if names else "none"

@@ -1,0 +1,353 @@
+"""Owns one run's way along the steps of its job: what was done before is not done again.
+
+What a handler calls is on `Context`; where functions run, and how entries get into the store, is
+for others to say (`Means`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from windlass.core.durations import When
+from windlass.core.errors import Fenced, StepError
+from windlass.core.failure import describe
+from windlass.core.job import Job, Saga
+from windlass.core.outcomes import Asleep, Compensated, Suspended
+from windlass.core.redaction import Redaction
+from windlass.core.retry import Retry
+from windlass.core.steps import (
+    Done,
+    Entry,
+    Failed,
+    Finished,
+    Slept,
+    Started,
+    Steps,
+    Undone,
+    Walk,
+    in_brief,
+    written,
+)
+from windlass.observe.logs import get_logger
+from windlass.steps.results import Results
+from windlass.steps.step import Call, Means, Step, inside, is_inside
+
+log = get_logger("windlass.job")
+_PATIENCE = 1.0
+"""Seconds in which all tasks of a handler have come to the steps that are to be undone."""
+_LOOK = 0.005
+_DEFAULT = Retry()
+
+
+class Course:
+    """One run's way along its steps.
+
+    In a job that is being undone, the handler runs for the sake of its calls only: recorded steps
+    return what they returned and say how they are undone, and once all have, the run ends there.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        means: Means,
+        *,
+        task: asyncio.Task[Any] | None,
+        thread: int,
+        redaction: Callable[[], Redaction],
+        learn: Callable[[Any], None],
+    ) -> None:
+        self._job = job
+        self._means = means
+        self._task = task
+        self._thread = thread
+        self._redaction = redaction
+        self._steps = Steps(job.steps)
+        self._walk = Walk(self._steps)
+        self._results = Results(job.kind, means.cipher, learn)
+        self._log: list[str] = []
+        self._unsaid: list[str] = []
+        self._saga = job.saga
+        self._is_undoing = job.saga is Saga.UNDOING
+        self._undos: dict[str, Call] = {}
+        self._error: StepError | None = None
+        self._sleeps = 0
+        self._is_closed = False
+        self.suspended: Suspended | None = None
+        """What has ended the run, whatever its handler made of it."""
+        self.undo_retry = _DEFAULT
+        """By which the undo that runs now is tried again."""
+
+    @property
+    def job(self) -> Job:
+        """The job with what this run has added to the log of its steps."""
+        return replace(self._job, steps=(*self._job.steps, *self._log), saga=self._saga)
+
+    @property
+    def has_undos(self) -> bool:
+        """Whether anything is left to undo."""
+        return bool(self._steps.to_undo)
+
+    def end(self) -> None:
+        """Come to the end of the handler.
+
+        Raises:
+            StepError: the handler has passed over an error of its steps.
+            StepsChanged: it has left out what was recorded.
+        """
+        if self._error is not None:
+            raise self._error
+        self._walk.end()
+
+    def close(self) -> tuple[str, ...]:
+        """Let whatever comes after this come too late. Return what is yet to be recorded."""
+        self._is_closed = True
+        return tuple(self._unsaid)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    async def step(self, call: Call) -> Any:
+        """Do a step, unless it is done already, and return its result."""
+        main = asyncio.current_task() is self._task
+        recorded = self.come(call.name, main=main)
+        if self._is_undoing:
+            self._undos[call.name] = call
+            await self._replay(recorded)
+        if recorded is not None:
+            return self._recorded(call, recorded)
+        if call.undo is not None:
+            await self.write(Started(name=call.name, main=main), saga=Saga.READY)
+        began = time.perf_counter()
+        with inside(self._current(call)), self._noting(call, began):
+            value = await self._perform(call, call.function)
+            raw, result = self._results.stored(call.name, call.function, value)
+        await self.write(self._done(call, raw, began, main=main))
+        return result
+
+    def step_blocking(self, call: Call) -> Any:
+        """Do the same in the thread of a handler."""
+        main = threading.get_ident() == self._thread
+        recorded = self.come(call.name, main=main)
+        if self._is_undoing:
+            self._undos[call.name] = call
+            self._replay_blocking(recorded)
+        if recorded is not None:
+            return self._recorded(call, recorded)
+        if call.undo is not None:
+            self._write_blocking(Started(name=call.name, main=main), saga=Saga.READY)
+        began = time.perf_counter()
+        with inside(self._current(call)), self._noting(call, began):
+            value = call.function(*call.args, **call.kwargs)
+            raw, result = self._results.stored(call.name, call.function, value)
+        self._write_blocking(self._done(call, raw, began, main=main))
+        return result
+
+    async def sleep(self, due: When, name: str | None) -> None:
+        """Sleep, unless that is over already."""
+        name = self._name_of_sleep(name)
+        main = asyncio.current_task() is self._task
+        recorded = self.come(name, main=main)
+        if self._is_undoing:
+            await self._replay(recorded)
+        self._sleep(due, name, recorded, main=main)
+
+    def sleep_blocking(self, due: When, name: str | None) -> None:
+        """Do the same in the thread of a handler."""
+        name = self._name_of_sleep(name)
+        main = threading.get_ident() == self._thread
+        recorded = self.come(name, main=main)
+        if self._is_undoing:
+            self._replay_blocking(recorded)
+        self._sleep(due, name, recorded, main=main)
+
+    # -- what they, and whatever else may end a run, are made of ---------------------------------
+
+    def come(self, name: str, *, main: bool) -> Finished | None:
+        """Come to a step, a sleep or a wait; return what is recorded of its end, if it had one.
+
+        Raises:
+            StepError: it cannot be here; the handler may pass over this, but not complete the job.
+            Suspended: the run has ended before, and the handler goes on all the same.
+        """
+        if self.suspended is not None:
+            raise self.suspended
+        if self._is_closed:
+            raise Fenced(self._job.id)
+        if self._error is not None:
+            raise self._error
+        try:
+            if is_inside():
+                raise StepError(
+                    f"the step {name!r} is called in another step: call it in the handler, or "
+                    "call its function itself, as a part of the other one"
+                )
+            return self._walk.come(name, main=main)
+        except StepError as error:
+            self._error = error
+            raise
+
+    async def write(self, entry: Entry, *, saga: Saga | None = None) -> None:
+        """Add to the log of steps, and return once that is in the store.
+
+        Raises:
+            Fenced: the lease is gone, and others have the job.
+        """
+        await self._means.record(*self._noted(entry, saga))
+
+    def suspend(self, outcome: Asleep | Compensated | None) -> Suspended:
+        """Return what is to be raised to end the run so; None: that is in the store already."""
+        self.suspended = Suspended(outcome)
+        return self.suspended
+
+    def _write_blocking(self, entry: Entry, *, saga: Saga | None = None) -> None:
+        asyncio.run_coroutine_threadsafe(self.write(entry, saga=saga), self._means.loop).result()
+
+    def _noted(self, entry: Entry, saga: Saga | None) -> tuple[Job, tuple[str, ...], Saga | None]:
+        """Take note of an entry before it is written: it may be in the store before we know."""
+        if self._is_closed:
+            raise Fenced(self._job.id)
+        entries = (*self._unsaid, written(entry))
+        self._unsaid.clear()
+        self._log += entries
+        if saga is self._saga:
+            saga = None
+        self._saga = saga or self._saga
+        return self._job, entries, saga
+
+    def _current(self, call: Call, *, result: Any = None, finished: bool = False) -> Step:
+        key = f"{self._job.id}/{call.name}"
+        return Step(name=call.name, key=key, result=result, finished=finished)
+
+    def _recorded(self, call: Call, recorded: Finished) -> Any:
+        if not isinstance(recorded, Done):
+            self._error = StepError(
+                f"{call.name!r} was a sleep or a wait in an earlier attempt, and is a step now: "
+                "give the step another name"
+            )
+            raise self._error
+        return self._results.recorded(call.name, call.function, bytes(recorded.result))
+
+    def _done(self, call: Call, raw: bytes, began: float, *, main: bool) -> Done:
+        seconds = _since(began)
+        log.debug("step.done", step=call.name, duration=seconds)
+        return Done(name=call.name, result=Raw(raw), seconds=seconds, main=main)
+
+    @contextmanager
+    def _noting(self, call: Call, began: float) -> Iterator[None]:
+        """Take note of a step that fails; it is recorded with whatever is recorded next."""
+        try:
+            yield
+        except Exception as error:
+            told = in_brief(describe(error, self._redaction()))
+            entry = Failed(name=call.name, error=told, seconds=_since(began))
+            self._unsaid.append(written(entry))
+            raise
+
+    async def _perform(self, call: Call, function: Callable[..., Any]) -> Any:
+        if call.timeout is None:
+            return await self._called(call, function)
+        async with asyncio.timeout(call.timeout.total_seconds()):
+            return await self._called(call, function)
+
+    async def _called(self, call: Call, function: Callable[..., Any]) -> Any:
+        if is_async(function):
+            return await function(*call.args, **call.kwargs)
+        value = await self._means.elsewhere(lambda: function(*call.args, **call.kwargs))
+        # Like `lambda: fetch(page)`, where only the call itself was made elsewhere.
+        return await value if inspect.isawaitable(value) else value
+
+    def _name_of_sleep(self, name: str | None) -> str:
+        if name is not None:
+            return name
+        self._sleeps += 1
+        return f"sleep-{self._sleeps}"
+
+    def _sleep(self, due: When, name: str, recorded: Finished | None, *, main: bool) -> None:
+        if not main:
+            self._error = StepError(
+                "ctx.sleep ends the run, which other tasks of the handler cannot do for it: call "
+                "it in the handler's own task"
+            )
+            raise self._error
+        if recorded is None:
+            steps = (written(Slept(name=name)),)
+            raise self.suspend(Asleep(due=due, steps=steps, reason=f"asleep: {name}"))
+
+    # -- undoing -------------------------------------------------------------------------------
+
+    async def compensate(self, error: BaseException | None) -> NoReturn:
+        """Undo what is to be undone, the last first, after the handler's calls were replayed.
+
+        `error` is what the replay ended with.
+
+        Raises:
+            Suspended: all is undone.
+            StepError: the handler no longer says how a step is undone.
+        """
+        self.suspended = None
+        for name in self._steps.to_undo:
+            call = self._undos.get(name)
+            if call is None or call.undo is None:
+                raise self._not_told(name, error)
+            self.undo_retry = call.undo_retry
+            await self._undo(call, call.undo)
+            self.undo_retry = _DEFAULT
+        raise self.suspend(Compensated())
+
+    async def _undo(self, call: Call, undo: Callable[..., Any]) -> None:
+        recorded = self._steps.finished.get(call.name)
+        result = None if recorded is None else self._recorded(call, recorded)
+        began = time.perf_counter()
+        with inside(self._current(call, result=result, finished=recorded is not None)):
+            await self._perform(call, undo)
+        await self.write(Undone(name=call.name, seconds=_since(began)))
+        log.info("step.undone", step=call.name, duration=_since(began))
+
+    async def _replay(self, recorded: Finished | None) -> None:
+        """Go on, or end the run: when all undos are known, or no more will come to be known.
+
+        Where the handler has several tasks, the others may still come to theirs.
+        """
+        until = time.monotonic() + _PATIENCE
+        while recorded is None and not self._knows_all() and time.monotonic() < until:  # noqa: ASYNC110 - a thread may say so.
+            await asyncio.sleep(_LOOK)
+        self._end_replay(recorded)
+
+    def _replay_blocking(self, recorded: Finished | None) -> None:
+        until = time.monotonic() + _PATIENCE
+        while recorded is None and not self._knows_all() and time.monotonic() < until:
+            time.sleep(_LOOK)
+        self._end_replay(recorded)
+
+    def _end_replay(self, recorded: Finished | None) -> None:
+        if recorded is None or self._knows_all():
+            raise self.suspended or self.suspend(None)
+
+    def _knows_all(self) -> bool:
+        return all(name in self._undos for name in self._steps.to_undo)
+
+    def _not_told(self, name: str, error: BaseException | None) -> BaseException:
+        if error is not None and not isinstance(error, StepError):
+            return error  # What kept the handler from coming there may be gone next time.
+        return StepError(
+            f"the handler no longer says how the step {name!r} is undone: it did not come to it, "
+            "or gave it no undo=. Bring back the code that did, and redrive the job"
+        )
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Say whether a call of this is to be awaited, so that it needs no thread."""
+    call = getattr(function, "__call__", None)  # noqa: B004 - an instance whose call is async.
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _since(began: float) -> float:
+    return round(time.perf_counter() - began, 6)

@@ -1,0 +1,111 @@
+"""Owns how the results of steps are stored and read: by the annotation of the step's function.
+
+What a step returns is read back once at its end, so that the first run gets what all others get.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from windlass.core.errors import PayloadInvalid, ResultInvalid, StepError
+from windlass.core.hints import hints_of
+from windlass.core.payload import MAX_PAYLOAD, decode_json, encode_json
+from windlass.core.secret import Cipher, Sealing, holds_secrets
+
+_ANYTHING: tuple[Any, bool] = (Any, False)
+_shapes: dict[tuple[Any, Any], tuple[Any, bool]] = {}
+"""What functions return, and whether that holds secrets, by their code and annotation."""
+_MANY = 10_000
+
+
+class Results:
+    """The results of one job's steps. `learn` is told of those in which there are secrets."""
+
+    def __init__(self, kind: str, cipher: Cipher | None, learn: Callable[[Any], None]) -> None:
+        self._kind = kind
+        self._cipher = cipher
+        self._learn = learn
+
+    def stored(self, name: str, function: Callable[..., Any], value: Any) -> tuple[bytes, Any]:
+        """Return what a step has returned as JSON, and as every later run will see it.
+
+        Raises:
+            ResultInvalid: it has no JSON form, or does not fit the annotation.
+            PayloadTooLarge: it takes more bytes than a payload may.
+        """
+        hint, is_secret = _shape(function)
+        what = f"the step {name!r} of {self._kind}"
+        try:
+            encoded = encode_json(
+                what, value, limit=MAX_PAYLOAD, sealing=self._sealing(is_secret=is_secret)
+            )
+        except PayloadInvalid as refused:
+            where = f"{refused.field}: " if refused.field else ""
+            raise ResultInvalid(what, where + refused.reason) from None
+        try:
+            return encoded, self._decoded(encoded, hint, is_secret=is_secret)
+        except (ValueError, NotImplementedError) as error:
+            raise ResultInvalid(what, f"it is not what `->` says: {error}") from None
+
+    def recorded(self, name: str, function: Callable[..., Any], raw: bytes) -> Any:
+        """Return what a step has returned in an earlier run.
+
+        Raises:
+            StepError: that does not fit the annotation any more.
+        """
+        hint, is_secret = _shape(function)
+        try:
+            return self._decoded(raw, hint, is_secret=is_secret)
+        except (ValueError, NotImplementedError) as error:
+            raise StepError(
+                f"what the step {name!r} returned in an earlier attempt does not fit `->` of its "
+                f"function any more ({error}): let it return what it did, or give the step "
+                "another name"
+            ) from None
+
+    def _decoded(self, encoded: bytes, hint: Any, *, is_secret: bool) -> Any:
+        result = decode_json(encoded, hint, sealing=self._sealing(is_secret=is_secret))
+        if is_secret:
+            self._learn(result)
+        return result
+
+    def _sealing(self, *, is_secret: bool) -> Sealing | None:
+        if not is_secret or self._cipher is None:
+            return None
+        return Sealing(self._cipher, "step", self._kind)
+
+
+def _shape(function: Callable[..., Any]) -> tuple[Any, bool]:
+    """Return what a function returns by its annotation, and whether that holds secrets."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not isinstance(function, type):
+        function = type(function).__call__
+    annotation = getattr(function, "__annotations__", {}).get("return", Any)
+    if annotation is Any:
+        return _ANYTHING
+    # Not by the function, which may be made anew for each run, with all that it refers to.
+    mark = (getattr(function, "__code__", function), annotation)
+    try:
+        found = _shapes.get(mark)
+    except TypeError:
+        return _looked_up(function)
+    if found is None:
+        if len(_shapes) >= _MANY:
+            _shapes.clear()
+        found = _shapes[mark] = _looked_up(function)
+    return found
+
+
+def _looked_up(function: Callable[..., Any]) -> tuple[Any, bool]:
+    hint = hints_of(function).get("return", Any)
+    try:
+        msgspec.json.Decoder(hint)
+    except TypeError:
+        return _ANYTHING
+    return hint, holds_secrets(hint)

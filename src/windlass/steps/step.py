@@ -1,0 +1,82 @@
+"""Owns what a step is while it runs, as its own function, its handler and its place see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from windlass.core.job import Job, Saga
+from windlass.core.retry import Retry
+from windlass.core.secret import Cipher
+
+_step: ContextVar[Step | None] = ContextVar("windlass_step", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """The step, or the undo of one, that runs here."""
+
+    name: str
+    key: str
+    """The same in every try of a step, and of its undo; hand it to services that take one."""
+    result: Any = None
+    """In an undo: what the step returned; None if it did not come so far."""
+    finished: bool = False
+    """In an undo: whether the step had finished. If not, nobody knows what it did."""
+
+
+def current_step() -> Step:
+    """Return the step, or the undo, that is running here.
+
+    Raises:
+        LookupError: no step is running here.
+    """
+    step = _step.get()
+    if step is None:
+        raise LookupError("no step is running here: call this in what ctx.step(...) was given")
+    return step
+
+
+def is_inside() -> bool:
+    """Say whether a step is running here."""
+    return _step.get() is not None
+
+
+@contextmanager
+def inside(step: Step) -> Iterator[None]:
+    """Let a step be the current one."""
+    token = _step.set(step)
+    try:
+        yield
+    finally:
+        _step.reset(token)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A step as its handler calls it."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    undo: Callable[..., Any] | None = None
+    undo_retry: Retry = field(default_factory=Retry)
+    timeout: timedelta | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What steps need of the place where a run is: a way into the store, and a thread."""
+
+    record: Callable[[Job, tuple[str, ...], Saga | None], Awaitable[None]]
+    """Adds to the log of a job; raises `Fenced` if its lease is gone."""
+    elsewhere: Callable[[Callable[[], Any]], Awaitable[Any]]
+    """Makes a call where it does not block the event loop."""
+    cipher: Cipher | None
+    loop: asyncio.AbstractEventLoop
