@@ -7,6 +7,7 @@ from windlass.core.error_classes import ErrorClass
 from windlass.core.errors import (
     CalledFromEventLoop,
     ConfigError,
+    EventTimeout,
     FanOutTooLarge,
     Fenced,
     FlowInvalid,
@@ -57,6 +58,7 @@ __all__ = [
     "Context",
     "Draft",
     "ErrorClass",
+    "EventTimeout",
     "FanOut",
     "FanOutTooLarge",
     "Fenced",

@@ -299,6 +299,41 @@ class Context:
             raise CalledFromEventLoop("ctx.sleep_blocking(...)", "await ctx.sleep(...)")
         self._steps().sleep_blocking(when(due), name)
 
+    async def wait_for(
+        self, event: str, *, timeout: Duration | None = None, name: str | None = None
+    ) -> Any:
+        """Wait for an event without a slot, and return what `app.send_event` sent with it.
+
+        One that was sent since the job was enqueued, and that it has not had yet, is taken at once.
+        Else this ends the run, as `sleep` does, and the next one begins when the event comes, or
+        the time is up. It needs a name only where the same event is waited for in other places.
+
+        Example:
+            `paid = await ctx.wait_for(f"paid:{order}", timeout="3d")`
+
+        Raises:
+            EventTimeout: it did not come in time.
+            StepError: this is not the handler's own task, or is inside of a step.
+            StepsChanged: an earlier attempt has recorded something else at this place.
+        """
+        span = None if timeout is None else duration(timeout)
+        return await self._steps().wait(event, span, name)
+
+    def wait_for_blocking(
+        self, event: str, *, timeout: Duration | None = None, name: str | None = None
+    ) -> Any:
+        """Do what `wait_for` does, from a `def` handler.
+
+        Raises:
+            CalledFromEventLoop: this is called in an event loop.
+            EventTimeout: it did not come in time.
+            StepError: as `wait_for` does.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise CalledFromEventLoop("ctx.wait_for_blocking(...)", "await ctx.wait_for(...)")
+        span = None if timeout is None else duration(timeout)
+        return self._steps().wait_blocking(event, span, name)
+
     def _steps(self) -> Course:
         """Return this run's way along its steps, which begins with the first of them."""
         if self._course is None:

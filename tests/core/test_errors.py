@@ -16,6 +16,7 @@ from windlass.core import errors
 from windlass.core.errors import (
     CalledFromEventLoop,
     ConfigError,
+    EventTimeout,
     FanOutTooLarge,
     Fenced,
     IllegalMove,
@@ -77,6 +78,7 @@ SAMPLES: list[tuple[WindlassError, str]] = [
     (JobCancelled(JOB, "the order was withdrawn"), "the order was withdrawn"),
     (Permanent("no such account"), "no such account"),
     (StepError("give each its own name"), "give each its own name"),
+    (EventTimeout("paid:42"), "the event 'paid:42' did not come in time"),
     (StepsChanged("charge", "ship"), "'charge' was recorded next, and 'ship' came"),
     (StepsChanged("charge", None), "keep their names and their order"),
     (RetryAfter("5m", "slow down"), "slow down"),

@@ -25,6 +25,7 @@ WindlassError
 │   ├── JobDead            ... because the job is dead
 │   └── JobCancelled       ... because the job was cancelled
 ├── Permanent              raised by handlers: do not try again
+│   ├── EventTimeout       an event that a job waited for did not come in time
 │   └── StepError          a step that cannot be, where it is
 │       └── StepsChanged   ... because the code has changed since an earlier attempt
 └── RetryAfter             raised by handlers: try again at a time of my choosing
@@ -295,6 +296,17 @@ class StepsChanged(StepError):
             "and their order, and give changed code another kind, or the step another place, after "
             "those that are recorded"
         )
+
+
+class EventTimeout(Permanent):
+    """An event that a job waited for did not come in time; catch it to go on without."""
+
+    def __init__(self, event: str) -> None:
+        super().__init__(event)
+        self.event = event
+
+    def __str__(self) -> str:
+        return f"the event {self.event!r} did not come in time"
 
 
 class RetryAfter(WindlassError):

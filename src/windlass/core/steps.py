@@ -7,6 +7,7 @@ written: what is said again changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -58,6 +59,14 @@ class Slept(_Entry, frozen=True, kw_only=True, tag="slept"):
     main: bool = True
 
 
+class Waiting(_Entry, frozen=True, kw_only=True, tag="waiting"):
+    """The job has begun to wait for an event, and will not after that time."""
+
+    name: str
+    until: datetime
+    main: bool = True
+
+
 class Waited(_Entry, frozen=True, kw_only=True, tag="waited"):
     """The job has waited for an event, which came and brought a result, or did not in time."""
 
@@ -99,7 +108,7 @@ class Over(_Entry, frozen=True, kw_only=True, tag="over"):
 
 
 Finished = Done | Slept | Waited
-Entry = Started | Finished | Failed | Undoing | Undone | UndoFailed | Over
+Entry = Started | Finished | Failed | Waiting | Undoing | Undone | UndoFailed | Over
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 
@@ -134,6 +143,10 @@ class Steps:
         """The steps of the handler's own task, as they first came."""
         self.undoable: list[str] = []
         """The steps that have an undo, in the order of their start, finished or not."""
+        self.deadlines: dict[str, datetime] = {}
+        """Until when the job waits for an event, by the name of the wait."""
+        self.events: set[UUID] = set()
+        """The events that it has had."""
         self.undoing: Undoing | None = None
         self.undone: list[str] = []
         self._undo_failures: dict[str, int] = {}
@@ -164,6 +177,11 @@ class Steps:
             case Done() | Slept() | Waited():
                 self.finished.setdefault(entry.name, entry)
                 self._place(entry.name, main=entry.main)
+                if isinstance(entry, Waited) and entry.event is not None:
+                    self.events.add(entry.event)
+            case Waiting(name=name, until=until, main=main):
+                self.deadlines.setdefault(name, until)
+                self._place(name, main=main)
             case Undoing():
                 self.undoing = self.undoing or entry
             case Undone(name=name):

@@ -94,6 +94,7 @@ class Handlers:
                     elsewhere=lambda call: self._elsewhere(call, registration),
                     cipher=registration.target.cipher,
                     loop=asyncio.get_running_loop(),
+                    store=self._done.store,
                 )
             self._means[registration.kind] = means
             return means

@@ -10,8 +10,10 @@ import asyncio
 import inspect
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, NoReturn
 
 from msgspec import Raw
@@ -40,6 +42,7 @@ from windlass.core.steps import (
 from windlass.observe.logs import get_logger
 from windlass.steps.results import Results
 from windlass.steps.step import Call, Means, Step, inside, is_inside
+from windlass.steps.waiting import Wait
 
 log = get_logger("windlass.job")
 _PATIENCE = 1.0
@@ -80,6 +83,7 @@ class Course:
         self._undos: dict[str, Call] = {}
         self._error: StepError | None = None
         self._sleeps = 0
+        self._waits: Counter[str] = Counter()
         self._is_closed = False
         self.suspended: Suspended | None = None
         """What has ended the run, whatever its handler made of it."""
@@ -90,6 +94,21 @@ class Course:
     def job(self) -> Job:
         """The job with what this run has added to the log of its steps."""
         return replace(self._job, steps=(*self._job.steps, *self._log), saga=self._saga)
+
+    @property
+    def means(self) -> Means:
+        """What its steps need of the place where the run is."""
+        return self._means
+
+    @property
+    def steps(self) -> Steps:
+        """What was recorded before this run."""
+        return self._steps
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """What is yet to be recorded, with whatever comes next."""
+        return tuple(self._unsaid)
 
     @property
     def has_undos(self) -> bool:
@@ -168,6 +187,14 @@ class Course:
             self._replay_blocking(recorded)
         self._sleep(due, name, recorded, main=main)
 
+    async def wait(self, event: str, timeout: timedelta | None, name: str | None) -> Any:
+        """Wait for an event, unless it came already, and return what it brings along."""
+        return await Wait(self, event, timeout, self._name_of_wait(event, name)).result()
+
+    def wait_blocking(self, event: str, timeout: timedelta | None, name: str | None) -> Any:
+        """Do the same in the thread of a handler."""
+        return Wait(self, event, timeout, self._name_of_wait(event, name)).result_blocking()
+
     # -- what they, and whatever else may end a run, are made of ---------------------------------
 
     def come(self, name: str, *, main: bool) -> Finished | None:
@@ -206,6 +233,27 @@ class Course:
         """Return what is to be raised to end the run so; None: that is in the store already."""
         self.suspended = Suspended(outcome)
         return self.suspended
+
+    def refuse(self, why: str) -> StepError:
+        """Return the error of a call that cannot be, and which the job will not survive."""
+        self._error = StepError(why)
+        return self._error
+
+    def is_home(self) -> bool:
+        """Say whether this is the handler's own task; if it has none, its own thread."""
+        if asyncio._get_running_loop() is not None:
+            return asyncio.current_task() is self._task
+        return threading.get_ident() == self._thread
+
+    async def replay(self, recorded: Finished | None) -> None:
+        """End the run here, if it is for its calls only, and knows them all."""
+        if self._is_undoing:
+            await self._replay(recorded)
+
+    def replay_blocking(self, recorded: Finished | None) -> None:
+        """Do the same in the thread of a handler."""
+        if self._is_undoing:
+            self._replay_blocking(recorded)
 
     def _write_blocking(self, entry: Entry, *, saga: Saga | None = None) -> None:
         asyncio.run_coroutine_threadsafe(self.write(entry, saga=saga), self._means.loop).result()
@@ -269,6 +317,13 @@ class Course:
             return name
         self._sleeps += 1
         return f"sleep-{self._sleeps}"
+
+    def _name_of_wait(self, event: str, name: str | None) -> str:
+        if name is not None:
+            return name
+        self._waits[event] += 1
+        count = self._waits[event]
+        return event if count == 1 else f"{event}#{count}"
 
     def _sleep(self, due: When, name: str, recorded: Finished | None, *, main: bool) -> None:
         if not main:

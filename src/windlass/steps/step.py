@@ -13,6 +13,7 @@ from typing import Any
 from windlass.core.job import Job, Saga
 from windlass.core.retry import Retry
 from windlass.core.secret import Cipher
+from windlass.store import Store
 
 _step: ContextVar[Step | None] = ContextVar("windlass_step", default=None)
 
@@ -80,3 +81,5 @@ class Means:
     """Makes a call where it does not block the event loop."""
     cipher: Cipher | None
     loop: asyncio.AbstractEventLoop
+    store: Callable[[], Store]
+    """Makes, when it is first asked, what keeps the jobs."""

@@ -16,13 +16,14 @@ class DoneBefore:
     """
 
     def __init__(self, store: Callable[[], Store], loop: asyncio.AbstractEventLoop) -> None:
-        self._store = store
+        self.store = store
+        """Makes the store, or returns it."""
         self._loop = loop
 
     async def find(self, job: Job) -> Job | None:
         """Return the first job that was completed with the same key; None if it has no key."""
         key = job.idempotency_key
-        return None if key is None else await self._store().done(job.kind, key)
+        return None if key is None else await self.store().done(job.kind, key)
 
     def find_blocking(self, job: Job) -> Job | None:
         """Do the same from a thread that runs no event loop."""
