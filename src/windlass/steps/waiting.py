@@ -126,6 +126,8 @@ class Wait:
         raw = Raw(b"null" if event is None else msgspec.json.encode(event.payload))
         entry = Waited(name=self._name, event=None if event is None else event.id, result=raw)
         await self._course.write(entry)
+        if event is not None:
+            self._course.steps.events.add(event.id)
         return self._recorded(entry)
 
     def _recorded(self, recorded: Finished) -> Any:
