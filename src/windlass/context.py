@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from windlass.core.errors import CalledFromEventLoop, IllegalMove
@@ -24,12 +24,22 @@ _log = get_logger("windlass.job")
 _current: ContextVar[Context] = ContextVar("windlass_context")
 
 
+class ParentResults(Protocol):
+    """What finds the results of a job's parents in its flow."""
+
+    async def of(self, job: Job) -> list[Any]:
+        """Return them, in the order of the parents."""
+
+    def of_blocking(self, job: Job) -> list[Any]:
+        """Do the same from a thread that runs no event loop."""
+
+
 class Context:
     """One run of one job, as its handler and middleware see it."""
 
     __slots__ = (
-        "_cancelled", "_done", "_in_transaction", "_redaction", "_report", "_timeout", "_transact",
-        "arguments", "job", "resources", "secrets", "settled", "worker_id",
+        "_cancelled", "_done", "_in_transaction", "_redaction", "_report", "_results", "_timeout",
+        "_transact",        "arguments", "job", "resources", "secrets", "settled", "worker_id",
     )  # fmt: skip
 
     log: Logger = _log
@@ -44,6 +54,7 @@ class Context:
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
         done: DoneBefore,
+        results: ParentResults,
         resources: Resources,
         redaction: Redaction,
         has_secrets: bool = False,
@@ -56,6 +67,7 @@ class Context:
         self._report = report
         self._transact = transact
         self._done = done
+        self._results = results
         self._cancelled = False
         self.settled = False
         """Whether the job was completed by a transaction of its handler."""
@@ -128,6 +140,27 @@ class Context:
         if asyncio._get_running_loop() is not None:
             raise CalledFromEventLoop("ctx.already_done_blocking()", "await ctx.already_done()")
         return self._done.find_blocking(self.job) is not None
+
+    async def results(self) -> list[Any]:
+        """Return the results of the jobs after which this one comes in its flow, in their order.
+
+        A job that failed, and after which this one goes on nevertheless, has there what tells it: a
+        `JobDead` or a `JobCancelled`. What comes after nothing gets an empty list.
+
+        Raises:
+            ResultError: a result is not kept any more, or is not what its handler declares.
+        """
+        return await self._results.of(self.job)
+
+    def results_blocking(self) -> list[Any]:
+        """Do what `results` does, from a handler without an event loop.
+
+        Raises:
+            CalledFromEventLoop: this would block an event loop.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise CalledFromEventLoop("ctx.results_blocking()", "await ctx.results()")
+        return self._results.of_blocking(self.job)
 
     @property
     def cancelled(self) -> bool:

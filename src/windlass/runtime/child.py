@@ -33,6 +33,7 @@ from windlass.resources import Resources
 from windlass.runtime.attempt import Handlers, outcome_of
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
+from windlass.runtime.results import Results
 from windlass.runtime.tether import Tether, high_descriptors
 from windlass.runtime.words import BROKEN, Begun, Heeded, Over, Reported, Settled, Start, Stop, Word
 from windlass.store import DoneBefore, Store, Transaction
@@ -90,6 +91,7 @@ class Child:
         with high_descriptors():
             self._loop = asyncio.new_event_loop()
         self._done = DoneBefore(store, self._loop)
+        self._results = Results(store, registry, self._loop)
         self._handlers = Handlers(middleware, self._in_main_thread, self._done)
         threading.Thread(target=self._turn, name="windlass-loop", daemon=True).start()
 
@@ -181,6 +183,7 @@ class Child:
             report=self._report,
             transact=self._transact,
             done=self._done,
+            results=self._results,
             resources=self._resources,
             redaction=self._redaction,
             has_secrets=target.codec.has_secrets,

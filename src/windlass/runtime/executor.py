@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from windlass.context import Context, enter
+from windlass.context import Context, ParentResults, enter
 from windlass.core.durations import human
 from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Progress
@@ -91,6 +91,7 @@ class Executor:
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
         done: DoneBefore,
+        results: ParentResults,
         resources: Resources,
         slots: Callable[[], int],
         redaction: Redaction,
@@ -104,6 +105,7 @@ class Executor:
         self._report = report
         self._transact = transact
         self._done = done
+        self._results = results
         self._resources = resources
         self._handlers = Handlers(
             middleware, lambda call, kind: threads.run(call, kind.grace_or(HEED)), done, slots
@@ -274,6 +276,7 @@ class Executor:
             report=self._report,
             transact=self._transact,
             done=self._done,
+            results=self._results,
             resources=self._resources,
             redaction=self._redaction,
             has_secrets=target.codec.has_secrets,

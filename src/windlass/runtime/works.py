@@ -30,6 +30,7 @@ from windlass.runtime.judge import Judge
 from windlass.runtime.lines import RESCUED, event_of, fields_of, log_settled
 from windlass.runtime.options import WorkerOptions
 from windlass.runtime.policies import gates_for
+from windlass.runtime.results import Results
 from windlass.runtime.shares import Shares
 from windlass.runtime.targets import Watch
 from windlass.runtime.threads import Threads
@@ -96,6 +97,7 @@ class Works:
             report=self.reporter.report,
             transact=store.transaction,
             done=DoneBefore(lambda: store, asyncio.get_running_loop()),
+            results=Results(lambda: store, registry, asyncio.get_running_loop()),
             resources=resources,
             slots=slots,
             redaction=options.redaction,
