@@ -1,6 +1,6 @@
 """Windlass: background jobs on the database you already have, leased, fenced, never lost."""
 
-from windlass.app import Draft, FanOut, Handle, Handler, Kind, Windlass
+from windlass.app import After, Draft, FanOut, Flow, Handle, Handler, Kind, Node, Windlass
 from windlass.context import Context, current_context
 from windlass.core.breaker import Breaker
 from windlass.core.error_classes import ErrorClass
@@ -35,6 +35,7 @@ from windlass.core.errors import (
     UnknownKind,
     WindlassError,
 )
+from windlass.core.flow_record import FlowResult
 from windlass.core.job import Job
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.retry import Backoff, Retry
@@ -48,6 +49,7 @@ from windlass.resources import Inject, Resources
 from windlass.steps import Step, current_step
 
 __all__ = [
+    "After",
     "Backoff",
     "Breaker",
     "CallNext",
@@ -62,7 +64,9 @@ __all__ = [
     "FanOut",
     "FanOutTooLarge",
     "Fenced",
+    "Flow",
     "FlowInvalid",
+    "FlowResult",
     "Handle",
     "Handler",
     "IllegalMove",
@@ -73,6 +77,7 @@ __all__ = [
     "Kind",
     "MemoryExceeded",
     "Middleware",
+    "Node",
     "PayloadError",
     "PayloadInvalid",
     "PayloadTooLarge",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 from uuid import UUID
 
 from windlass.core.durations import Duration, duration, when
@@ -31,13 +31,23 @@ _log = get_logger("windlass.job")
 _current: ContextVar[Context] = ContextVar("windlass_context")
 
 
+class ParentResults(Protocol):
+    """What finds the results of a job's parents in its flow."""
+
+    async def of(self, job: Job) -> list[Any]:
+        """Return them, in the order of the parents."""
+
+    def of_blocking(self, job: Job) -> list[Any]:
+        """Do the same from a thread that runs no event loop."""
+
+
 class Context:
     """One run of one job, as its handler and middleware see it."""
 
     __slots__ = (
         "_cancelled", "_course", "_done", "_home", "_in_transaction", "_means", "_redaction",
-        "_report", "_thread", "_timeout", "_transact", "arguments", "job", "resources", "secrets",
-        "settled", "worker_id",
+        "_report", "_results", "_thread", "_timeout", "_transact", "arguments", "job", "resources",
+        "secrets", "settled", "worker_id",
     )  # fmt: skip
 
     log: Logger = _log
@@ -52,6 +62,7 @@ class Context:
         report: Callable[[Job, Progress], None],
         transact: Callable[[Transition], Transaction],
         done: DoneBefore,
+        results: ParentResults,
         resources: Resources,
         redaction: Redaction,
         has_secrets: bool = False,
@@ -69,6 +80,7 @@ class Context:
         self._course: Course | None = None
         self._home: asyncio.Task[Any] | None = None
         self._thread = 0
+        self._results = results
         self._cancelled = False
         self.settled = False
         """Whether the job was completed by a transaction of its handler."""
@@ -141,6 +153,27 @@ class Context:
         if asyncio._get_running_loop() is not None:
             raise CalledFromEventLoop("ctx.already_done_blocking()", "await ctx.already_done()")
         return self._done.find_blocking(self.job) is not None
+
+    async def results(self) -> list[Any]:
+        """Return the results of the jobs after which this one comes in its flow, in their order.
+
+        A job that failed, and after which this one goes on nevertheless, has there what tells it: a
+        `JobDead` or a `JobCancelled`. What comes after nothing gets an empty list.
+
+        Raises:
+            ResultError: a result is not kept any more, or is not what its handler declares.
+        """
+        return await self._results.of(self.job)
+
+    def results_blocking(self) -> list[Any]:
+        """Do what `results` does, from a handler without an event loop.
+
+        Raises:
+            CalledFromEventLoop: this would block an event loop.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise CalledFromEventLoop("ctx.results_blocking()", "await ctx.results()")
+        return self._results.of_blocking(self.job)
 
     @property
     def cancelled(self) -> bool:

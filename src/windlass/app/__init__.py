@@ -3,8 +3,21 @@
 from windlass.app.app import Windlass
 from windlass.app.control import Control
 from windlass.app.fan_out import FanOut
+from windlass.app.flow import After, Flow, Node
 from windlass.app.handle import Handle
 from windlass.app.kind import Kind
 from windlass.app.producer import Draft, Handler, Producer
 
-__all__ = ["Control", "Draft", "FanOut", "Handle", "Handler", "Kind", "Producer", "Windlass"]
+__all__ = [
+    "After",
+    "Control",
+    "Draft",
+    "FanOut",
+    "Flow",
+    "Handle",
+    "Handler",
+    "Kind",
+    "Node",
+    "Producer",
+    "Windlass",
+]

@@ -29,6 +29,7 @@ from windlass.core.durations import human
 from windlass.core.error_classes import Verdict
 from windlass.core.errors import ConfigError, StoreUnavailable
 from windlass.core.events import news_of
+from windlass.core.flow import OnFailure
 from windlass.core.job import Enqueued, NewJob, Retention
 from windlass.core.limits import limit_of_app
 from windlass.core.names import check_name
@@ -299,32 +300,36 @@ class Windlass:
 
     # -- flows ---------------------------------------------------------------------------------
 
-    def flow(self, name: str, *, queue: str | None = None) -> flows.Flow:
+    def flow(
+        self, name: str, *, on_failure: OnFailure = "stop", queue: str | None = None
+    ) -> flows.Flow:
         """Return a flow to add jobs to that wait for each other; see `Flow.add`.
 
-        The queue is that of its own job, which sums up what came of it: that of its first job,
-        unless one is given.
+        `on_failure` holds where a job says nothing else. The queue is that of its own job, which
+        sums up what came of it: that of its first job, unless one is given.
 
         Example:
             `flow = app.flow("nightly")`, `a = flow.add(extract.draft())`,
             `flow.add(load.draft(), after=[a])`, `flow.enqueue()`
         """
-        return flows.Flow(self, name, queue=queue)
+        return flows.Flow(self, name, queue=queue, on_failure=on_failure)
 
-    def chain(self, *drafts: Draft[Any], name: str = "chain") -> flows.Flow:
+    def chain(
+        self, *drafts: Draft[Any], on_failure: OnFailure = "stop", name: str = "chain"
+    ) -> flows.Flow:
         """Return a flow of jobs one after the other; each gets the result of the one before.
 
         Example:
             `app.chain(extract.draft(day), clean.draft(), load.draft()).enqueue()`
         """
-        return flows.chain(self, drafts, name=name)
+        return flows.chain(self, drafts, on_failure=on_failure, name=name)
 
     def group(
         self,
         drafts: Iterable[Draft[Any]],
         *,
         then: Draft[Any] | None = None,
-        on_failure: flows.OnFailure = "stop",
+        on_failure: OnFailure = "stop",
         name: str = "group",
     ) -> flows.Flow:
         """Return a flow of jobs side by side, and one that gets all of their results afterwards.

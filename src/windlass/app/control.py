@@ -15,10 +15,12 @@ from windlass.app.limit_levers import LimitLevers
 from windlass.core.changes import FROM, Changes, Move, Verb
 from windlass.core.durations import Duration, duration
 from windlass.core.errors import IllegalMove, UnknownJob
+from windlass.core.flow import topic_of
 from windlass.core.job import ErrorGroup, Job, Json
 from windlass.core.pauses import PAUSES, Pauses, pause_record
 from windlass.core.text import storable
 from windlass.registry import Registry
+from windlass.runtime.flows import Flows
 from windlass.store import Store
 
 _HEEDED = timedelta(seconds=2)
@@ -41,13 +43,17 @@ class Control(LimitLevers, BreakerLevers):
         self._registry = registry
 
     async def cancel(self, job_id: UUID, *, reason: str = "cancelled by an operator") -> Job:
-        """Cancel a waiting job, or ask a running one to end.
+        """Cancel a waiting job, or ask a running one to end; so with all jobs of a flow.
 
         Raises:
             UnknownJob: there is no such job.
             IllegalMove: it is finished.
         """
-        return await self._move_one(Verb.CANCEL, job_id, reason)
+        job = await self._move_one(Verb.CANCEL, job_id, reason)
+        if job.flow == job.id:
+            # What a worker would do, too, but somewhat later, and only if there is one.
+            await Flows(self._store()).hear([topic_of(job.id)])
+        return job
 
     async def retry(self, job_id: UUID, *, reason: str = "retried by an operator") -> Job:
         """Make a scheduled job due now.

@@ -85,11 +85,20 @@ class Flow:
     A parent that is dead or cancelled has failed. Then `on_failure` decides about each child:
     `stop` cancels it, `go_on` runs it all the same, and `compensate` cancels whatever still waits
     and, once nothing of the flow runs any more, runs the `undo` of every job that completed, those
-    of children before those of their parents.
+    of children before those of their parents. What the flow itself is given holds where nothing
+    else is said, and for jobs after which none comes.
     """
 
-    def __init__(self, app: Windlass, name: str, *, queue: str | None = None) -> None:
+    def __init__(
+        self,
+        app: Windlass,
+        name: str,
+        *,
+        queue: str | None = None,
+        on_failure: OnFailure = "stop",
+    ) -> None:
         self._app = app
+        self._on_failure = _policy(on_failure)
         self._queue = queue
         self._nodes: list[Node[Any]] = []
         self._last: list[Draft[Any]] = []
@@ -102,7 +111,7 @@ class Flow:
         draft: Draft[R],
         *,
         after: Iterable[Node[Any] | After] = (),
-        on_failure: OnFailure = "stop",
+        on_failure: OnFailure | None = None,
         undo: Draft[Any] | None = None,
         name: str | None = None,
     ) -> Node[R]:
@@ -115,9 +124,9 @@ class Flow:
         Raises:
             FlowInvalid: a parent is not in this flow, or the job is unique.
         """
-        parents = [(self._number(each), _policy_of(each, on_failure)) for each in after]
+        policy = self._on_failure if on_failure is None else _policy(on_failure)
+        parents = [(self._number(each), _policy_of(each, policy)) for each in after]
         called = check_name("job of a flow", draft.job.kind if name is None else name)
-        _policy(on_failure)
         for each in (draft, *([] if undo is None else [undo])):
             _refuse_unique(each.job)
         number = len(self._nodes) + 1
@@ -180,7 +189,7 @@ class Flow:
             for node in self._nodes
         ]
         last = [graphs.Node(name=each.job.kind, kind=each.job.kind) for each in self._last]
-        return graphs.built(self.name, nodes, last)
+        return graphs.built(self.name, nodes, last, on_failure=self._on_failure)
 
     def _own(self, graph: Graph) -> Draft[FlowResult]:
         job = NewJob(
@@ -220,16 +229,16 @@ class Flow:
 
     def _number(self, parent: Node[Any] | After) -> int:
         node = parent.node if isinstance(parent, After) else parent
-        if not isinstance(node, Node) or node._flow is not self:
+        if getattr(node, "_flow", None) is not self:
             raise FlowInvalid(
                 f"{node!r} is not in the flow {self.name!r}: wait for what add() gave"
             )
         return node.number
 
 
-def chain(app: Windlass, drafts: Sequence[Draft[Any]], *, name: str) -> Flow:
+def chain(app: Windlass, drafts: Sequence[Draft[Any]], *, on_failure: OnFailure, name: str) -> Flow:
     """Return a flow of jobs one after the other; each gets the result of the one before."""
-    flow = Flow(app, name)
+    flow = Flow(app, name, on_failure=on_failure)
     before: list[Node[Any]] = []
     for draft in drafts:
         before = [flow.add(draft, after=before)]
@@ -245,10 +254,10 @@ def group(
     name: str,
 ) -> Flow:
     """Return a flow of jobs side by side, and one that gets all of their results."""
-    flow = Flow(app, name)
+    flow = Flow(app, name, on_failure=on_failure)
     nodes = [flow.add(draft) for draft in drafts]
     if then is not None:
-        flow.add(then, after=nodes, on_failure=on_failure)
+        flow.add(then, after=nodes)
     return flow
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Literal
 from uuid import UUID
 
@@ -81,9 +81,17 @@ class Graph(Struct, frozen=True, kw_only=True):
 
     name: str
     stages: tuple[Stage, ...]
+    on_failure: OnFailure = "stop"
+    """What follows when a job fails after which none comes."""
 
 
-def built(name: str, nodes: Sequence[Node], last: Sequence[Node] = ()) -> Graph:
+def built(
+    name: str,
+    nodes: Sequence[Node],
+    last: Sequence[Node] = (),
+    *,
+    on_failure: OnFailure = "stop",
+) -> Graph:
     """Make the graph of jobs in the order of their numbers, and of those that run at the end.
 
     Raises:
@@ -111,7 +119,7 @@ def built(name: str, nodes: Sequence[Node], last: Sequence[Node] = ()) -> Graph:
     for node in last:
         stages.append(Stage(name=node.name, kind=node.kind, first=number, last=True))
         number += 1
-    return checked(Graph(name=name, stages=tuple(stages)))
+    return checked(Graph(name=name, stages=tuple(stages), on_failure=on_failure))
 
 
 def checked(graph: Graph) -> Graph:
@@ -197,8 +205,8 @@ def numbers_in(header: str) -> list[int]:
     """
     numbers: list[int] = []
     for part in header.split(",") if header else ():
-        first, _, last = part.partition("-")
-        begin, end = int(first), int(last or first)
+        first, dash, last = part.partition("-")
+        begin, end = int(first), int(last if dash else first)
         if not 1 <= begin <= end <= MOST_JOBS or len(numbers) + end - begin >= MOST_JOBS:
             raise ValueError(f"{header!r} does not tell numbers of jobs")
         numbers.extend(range(begin, end + 1))
@@ -219,6 +227,8 @@ class Chart:
         self.total = self.size + self.undos + len(self.last)
         self.depths = self._depths()
         """How many jobs there are above each stage, on the longest way."""
+        self.children, self.strict = self._count_children()
+        """How many edges go out from each number, and how many of these do not go on."""
         self._firsts = [stage.first for stage in self.jobs]
         self._heirs: dict[int, list[int]] = {}
         self._wide: list[int] = []
@@ -259,6 +269,18 @@ class Chart:
             by_number[stage.first : stage.end] = [depth] * stage.count
             depths.append(depth)
         return depths
+
+    def _count_children(self) -> tuple[list[int], list[int]]:
+        edges = [edge for stage in self.jobs for edge in stage.after]
+        strict = [edge for edge in edges if edge.on_failure != "go_on"]
+        return self._covering(edges), self._covering(strict)
+
+    def _covering(self, edges: Iterable[Edge]) -> list[int]:
+        steps = [0] * (self.size + 2)
+        for edge in edges:
+            steps[edge.first] += 1
+            steps[edge.last + 1] -= 1
+        return list(accumulate(steps))
 
     def _find_parents(self, index: int, stage: Stage) -> None:
         for edge in stage.after:

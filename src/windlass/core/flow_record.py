@@ -75,6 +75,7 @@ class _Course:
         self.states = bytearray(record["states"], "ascii")
         self._undoing: str = record["undoing"]
         self._changed: set[int] = set()
+        self._failed_leaf = 0
         self.freed: list[str] = []
         self.cancelled: dict[int, str] = {}
         self.revived = False
@@ -92,9 +93,18 @@ class _Course:
             self.states[number : number + 1] = letter
             if 1 <= number <= self._chart.size:
                 self._changed.add(self._chart.stage_of(number))
+                self._mind_leaf(number, letter)
+
+    def _mind_leaf(self, number: int, letter: bytes) -> None:
+        """Note that a job failed after which none comes, if all is to be undone for that."""
+        grave = self._chart.graph.on_failure == "compensate" and letter in (DEAD, CANCELLED)
+        if grave and not self._chart.children[number]:
+            self._failed_leaf = number
 
     def go_on(self) -> None:
         """Let those have their turn whose parents have ended, and the flow end when all have."""
+        if self._failed_leaf:
+            self._compensate(self._why(Edge(self._failed_leaf, self._failed_leaf)))
         while self._changed:
             changed, self._changed = self._changed, set()
             for stage in self._chart.heirs(changed):
@@ -135,7 +145,12 @@ class _Course:
         why = self._why(grave or bad[0])
         self.give_up(range(stage.first, stage.end), why)
         self._changed.add(self._chart.stage_of(stage.first))
-        if grave is not None and not self._undoing:
+        if grave is not None:
+            self._compensate(why)
+
+    def _compensate(self, why: str) -> None:
+        """Let nothing begin any more; what is free to run ends by itself, and is undone then."""
+        if not self._undoing:
             self._undoing = why
             self.give_up(range(1, self._chart.size + 1), f"the flow is undone, since {why}")
 
@@ -272,16 +287,10 @@ def _named(chart: Chart, numbers: Sequence[int]) -> str:
 
 def _unexcused(chart: Chart) -> list[int]:
     """Return the jobs that must complete: all but those after which every child goes on."""
-    behind = chart.size + 2
-    children, strict = [0] * behind, [0] * behind
-    for stage in chart.jobs:
-        for edge in stage.after:
-            for counts in (children, strict) if edge.on_failure != "go_on" else (children,):
-                counts[edge.first] += 1
-                counts[edge.last + 1] -= 1
-    found, kids, hard = [], 0, 0
-    for number in range(1, chart.size + 1):
-        kids, hard = kids + children[number], hard + strict[number]
-        if hard or not kids:
-            found.append(number)
-    return [*found, *(stage.first for stage in chart.last)]
+    excuses_leaves = chart.graph.on_failure == "go_on"
+    jobs = [
+        number
+        for number in range(1, chart.size + 1)
+        if chart.strict[number] or (not chart.children[number] and not excuses_leaves)
+    ]
+    return [*jobs, *(stage.first for stage in chart.last)]

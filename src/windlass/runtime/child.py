@@ -33,6 +33,7 @@ from windlass.resources import Resources
 from windlass.runtime.attempt import Handlers, outcome_of, outcome_of_error
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
+from windlass.runtime.results import Results
 from windlass.runtime.tether import Tether, high_descriptors
 from windlass.runtime.words import (
     BROKEN,
@@ -104,6 +105,7 @@ class Child:
         self._done = DoneBefore(store, self._loop)
         self._noted = 0
         self._notes: dict[int, asyncio.Future[Recorded]] = {}
+        self._results = Results(store, registry, self._loop)
         self._handlers = Handlers(middleware, self._in_main_thread, self._done, self._record)
         threading.Thread(target=self._turn, name="windlass-loop", daemon=True).start()
 
@@ -197,6 +199,7 @@ class Child:
             report=self._report,
             transact=self._transact,
             done=self._done,
+            results=self._results,
             resources=self._resources,
             redaction=self._redaction,
             has_secrets=target.codec.has_secrets,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from windlass.context import Context, enter
+from windlass.context import Context, ParentResults, enter
 from windlass.core.durations import human
 from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Progress, Saga
@@ -105,6 +105,7 @@ class Executor:
         record: Callable[[Job, tuple[str, ...], Saga | None], Awaitable[None]],
         transact: Callable[[Transition], Transaction],
         done: DoneBefore,
+        results: ParentResults,
         resources: Resources,
         slots: Callable[[], int],
         redaction: Redaction,
@@ -119,6 +120,7 @@ class Executor:
         self._record = record
         self._transact = transact
         self._done = done
+        self._results = results
         self._resources = resources
         self._handlers = Handlers(
             middleware,
@@ -293,6 +295,7 @@ class Executor:
             report=self._report,
             transact=self._transact,
             done=self._done,
+            results=self._results,
             resources=self._resources,
             redaction=self._redaction,
             has_secrets=target.codec.has_secrets,

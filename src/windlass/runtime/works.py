@@ -31,6 +31,7 @@ from windlass.runtime.lines import RESCUED, event_of, fields_of, log_settled
 from windlass.runtime.options import WorkerOptions
 from windlass.runtime.policies import gates_for
 from windlass.runtime.recorder import Recorder
+from windlass.runtime.results import Results
 from windlass.runtime.shares import Shares
 from windlass.runtime.targets import Watch
 from windlass.runtime.threads import Threads
@@ -99,6 +100,7 @@ class Works:
             record=self.recorder.record,
             transact=store.transaction,
             done=DoneBefore(lambda: store, asyncio.get_running_loop()),
+            results=Results(lambda: store, registry, asyncio.get_running_loop()),
             resources=resources,
             slots=slots,
             redaction=options.redaction,
