@@ -1,6 +1,19 @@
 """Windlass: background jobs on the database you already have, leased, fenced, never lost."""
 
-from windlass.app import After, Draft, FanOut, Flow, Handle, Handler, Kind, Node, Windlass
+from windlass.app import (
+    PIPELINE,
+    After,
+    Draft,
+    FanOut,
+    Flow,
+    Handle,
+    Handler,
+    Kind,
+    Node,
+    Pipeline,
+    Stage,
+    Windlass,
+)
 from windlass.context import Context, current_context
 from windlass.core.breaker import Breaker
 from windlass.core.error_classes import ErrorClass
@@ -49,6 +62,7 @@ from windlass.resources import Inject, Resources
 from windlass.steps import Step, current_step
 
 __all__ = [
+    "PIPELINE",
     "After",
     "Backoff",
     "Breaker",
@@ -82,6 +96,7 @@ __all__ = [
     "PayloadInvalid",
     "PayloadTooLarge",
     "Permanent",
+    "Pipeline",
     "QueueFull",
     "ResourceError",
     "Resources",
@@ -93,6 +108,7 @@ __all__ = [
     "SchemaMismatch",
     "Secret",
     "Snooze",
+    "Stage",
     "State",
     "Step",
     "StepError",

@@ -6,9 +6,11 @@ from windlass.app.fan_out import FanOut
 from windlass.app.flow import After, Flow, Node
 from windlass.app.handle import Handle
 from windlass.app.kind import Kind
+from windlass.app.pipeline import PIPELINE, Pipeline, Stage
 from windlass.app.producer import Draft, Handler, Producer
 
 __all__ = [
+    "PIPELINE",
     "After",
     "Control",
     "Draft",
@@ -18,6 +20,8 @@ __all__ = [
     "Handler",
     "Kind",
     "Node",
+    "Pipeline",
     "Producer",
+    "Stage",
     "Windlass",
 ]

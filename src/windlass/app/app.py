@@ -10,12 +10,13 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequen
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 from uuid import UUID
 
 from windlass.app import flow as flows
+from windlass.app import pipeline as pipelines
 from windlass.app.control import Control
-from windlass.app.decorator import JobDecorator
+from windlass.app.decorator import Given, JobDecorator
 from windlass.app.fan_out import CHUNK, MOST, FanOut, Plan, astream, stream
 from windlass.app.handle import Handle
 from windlass.app.ids import Ids
@@ -300,6 +301,27 @@ class Windlass:
 
     # -- flows ---------------------------------------------------------------------------------
 
+    def pipeline(
+        self,
+        name: str,
+        steps: Sequence[pipelines.AnyHandler | pipelines.Stage | str],
+        **options: Unpack[Given],
+    ) -> Producer[[dict[str, Any]], Any]:
+        """Register a kind that runs others one after the other, each as a durable step.
+
+        A step is called with what it takes, by name, from the context that they share: what
+        `enqueue` was given, and the outputs of the steps before it, each under the step's name. The
+        output of the last one is the job's result.
+
+        Raises:
+            ConfigError: these are no steps, or the name is taken.
+
+        Example:
+            `imports = app.pipeline("import", [fetch, parse, save], timeout="10m")`, then
+            `imports.enqueue({"url": "https://example.org"})`
+        """
+        return pipelines.define(self, name, steps, options)
+
     def flow(
         self, name: str, *, on_failure: OnFailure = "stop", queue: str | None = None
     ) -> flows.Flow:
@@ -469,6 +491,7 @@ class Windlass:
         self.load_imports(settings.imports)
         self._check_secrets()
         flows.register(self)
+        pipelines.register(self)
         return Worker(
             store=self.store,
             registry=self.registry,

@@ -6,19 +6,24 @@ run of each is in the job's log with its output, or its error, and how long it t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from windlass.app.kind import Kind
-from windlass.app.producer import Handler
+from windlass.app.producer import Handler, Producer
 from windlass.context import Context
 from windlass.core.errors import ConfigError, PayloadInvalid
 from windlass.core.names import check_name
 from windlass.core.payload import encode_json
 from windlass.core.plan import Pool
 from windlass.registry import Registration, Registry
+
+if TYPE_CHECKING:
+    from windlass.app.app import Windlass
+    from windlass.app.decorator import Given
 
 AnyHandler = Handler[Any, Any, Any, Any]
 
@@ -103,6 +108,29 @@ def stages_of(name: str, steps: Sequence[AnyHandler | Stage | str]) -> tuple[Sta
         raise ConfigError(f"pipeline {name!r}: {error}") from None
 
 
+def define(
+    app: Windlass, name: str, steps: Sequence[AnyHandler | Stage | str], options: Given
+) -> Producer[[dict[str, Any]], Any]:
+    """Register a pipeline whose steps are known, and return what enqueues it."""
+    stages = stages_of(name, steps)
+
+    async def run(ctx: Context, context: dict[str, Any]) -> Any:
+        return await run_pipeline(ctx, app.registry, stages, context)
+
+    run.__qualname__ = run.__name__ = name
+    return app.job(name=name, **options)(run)
+
+
+def register(app: Windlass) -> None:
+    """Let an app know the kind of pipelines that are put together when they are enqueued."""
+    if PIPELINE.name in app.registry:
+        return
+
+    @app.job(PIPELINE)
+    async def run(ctx: Context, pipeline: Pipeline) -> Any:
+        return await run_pipeline(ctx, app.registry, pipeline.steps, pipeline.context)
+
+
 async def run_pipeline(
     ctx: Context, registry: Registry, stages: Sequence[Stage], context: Mapping[str, Any]
 ) -> Any:
@@ -146,12 +174,4 @@ async def _call(ctx: Context, registration: Registration, arguments: Mapping[str
     value = target.codec.decode(encode_json(kind, dict(arguments)))
     if target.pool is Pool.LOOP:
         return await target.call(ctx, value)
-    return await in_thread(lambda: target.call(ctx, value))
-
-
-async def in_thread(call: Callable[[], Any]) -> Any:
-    """Run what blocks where it blocks nobody."""
-    import asyncio
-
-    answer = await asyncio.to_thread(call)
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await asyncio.to_thread(target.call, ctx, value)
