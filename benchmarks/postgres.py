@@ -23,6 +23,7 @@ from benchmarks.limits import limits
 from benchmarks.races import drain, latency, single, snapshot
 from benchmarks.report import Race, Report
 from benchmarks.steadiness import crowd, naps, waiting
+from benchmarks.steps import steps
 from tests.postgres.cluster import Cluster
 
 SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
@@ -35,6 +36,7 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "naps": naps,
     "limits": limits,
     "fairness": fairness,
+    "steps": steps,
 }
 """By which names they can be chosen. `drain` measures the bulk enqueue, too: it has to fill."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from benchmarks.peer import Starts
-from windlass import Kind, Windlass
+from windlass import Context, Handler, Kind, Windlass
 
 _SLOTS = 4_000
 _BATCH = 1_000
@@ -73,6 +74,7 @@ class WindlassPostgres:
             "bounded": bounded,
             "paced": paced,
             "blocked": blocked,
+            "ten_steps": _ten_steps(self._app, note),
         }
         self._noop = noop
         self._stamped = stamped
@@ -126,3 +128,15 @@ class WindlassWithoutWakeUps(WindlassPostgres):
 
     name: ClassVar[str] = "Windlass without wake-ups"
     options: ClassVar[dict[str, Any]] = WindlassPostgres.options | {"listen_url": "off"}
+
+
+def _ten_steps(app: Windlass, note: Callable[[int], None]) -> Handler[[], None]:
+    async def nothing() -> None: ...
+
+    @app.job
+    async def ten_steps(ctx: Context) -> None:
+        for number in range(10):
+            await ctx.step(f"step-{number}", nothing)
+        note(time.monotonic_ns())
+
+    return ten_steps

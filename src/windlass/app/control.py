@@ -16,7 +16,7 @@ from windlass.core.changes import FROM, Changes, Move, Verb
 from windlass.core.durations import Duration, duration
 from windlass.core.errors import IllegalMove, UnknownJob
 from windlass.core.flow import topic_of
-from windlass.core.job import ErrorGroup, Job, Json
+from windlass.core.job import ErrorGroup, Job, Json, Saga
 from windlass.core.pauses import PAUSES, Pauses, pause_record
 from windlass.core.text import storable
 from windlass.registry import Registry
@@ -33,6 +33,7 @@ _REMEDIES = {
     Verb.REDRIVE: "only dead jobs are redriven; enqueue a new one",
     Verb.PURGE: "only dead jobs are purged; finished ones go when their retention is over",
 }
+_BEING_UNDONE = "what it did is being undone, and that is done to the end"
 
 
 class Control(LimitLevers, BreakerLevers):
@@ -162,6 +163,8 @@ class Control(LimitLevers, BreakerLevers):
         job = await self._store().get(job_id)
         if job is None:
             raise UnknownJob(job_id)
+        if verb is Verb.CANCEL and job.saga is Saga.UNDOING and job.state in FROM[verb]:
+            raise IllegalMove(job_id, job.state, verb, _BEING_UNDONE)
         if job.state in FROM[verb]:
             raise IllegalMove(job_id, job.state, verb, f"it waits for {job.waiting_for!r}")
         raise IllegalMove(job_id, job.state, verb, _REMEDIES[verb])

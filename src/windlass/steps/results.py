@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.errors import PayloadInvalid, ResultInvalid, StepError
+from windlass.core.errors import PayloadInvalid, PayloadTooLarge, ResultInvalid, StepError
 from windlass.core.hints import hints_of
 from windlass.core.payload import MAX_PAYLOAD, decode_json, encode_json
 from windlass.core.secret import Cipher, Sealing, holds_secrets
+from windlass.core.sizes import human_size
 
 _ANYTHING: tuple[Any, bool] = (Any, False)
 _shapes: dict[tuple[Any, Any], tuple[Any, bool]] = {}
@@ -35,15 +36,18 @@ class Results:
         """Return what a step has returned as JSON, and as every later run will see it.
 
         Raises:
-            ResultInvalid: it has no JSON form, or does not fit the annotation.
-            PayloadTooLarge: it takes more bytes than a payload may.
+            ResultInvalid: it has no JSON form, is too large, or does not fit the annotation.
         """
         hint, is_secret = _shape(function)
-        what = f"the step {name!r} of {self._kind}"
+        what = f"{self._kind}, step {name}"
         try:
             encoded = encode_json(
                 what, value, limit=MAX_PAYLOAD, sealing=self._sealing(is_secret=is_secret)
             )
+        except PayloadTooLarge as large:
+            size, limit = human_size(large.size), human_size(MAX_PAYLOAD)
+            remedy = f"it takes {size}, and may take {limit}: keep it elsewhere, and return where"
+            raise ResultInvalid(what, remedy) from None
         except PayloadInvalid as refused:
             where = f"{refused.field}: " if refused.field else ""
             raise ResultInvalid(what, where + refused.reason) from None

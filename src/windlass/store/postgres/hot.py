@@ -1,4 +1,4 @@
-"""Owns what goes by the hot line: sweeps, claims and settles, put there and their answers read."""
+"""Owns what goes by the hot line: sweeps, claims, settles and steps, and how answers are read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from operator import attrgetter
 from uuid import UUID
 
-from windlass.core.job import Claim, Job, Sweep
+from windlass.core.job import Checkpoint, Claim, Job, Sweep
 from windlass.core.settle import Transition
 from windlass.store.postgres import work
 from windlass.store.postgres.home import Home
-from windlass.store.postgres.rows import is_plain_success
+from windlass.store.postgres.rows import checkpoint_document, is_plain_success
 from windlass.store.postgres.wire import AsyncWire, Row
 from windlass.store.postgres.work import Statements
 
@@ -82,3 +82,22 @@ async def _settle(home: Home, sql: Statements, transitions: Sequence[Transition]
 
     refused = await home.hot.carry(send, durable=True, many=bool(successes and others))
     return [not refused or move.id not in refused for move in transitions]
+
+
+async def checkpoint(home: Home, sql: Statements, added: Sequence[Checkpoint]) -> list[bool]:
+    """Add to the logs of jobs' steps, and say of each whether it was still ours to add to."""
+    document = checkpoint_document(added)
+
+    async def send(wire: AsyncWire, _durable: bool) -> Callable[[], Awaitable[set[UUID]]]:
+        cursor = wire.cursor(binary=True)
+        await cursor.execute(sql["checkpoint"], (document,))
+
+        async def collect() -> set[UUID]:
+            ((taken,),) = await cursor.fetchall()
+            return set(taken)
+
+        return collect
+
+    taken = await home.hot.carry(send, durable=True)
+    # Of two fences for one job, at most one holds, and nobody has two of one job at once.
+    return [each.id in taken for each in added]

@@ -52,7 +52,6 @@ from windlass.store.postgres.homes import Homes
 from windlass.store.postgres.line import Speak
 from windlass.store.postgres.pool import Limits, Pool
 from windlass.store.postgres.rows import (
-    checkpoint_document,
     job_of,
     news_document,
     worker_of,
@@ -212,9 +211,7 @@ class PostgresStore:
         )
 
     async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[bool]:
-        added = set(await self._value("checkpoint", checkpoint_document(checkpoints)))
-        # Of two fences for one job, at most one holds, and nobody has two of one job at once.
-        return [each.id in added for each in checkpoints]
+        return await hot.checkpoint(self._home(), self._sql, checkpoints)
 
     async def promote(self, limit: int) -> int:
         promoted = int(await self._value("promote", limit))
