@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from datetime import timedelta
 
 from examples.checkout_saga.books import Books
 from windlass import (
@@ -20,7 +21,7 @@ from windlass import (
 # WINDLASS_URL says where else the jobs may be.
 app = Windlass(os.environ.get("WINDLASS_URL", f"sqlite:///{tempfile.gettempdir()}/checkout.db"))
 BOOKS = Books()
-QUICKLY = Retry(max_retries=2, backoff=Backoff(base="100ms"))
+QUICKLY = Retry(max_retries=2, backoff=Backoff(base=timedelta(milliseconds=100)))
 
 
 @app.resource

@@ -10,20 +10,54 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_thumbnails_are_made(tmp_path: Path) -> None:
+def run(example: str, directory: Path) -> list[str]:
+    """Run an example, and return the lines that it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "examples.thumbnails"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
+        [sys.executable, "-m", f"examples.{example}"],
+        cwd=directory,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+            "WINDLASS_URL": f"sqlite:///{directory}/jobs.db",
+        },
         capture_output=True,
         text=True,
         timeout=100,
         check=True,
     )
-    cat, flaky, hen, dead = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def test_the_thumbnails_are_made(tmp_path: Path) -> None:
+    cat, flaky, hen, dead = run("thumbnails", tmp_path)
     assert cat.startswith("cat.png: ")
     assert cat.endswith("@64")
     assert flaky.startswith("flaky.png: ")
     assert hen.startswith("hen.png: ")
     assert dead.startswith("dead: ")
     assert "is not a picture's address" in dead
+
+
+def test_a_checkout_is_done_or_leaves_nothing_behind(tmp_path: Path) -> None:
+    cup, piano, *books = run("checkout_saga", tmp_path)
+    assert cup == "cup: 12 paid, parcel 17"
+    assert piano == "piano: permanent error; undone: charge, reserve"
+    lines = [line.strip() for line in books]
+    assert [line for line in lines if "cup" in line] == ["cup: reserved", "cup: charged 12"]
+    assert [line for line in lines if "piano" in line] == [
+        "piano: reserved",
+        "piano: charged 9000",
+        "piano: refunded 9000",
+        "piano: released",
+    ]
+
+
+def test_an_agent_pays_for_each_answer_once(tmp_path: Path) -> None:
+    text, steps, calls = run("agent_pipeline", tmp_path)
+    assert text == (
+        "What are a windlass and its pawl? It hauls a load, and has a pawl. "
+        "It keeps a load from slipping."
+    )
+    assert steps == "steps: plan, start the tools, written, verdict"
+    # A plan, two definitions of which one was tried twice, and the answer.
+    assert calls == "calls of the model: 5"
