@@ -56,7 +56,7 @@ def test_an_agent_pays_for_each_answer_once(tmp_path: Path) -> None:
     text, steps, calls = run("agent_pipeline", tmp_path)
     assert text == (
         "What are a windlass and its pawl? It hauls a load, and has a pawl. "
-        "It keeps a load from slipping."
+        "It keeps the load from slipping."
     )
     assert steps == "steps: plan, start the tools, written, verdict"
     # A plan, two definitions of which one was tried twice, and the answer.
