@@ -29,6 +29,7 @@ from windlass.core.errors import (
     StoreUnavailable,
     UnknownJob,
     UnknownKind,
+    UnknownSchedule,
     WindlassError,
 )
 from windlass.core.job import Job
@@ -88,6 +89,7 @@ __all__ = [
     "Unique",
     "UnknownJob",
     "UnknownKind",
+    "UnknownSchedule",
     "Windlass",
     "WindlassError",
     "__version__",

@@ -9,11 +9,11 @@ from datetime import timedelta
 from uuid import UUID
 
 from windlass.core.error_classes import ErrorClass
-from windlass.core.job import Job
+from windlass.core.job import SCHEDULE, Job
 from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Room
 from windlass.core.settle import Transition, completed
-from windlass.core.states import State
+from windlass.core.states import FINISHED, State
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
 from windlass.resources import Resources
@@ -77,6 +77,8 @@ class Flow:
         self._idle = asyncio.Event()
         self.draining = False
         """Whether nothing more is started: what a claim still brings is given back."""
+        self.ended: Callable[[Job], None] = lambda _: None
+        """Who is told of a schedule's job that is finished."""
         self.shares = Shares(options.queue_slots)
         self.cleaner = Cleaner()
         self.reporter = Reporter(store, fenced=self._cancel_lost)
@@ -215,6 +217,8 @@ class Flow:
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
         move = settled.transition
+        if SCHEDULE in settled.job.headers and move.state in FINISHED:
+            self.ended(settled.job)
         if self.gates:
             self.gates.settled(settled.job, move)
         if move.state is not State.COMPLETED and event_of(move) != RESCUED:

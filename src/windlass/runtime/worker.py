@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 from windlass.core.errors import ConfigError
 from windlass.core.job import Pulse
 from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
+from windlass.core.schedule import Schedule
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
 from windlass.resources import Providers, Resources
@@ -35,6 +37,7 @@ from windlass.runtime.registration import Registration
 from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
+from windlass.runtime.ticker import Ticker
 from windlass.runtime.waits import first, within
 from windlass.runtime.words import Recipe
 from windlass.store import Store
@@ -67,6 +70,8 @@ class Worker:
         providers: Providers | None = None,
         leash: Leash | None = None,
         recipe: Callable[[], Recipe] = _no_recipe,
+        schedules: Mapping[str, Schedule],
+        ids: Callable[[], UUID],
     ) -> None:
         self._leash = leash
         self._store = store
@@ -76,6 +81,8 @@ class Worker:
         self._hooks = hooks or Hooks()
         self._providers = providers or Providers()
         self._recipe = recipe
+        self._schedules = schedules
+        self._ids = ids
         self._policies = Policies(
             kinds=registry.pools(isolate=options.isolate),
             queues=options.queues,
@@ -227,8 +234,13 @@ class Worker:
             is_known=flow.is_known,
             settle=flow.completer.add,
         )
+        self._ticker = Ticker(
+            store, kinds=self._policies.kinds, declared=self._schedules, ids=self._ids
+        )
+        flow.ended = self._ticker.ended
         self._chores: list[Service] = [
             self._orders,
+            self._ticker,
             Rescuer(
                 store,
                 interval=options.lease / 3,
@@ -249,7 +261,7 @@ class Worker:
         return Burst(
             self._store,
             policies=lambda: self._policies,
-            busy=lambda: self._flow.is_busy,
+            busy=lambda: self._flow.is_busy or not self._ticker.has_looked,
             ended=lambda: self._tally.processed,
             rouse=self._flow.claimer.freed,
             done=self._end_burst,
