@@ -215,7 +215,7 @@ def test_a_year_of_missed_ticks_is_counted_up_to_a_bound() -> None:
 )
 def test_rubbish_is_refused_with_the_remedy(given: dict[str, str], remedy: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        cadence(**{"every": None, "cron": None, "tz": None} | given)  # type: ignore[arg-type]
+        cadence(**{"every": None, "cron": None, "tz": None} | given)
     assert remedy in str(refused.value)
 
 

@@ -38,6 +38,7 @@ from windlass.core.errors import (
     StoreUnavailable,
     UnknownJob,
     UnknownKind,
+    UnknownSchedule,
     WindlassError,
 )
 
@@ -59,6 +60,7 @@ SAMPLES: list[tuple[WindlassError, str]] = [
     (UnknownKind("mial", ("mail", "sms")), "Did you mean mail or sms?"),
     (UnknownJob(JOB), "retention"),
     (UnknownJob("nonsense"), "retention"),
+    (UnknownSchedule("nightly"), "windlass schedules list"),
     (IllegalMove(JOB, "completed", "be redriven", "enqueue it again"), "enqueue it again"),
     (CalledFromEventLoop("enqueue()", "await aenqueue()"), "write: await aenqueue()"),
     (StoreError("mend it"), "mend it"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from windlass.app.handle import Handle
 from windlass.app.portal import refuse_in_event_loop
@@ -20,6 +20,7 @@ from windlass.core.errors import CalledFromEventLoop, ConfigError, UnknownSchedu
 from windlass.core.job import Json, NewJob
 from windlass.core.names import check_name
 from windlass.core.schedule import (
+    BATCH,
     RECORD,
     CatchUp,
     Manner,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _List = list
 _Changed = tuple[ScheduleRecord, Sequence[NewJob]]
+_Change = Callable[[str, ScheduleRecord | None, datetime], _Changed]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,18 @@ class ScheduleStatus:
         return None if self.paused else self.record.next
 
 
+class Times(TypedDict, total=False):
+    """When, and how, a schedule ticks."""
+
+    every: Duration | None
+    cron: str | None
+    tz: str | None
+    jitter: Duration
+    catch_up: CatchUp
+    catch_up_limit: int
+    overlap: Overlap | None
+
+
 class Schedules:
     """The schedules of a store. A method whose name begins with `a` is for coroutines."""
 
@@ -91,18 +105,7 @@ class Schedules:
         self.declared[name] = schedule
 
     async def aput(
-        self,
-        name: str,
-        job: Draft[Any] | str,
-        payload: Any = None,
-        *,
-        every: Duration | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
-        jitter: Duration = 0,
-        catch_up: CatchUp = "latest",
-        catch_up_limit: int = 100,
-        overlap: Overlap | None = None,
+        self, name: str, job: Draft[Any] | str, payload: Any = None, **times: Unpack[Times]
     ) -> ScheduleStatus:
         """Enqueue a job like this one time and again, beginning with the next tick.
 
@@ -120,18 +123,17 @@ class Schedules:
             ConfigError: this cannot tick, or the name is that of a schedule in somebody's code.
             PayloadError: the payload does not fit.
         """
-        manner = Manner(
-            jitter=jitter, catch_up=catch_up, catch_up_limit=catch_up_limit, overlap=overlap
-        )
-        when = cadence(every=every, cron=cron, tz=tz)
-        wanted = manner.schedule(self._job(job, payload), when, declared=False)
-        _refuse_declared(check_name("schedule", name), name in self.declared)
+        return (await self._put({name: self._job(job, payload)}, times))[0]
 
-        def change(known: ScheduleRecord | None, now: datetime) -> _Changed:
-            _refuse_declared(name, known is not None and known.schedule.declared)
-            return put(name, known, wanted, now), ()
+    async def aput_many(
+        self, jobs: Mapping[str, Draft[Any]], **times: Unpack[Times]
+    ) -> _List[ScheduleStatus]:
+        """Put many schedules by their names, with the same times: say one for each tenant.
 
-        return await self._change(name, change)
+        Raises:
+            ConfigError: one cannot tick, or is part of somebody's code; others may have been put.
+        """
+        return await self._put({name: self._job(job, None) for name, job in jobs.items()}, times)
 
     async def aremove(self, name: str) -> bool:
         """Remove a schedule for ever; say whether there was one. Its jobs stay."""
@@ -197,8 +199,8 @@ class Schedules:
             UnknownSchedule: there is none of that name.
         """
         found = await self._change(name, lambda known, _: (_found(name, known), ()))
-        times, rhythm = [], found.record.schedule.cadence
-        tick = found.record.next
+        times: list[datetime] = []
+        tick, rhythm = found.record.next, found.record.schedule.cadence
         if tick is not None and found.paused:
             tick = rhythm.resumed(tick, found.now)
         while tick is not None and len(times) < count:
@@ -209,35 +211,16 @@ class Schedules:
     # -- from a thread without an event loop ---------------------------------------------------
 
     def put(
-        self,
-        name: str,
-        job: Draft[Any] | str,
-        payload: Any = None,
-        *,
-        every: Duration | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
-        jitter: Duration = 0,
-        catch_up: CatchUp = "latest",
-        catch_up_limit: int = 100,
-        overlap: Overlap | None = None,
+        self, name: str, job: Draft[Any] | str, payload: Any = None, **times: Unpack[Times]
     ) -> ScheduleStatus:
         """Do what `aput` does, from a thread without an event loop."""
-        return self._call(
-            "put",
-            self.aput(
-                name,
-                job,
-                payload,
-                every=every,
-                cron=cron,
-                tz=tz,
-                jitter=jitter,
-                catch_up=catch_up,
-                catch_up_limit=catch_up_limit,
-                overlap=overlap,
-            ),
-        )
+        return self._call("put", self.aput(name, job, payload, **times))
+
+    def put_many(
+        self, jobs: Mapping[str, Draft[Any]], **times: Unpack[Times]
+    ) -> _List[ScheduleStatus]:
+        """Do what `aput_many` does, from a thread without an event loop."""
+        return self._call("put_many", self.aput_many(jobs, **times))
 
     def remove(self, name: str) -> bool:
         """Do what `aremove` does, from a thread without an event loop."""
@@ -290,25 +273,57 @@ class Schedules:
             )
         return self._app.named(job).draft({} if payload is None else payload).job
 
+    async def _put(self, jobs: Mapping[str, NewJob], times: Times) -> _List[ScheduleStatus]:
+        options: dict[str, Any] = dict(times)
+        rhythm = cadence(**{each: options.pop(each, None) for each in ("every", "cron", "tz")})
+        manner = Manner(**options)
+        wanted = {
+            check_name("schedule", name): manner.schedule(job, rhythm, declared=False)
+            for name, job in jobs.items()
+        }
+
+        def change(name: str, known: ScheduleRecord | None, now: datetime) -> _Changed:
+            is_declared = known is not None and known.schedule.declared
+            if is_declared or name in self.declared:
+                raise ConfigError(
+                    f"schedule {name!r} is part of an app's code: change it there, or choose "
+                    "another name"
+                )
+            return put(name, known, wanted[name], now), ()
+
+        put_so_far: list[ScheduleStatus] = []
+        names = list(wanted)
+        for begin in range(0, len(names), BATCH):
+            put_so_far += await self._change_all(names[begin : begin + BATCH], change)
+        return put_so_far
+
     async def _change(
         self, name: str, change: Callable[[ScheduleRecord | None, datetime], _Changed]
     ) -> ScheduleStatus:
-        record = RECORD + name
+        return (await self._change_all([name], lambda _, known, now: change(known, now)))[0]
 
-        def decide(known: Mapping[str, Json], now: datetime) -> Changes[ScheduleStatus]:
-            before = read_record(known.get(record))
-            after, jobs = change(before, now)
-            status = ScheduleStatus(name=name, record=after, now=now)
-            if after == before:
-                return Changes(answer=status)
+    async def _change_all(self, names: Sequence[str], change: _Change) -> _List[ScheduleStatus]:
+        """Change schedules together, or none; what stays as it was is not written."""
+
+        def decide(known: Mapping[str, Json], now: datetime) -> Changes[_List[ScheduleStatus]]:
+            before = {name: read_record(known.get(RECORD + name)) for name in names}
+            made = {name: change(name, each, now) for name, each in before.items()}
+            changed = {
+                RECORD + name: after for name, (after, _) in made.items() if after != before[name]
+            }
             return Changes(
-                answer=status,
-                records={record: record_of(after)},
-                alarms={record: after.alarm},
-                enqueue=jobs,
+                answer=[
+                    ScheduleStatus(name=name, record=after, now=now)
+                    for name, (after, _) in made.items()
+                ],
+                records={record: record_of(after) for record, after in changed.items()},
+                alarms={record: after.alarm for record, after in changed.items()},
+                enqueue=[job for _, jobs in made.values() for job in jobs],
             )
 
-        return (await self._app.store.apply([record], decide)).answer
+        # In order, so that two who lock the same ones cannot wait for each other.
+        locked = sorted(RECORD + name for name in names)
+        return (await self._app.store.apply(locked, decide)).answer
 
     async def _seen(
         self, known: Mapping[str, ScheduleRecord], now: datetime
@@ -329,10 +344,3 @@ def _found(name: str, known: ScheduleRecord | None) -> ScheduleRecord:
     if known is None:
         raise UnknownSchedule(name)
     return known
-
-
-def _refuse_declared(name: str, is_declared: bool) -> None:
-    if is_declared:
-        raise ConfigError(
-            f"schedule {name!r} is part of an app's code: change it there, or choose another name"
-        )

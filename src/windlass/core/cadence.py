@@ -131,7 +131,7 @@ def cadence(*, every: Duration | None, cron: str | None, tz: str | None) -> Cade
 
 
 def _checked_cron(line: str, tz: str) -> Cadence:
-    if not isinstance(line, str) or len(line.split()) != 5:
+    if len(str(line).split()) != 5:
         raise ConfigError(
             f"{line!r} is not a cron line: it has five fields, minute hour day-of-month month "
             'day-of-week, like "0 7 * * MON-FRI"; what ticks within a minute has every="10s"'

@@ -25,6 +25,8 @@ from windlass.core.secret import MARK
 
 RECORD = "schedule:"
 """How the names of the records begin that hold schedules."""
+BATCH = 100
+"""How many schedules are changed at once."""
 GRACE = timedelta(minutes=1)
 """How late a tick may be that is not caught up."""
 _SOONEST, _LATEST = timedelta(seconds=1), timedelta(seconds=30)
@@ -168,7 +170,7 @@ class Manner:
                 'overlap="queue" (one after the other) or overlap="allow" (all at once)'
             )
         limit = self.catch_up_limit
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000:
+        if type(limit) is not int or not 1 <= limit <= 1_000:
             raise ConfigError(f"catch_up_limit is between 1 and 1000, and {limit!r} is not")
 
     def _spread(self, cadence: Cadence) -> timedelta:

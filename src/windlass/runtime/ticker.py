@@ -16,6 +16,7 @@ from windlass.core.changes import Changes
 from windlass.core.errors import ConfigError
 from windlass.core.job import OVERLAP, SCHEDULE, TICK, Job, Json, Ringing
 from windlass.core.schedule import (
+    BATCH,
     GRACE,
     RECORD,
     Look,
@@ -36,8 +37,6 @@ from windlass.runtime.waits import first
 from windlass.store import Store
 
 log = get_logger("windlass.schedules")
-BATCH = 100
-"""How many schedules are changed at once."""
 _SHOWN = 3 * BATCH
 """How many of those that ring are looked at, so that not all workers take the same ones."""
 _MOST = 1_000
