@@ -28,11 +28,11 @@ from windlass.core.schedule import (
     pause,
     put,
     put_off,
+    ran,
     read_record,
     record_of,
     resume,
     ring,
-    run,
 )
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -292,8 +292,7 @@ def test_a_pause_ends_all_ticks_and_nothing_is_caught_up_after_it() -> None:
 
 def test_a_run_by_hand_leaves_the_ticks_as_they_are() -> None:
     known = begun()
-    after, job = run("s", known, IDS[5], NOON + SECOND)
-    assert job.headers[TICK] == "2030-01-01T12:00:01+00:00"
+    after = ran(known, IDS[5], NOON + SECOND)
     assert (after.next, after.alarm, after.paused_at) == (known.next, known.alarm, None)
     assert (after.last_job, after.ticks) == (IDS[5], 1)
 

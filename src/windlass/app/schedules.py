@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from windlass.app.handle import Handle
 from windlass.app.portal import refuse_in_event_loop
@@ -30,10 +30,10 @@ from windlass.core.schedule import (
     is_late,
     pause,
     put,
+    ran,
     read_record,
     record_of,
     resume,
-    run,
 )
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _List = list
-_Changed = tuple[ScheduleRecord, Sequence[NewJob]]
-_Change = Callable[[str, ScheduleRecord | None, datetime], _Changed]
+_Change = Callable[[str, ScheduleRecord | None, datetime], ScheduleRecord]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +64,13 @@ class ScheduleStatus:
     def paused(self) -> bool:
         """Whether somebody has paused it."""
         return self.record.paused_at is not None
+
+    @property
+    def state(self) -> Literal["active", "paused", "unserved"]:
+        """Whether it ticks; unserved is one that is due, or will be, and no worker minds."""
+        if self.paused:
+            return "paused"
+        return "active" if self.served else "unserved"
 
     @property
     def next(self) -> datetime | None:
@@ -149,7 +155,7 @@ class Schedules:
         Raises:
             UnknownSchedule: there is none of that name.
         """
-        return await self._change(name, lambda known, now: (pause(_found(name, known), now), ()))
+        return await self._change(name, lambda known, now: pause(_found(name, known), now))
 
     async def aresume(self, name: str) -> ScheduleStatus:
         """Let a schedule tick again, from its next time on; what came before is not caught up.
@@ -157,9 +163,7 @@ class Schedules:
         Raises:
             UnknownSchedule: there is none of that name.
         """
-        return await self._change(
-            name, lambda known, now: (resume(name, _found(name, known), now), ())
-        )
+        return await self._change(name, lambda known, now: resume(name, _found(name, known), now))
 
     async def arun(self, name: str) -> Handle[Any]:
         """Tick now, paused or not, and return the job; the other ticks come as they would.
@@ -167,14 +171,12 @@ class Schedules:
         Raises:
             UnknownSchedule: there is none of that name.
         """
-        job_id = self._app.ids.next()
-
-        def change(known: ScheduleRecord | None, now: datetime) -> _Changed:
-            after, job = run(name, _found(name, known), job_id, now)
-            return after, (job,)
-
-        await self._change(name, change)
-        return self._app.job_by_id(job_id)
+        found = await self._look(name)
+        job = found.record.schedule.job_of(self._app.ids.next(), name, found.now)
+        # Not within the change: only an enqueue says who holds the job's unique key.
+        (handle,) = await self._app.aenqueue_many([Draft(job=job)])
+        await self._change(name, lambda known, _: ran(_found(name, known), handle.id, found.now))
+        return handle
 
     async def aget(self, name: str) -> ScheduleStatus:
         """Return how it stands with a schedule.
@@ -182,7 +184,7 @@ class Schedules:
         Raises:
             UnknownSchedule: there is none of that name.
         """
-        found = await self._change(name, lambda known, _: (_found(name, known), ()))
+        found = await self._look(name)
         return (await self._seen({name: found.record}, found.now))[0]
 
     async def alist(self, prefix: str = "") -> _List[ScheduleStatus]:
@@ -198,7 +200,7 @@ class Schedules:
         Raises:
             UnknownSchedule: there is none of that name.
         """
-        found = await self._change(name, lambda known, _: (_found(name, known), ()))
+        found = await self._look(name)
         times: list[datetime] = []
         tick, rhythm = found.record.next, found.record.schedule.cadence
         if tick is not None and found.paused:
@@ -282,14 +284,14 @@ class Schedules:
             for name, job in jobs.items()
         }
 
-        def change(name: str, known: ScheduleRecord | None, now: datetime) -> _Changed:
+        def change(name: str, known: ScheduleRecord | None, now: datetime) -> ScheduleRecord:
             is_declared = known is not None and known.schedule.declared
             if is_declared or name in self.declared:
                 raise ConfigError(
                     f"schedule {name!r} is part of an app's code: change it there, or choose "
                     "another name"
                 )
-            return put(name, known, wanted[name], now), ()
+            return put(name, known, wanted[name], now)
 
         put_so_far: list[ScheduleStatus] = []
         names = list(wanted)
@@ -297,8 +299,11 @@ class Schedules:
             put_so_far += await self._change_all(names[begin : begin + BATCH], change)
         return put_so_far
 
+    async def _look(self, name: str) -> ScheduleStatus:
+        return await self._change(name, lambda known, _: _found(name, known))
+
     async def _change(
-        self, name: str, change: Callable[[ScheduleRecord | None, datetime], _Changed]
+        self, name: str, change: Callable[[ScheduleRecord | None, datetime], ScheduleRecord]
     ) -> ScheduleStatus:
         return (await self._change_all([name], lambda _, known, now: change(known, now)))[0]
 
@@ -307,18 +312,14 @@ class Schedules:
 
         def decide(known: Mapping[str, Json], now: datetime) -> Changes[_List[ScheduleStatus]]:
             before = {name: read_record(known.get(RECORD + name)) for name in names}
-            made = {name: change(name, each, now) for name, each in before.items()}
-            changed = {
-                RECORD + name: after for name, (after, _) in made.items() if after != before[name]
-            }
+            after = {name: change(name, each, now) for name, each in before.items()}
+            changed = {name: each for name, each in after.items() if each != before[name]}
             return Changes(
                 answer=[
-                    ScheduleStatus(name=name, record=after, now=now)
-                    for name, (after, _) in made.items()
+                    ScheduleStatus(name=name, record=each, now=now) for name, each in after.items()
                 ],
-                records={record: record_of(after) for record, after in changed.items()},
-                alarms={record: after.alarm for record, after in changed.items()},
-                enqueue=[job for _, jobs in made.values() for job in jobs],
+                records={RECORD + name: record_of(each) for name, each in changed.items()},
+                alarms={RECORD + name: each.alarm for name, each in changed.items()},
             )
 
         # In order, so that two who lock the same ones cannot wait for each other.

@@ -25,6 +25,7 @@ _COMMANDS = [
     "slo",
     "limits",
     "breakers",
+    "schedules",
     "workers",
     "keys",
     "migrate",

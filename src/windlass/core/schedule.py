@@ -254,13 +254,9 @@ def resume(name: str, known: ScheduleRecord, now: datetime) -> ScheduleRecord:
     return _set(name, replace(known, paused_at=None, next=upcoming))
 
 
-def run(
-    name: str, known: ScheduleRecord, job_id: UUID, now: datetime
-) -> tuple[ScheduleRecord, NewJob]:
-    """Return the record after a tick by hand, and its job; the others come as they would."""
-    job = known.schedule.job_of(job_id, name, now)
-    after = replace(known, last_tick=now, last_job=job_id, ticks=known.ticks + 1)
-    return after, job
+def ran(known: ScheduleRecord, job_id: UUID, tick: datetime) -> ScheduleRecord:
+    """Return the record after a tick by hand; the others come as they would."""
+    return replace(known, last_tick=tick, last_job=job_id, ticks=known.ticks + 1)
 
 
 def put_off(known: ScheduleRecord, now: datetime) -> ScheduleRecord | None:
