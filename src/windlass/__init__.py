@@ -46,6 +46,7 @@ from windlass.core.errors import (
     StoreUnavailable,
     UnknownJob,
     UnknownKind,
+    UnknownSchedule,
     WindlassError,
 )
 from windlass.core.flow_record import FlowResult
@@ -119,6 +120,7 @@ __all__ = [
     "Unique",
     "UnknownJob",
     "UnknownKind",
+    "UnknownSchedule",
     "Windlass",
     "WindlassError",
     "__version__",

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.core.durations import Duration, duration, when
 from windlass.core.errors import CalledFromEventLoop, IllegalMove, StepError
-from windlass.core.job import Job, Progress
+from windlass.core.job import TICK, Job, Progress
 from windlass.core.redaction import Redaction
 from windlass.core.retry import Retry
 from windlass.core.secret import secrets_in, texts_of
@@ -118,6 +118,15 @@ class Context:
     def headers(self) -> Mapping[str, str]:
         """What the producer sent along beside the payload."""
         return self.job.headers
+
+    @property
+    def tick(self) -> datetime | None:
+        """The time that this job of a schedule is for, in UTC; None for a job of no schedule.
+
+        It is the time that was meant: jitter, or a worker that came late, does not change it.
+        """
+        told = self.job.headers.get(TICK)
+        return None if told is None else datetime.fromisoformat(told)
 
     @property
     def redaction(self) -> Redaction:

@@ -41,6 +41,7 @@ from windlass.core.errors import (
     StoreUnavailable,
     UnknownJob,
     UnknownKind,
+    UnknownSchedule,
     WindlassError,
 )
 
@@ -62,6 +63,7 @@ SAMPLES: list[tuple[WindlassError, str]] = [
     (UnknownKind("mial", ("mail", "sms")), "Did you mean mail or sms?"),
     (UnknownJob(JOB), "retention"),
     (UnknownJob("nonsense"), "retention"),
+    (UnknownSchedule("nightly"), "windlass schedules list"),
     (IllegalMove(JOB, "completed", "be redriven", "enqueue it again"), "enqueue it again"),
     (CalledFromEventLoop("enqueue()", "await aenqueue()"), "write: await aenqueue()"),
     (StoreError("mend it"), "mend it"),

@@ -180,7 +180,9 @@ def test_a_worker_that_cannot_register_again_at_once_still_does_so_only_once() -
     async def main() -> str:
         registry = Registry()
         options = WorkerOptions(lease=timedelta(seconds=1))
-        worker = Worker(store=store, registry=registry, options=options)
+        worker = Worker(
+            store=store, registry=registry, options=options, schedules={}, ids=Ids().next
+        )
         running = asyncio.ensure_future(worker.run())
         await eventually(lambda: bool(store.registered))
         await store.retire(worker.id)

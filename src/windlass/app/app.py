@@ -23,7 +23,9 @@ from windlass.app.ids import Ids
 from windlass.app.isolation import recipe_of
 from windlass.app.kind import Kind
 from windlass.app.portal import Portal, refuse_in_event_loop
-from windlass.app.producer import Draft, Producer
+from windlass.app.producer import Draft, Options, Producer
+from windlass.app.schedules import Schedules
+from windlass.app.ticking import CronDecorator, EveryDecorator
 from windlass.app.vault import Vault
 from windlass.context import Context
 from windlass.core.durations import human
@@ -96,7 +98,11 @@ class Windlass:
         self.ids = Ids()
         self.portal = Portal()
         self.control = Control(lambda: self.store, self.registry)
+        self.schedules = Schedules(self)
+        """What is enqueued time and again: looked at, put, paused, run."""
         self.job = JobDecorator(self)
+        self.every = EveryDecorator(self)
+        self.cron = CronDecorator(self)
 
     def configure(self, **flags: object) -> None:
         """Let flags win over everything else. Only before the store is used.
@@ -136,6 +142,27 @@ class Windlass:
             identity=identity_of(
                 kind.name, unique=kind.unique, idempotency_key=kind.idempotency_key
             ),
+        )
+
+    def named(self, kind: str) -> Producer[[Any], Any]:
+        """Return a producer for a kind by its name, which takes the whole payload.
+
+        What this app has a handler for is checked against that; an app without any cannot check.
+
+        Raises:
+            UnknownKind: this app has handlers, and none of that kind.
+        """
+        if not list(self.registry):
+            return self.of(Kind(kind, Any))
+        known = self.registry[kind]
+        return Producer(
+            self,
+            known.kind,
+            codec=known.target.codec,
+            payload=partial(whole_payload, kind),
+            options=Options(queue=known.queue, priority=known.priority),
+            key=known.key,
+            identity=known.identity,
         )
 
     def enqueue_many(self, drafts: Iterable[Draft[R]], *, tx: object = None) -> list[Handle[R]]:
@@ -505,6 +532,8 @@ class Windlass:
             providers=self.providers,
             leash=leash,
             recipe=lambda: recipe_of(self, settings),
+            schedules=self.schedules.declared,
+            ids=self.ids.next,
         )
 
     def _check_secrets(self) -> None:

@@ -10,12 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from windlass.app import Handle, Producer, Windlass
-from windlass.app.producer import Options
 from windlass.cli import options, places, show, target
 from windlass.core.errors import ConfigError
-from windlass.core.names import check_name
-from windlass.core.payload import PayloadCodec
-from windlass.core.unique import NO_IDENTITY, Unique
+from windlass.core.unique import Unique
 
 Payload = Annotated[
     str,
@@ -135,26 +132,11 @@ def _producer(kind: str, app: str | None, url: str | None) -> tuple[Windlass, Pr
     reference = app or target.reference_in_force()
     if reference is None:
         chosen = Windlass(url)
-        codec, defaults = PayloadCodec(kind, Any, whole=True), Options()
-        key, identity = None, NO_IDENTITY
-        check_name("kind", kind)
     else:
         chosen = target.load(reference)
         chosen.configure(url=url)
         chosen.load_imports(chosen.settings.imports)
-        known = chosen.registry[kind]
-        kind, codec = known.kind, known.target.codec
-        defaults = Options(queue=known.queue, priority=known.priority)
-        key, identity = known.key, known.identity
-    return chosen, Producer(
-        chosen,
-        kind,
-        codec=codec,
-        payload=lambda args, _: args[0],
-        options=defaults,
-        key=key,
-        identity=identity,
-    )
+    return chosen, chosen.named(kind)
 
 
 def _enqueue(app: Windlass, producer: Producer[[Any], Any], value: Any) -> Handle[Any]:

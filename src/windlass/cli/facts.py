@@ -9,6 +9,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from windlass.app.schedules import ScheduleStatus
 from windlass.core.breaker_record import BreakerStatus
 from windlass.core.fingerprint import place
 from windlass.core.job import Attempt, ErrorGroup, ErrorInfo, Job, WorkerRecord
@@ -113,6 +114,33 @@ def limit_facts(limit: LimitState) -> Facts:
         "changed": limit.changed,
         "held": limit.held,
         "used": limit.used,
+    }
+
+
+def schedule_facts(status: ScheduleStatus) -> Facts:
+    """Tell about a schedule."""
+    record, schedule = status.record, status.record.schedule
+    every = schedule.cadence.every
+    return {
+        "schedule": status.name,
+        "state": status.state,
+        "kind": schedule.job.kind,
+        "queue": schedule.job.queue,
+        "every": None if every is None else every.total_seconds(),
+        "cron": schedule.cadence.cron or None,
+        "tz": None if every is not None else schedule.cadence.tz,
+        "jitter": schedule.jitter.total_seconds(),
+        "catch_up": schedule.catch_up,
+        "catch_up_limit": schedule.catch_up_limit,
+        "overlap": schedule.overlap,
+        "declared": schedule.declared,
+        "next": iso(status.next),
+        "last_tick": iso(record.last_tick),
+        "last_job": None if record.last_job is None else str(record.last_job),
+        "ticks": record.ticks,
+        "skipped": record.skipped,
+        "since": iso(record.since),
+        "paused_at": iso(record.paused_at),
     }
 
 

@@ -26,6 +26,7 @@ _COMMANDS = [
     "slo",
     "limits",
     "breakers",
+    "schedules",
     "workers",
     "keys",
     "migrate",

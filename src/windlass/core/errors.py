@@ -11,6 +11,7 @@ WindlassError
 ├── FlowInvalid            a flow whose jobs could not all have their turn
 ├── UnknownKind            no handler is registered for a kind
 ├── UnknownJob             no job has this id
+├── UnknownSchedule        no schedule has this name
 ├── IllegalMove            the job's state does not allow what was asked
 ├── CalledFromEventLoop    a blocking call where it would stop an event loop
 ├── StoreError             the store refused or failed
@@ -152,6 +153,20 @@ class UnknownJob(WindlassError):
         return (
             f"no job has the id {self.job_id}; it may never have been enqueued in this store, "
             "or it finished and its retention is over"
+        )
+
+
+class UnknownSchedule(WindlassError):
+    """A name that no schedule has in this store."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"there is no schedule {self.name!r}; those of an app's code are there once a worker "
+            "has run it, and `windlass schedules list` shows all"
         )
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 from windlass.core.errors import ConfigError
 from windlass.core.job import EVENT, FLOW, Pulse
 from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
+from windlass.core.schedule import Schedule
 from windlass.observe.logs import get_logger
 from windlass.registry import Middleware, Registry
 from windlass.resources import Providers, Resources
@@ -37,6 +39,7 @@ from windlass.runtime.registration import Registration
 from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
+from windlass.runtime.ticker import Ticker
 from windlass.runtime.waits import first, within
 from windlass.runtime.words import Recipe
 from windlass.runtime.works import Tally, Works
@@ -70,6 +73,8 @@ class Worker:
         providers: Providers | None = None,
         leash: Leash | None = None,
         recipe: Callable[[], Recipe] = _no_recipe,
+        schedules: Mapping[str, Schedule],
+        ids: Callable[[], UUID],
     ) -> None:
         self._leash = leash
         self._store = store
@@ -79,6 +84,8 @@ class Worker:
         self._hooks = hooks or Hooks()
         self._providers = providers or Providers()
         self._recipe = recipe
+        self._schedules = schedules
+        self._ids = ids
         self._policies = Policies(
             kinds=registry.pools(isolate=options.isolate),
             queues=options.queues,
@@ -163,8 +170,9 @@ class Worker:
         self._children = Children(options.children, self._recipe)
         self._resources = Resources(self._providers)
         self._cpu = CpuGauge()
+        self._events = Events(self._store)
         self._courier = Courier(
-            self._store, {FLOW: Flows(self._store).hear, EVENT: Events(self._store).hear}
+            self._store, {FLOW: Flows(self._store).hear, EVENT: self._events.hear}
         )
         self._works = Works(
             self._store,
@@ -234,8 +242,17 @@ class Worker:
             is_known=works.is_known,
             settle=works.completer.add,
         )
+        self._ticker = Ticker(
+            store,
+            kinds=self._policies.kinds,
+            declared=self._schedules,
+            ids=self._ids,
+            others={EVENT: self._events.forget},
+        )
+        works.ended = self._ticker.ended
         self._chores: list[Service] = [
             self._orders,
+            self._ticker,
             Rescuer(
                 store,
                 interval=options.lease / 3,
@@ -257,7 +274,9 @@ class Worker:
         return Burst(
             self._store,
             policies=lambda: self._policies,
-            busy=lambda: self._works.is_busy or self._courier.is_busy,
+            busy=lambda: (
+                self._works.is_busy or self._courier.is_busy or not self._ticker.has_looked
+            ),
             news=self._courier.is_anything_left,
             ended=lambda: self._tally.processed,
             rouse=self._works.claimer.freed,

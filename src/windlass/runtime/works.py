@@ -10,7 +10,7 @@ from uuid import UUID
 
 from windlass.core.error_classes import ErrorClass
 from windlass.core.flow import topic_of
-from windlass.core.job import Job
+from windlass.core.job import SCHEDULE, Job
 from windlass.core.outcomes import Cancelled, Outcome, Released
 from windlass.core.plan import Policies, Room
 from windlass.core.settle import Transition
@@ -82,6 +82,8 @@ class Works:
         self._idle = asyncio.Event()
         self.draining = False
         """Whether nothing more is started: what a claim still brings is given back."""
+        self.ended: Callable[[Job], None] = lambda _: None
+        """Who is told of a schedule's job that is finished."""
         self.shares = Shares(options.queue_slots)
         self.cleaner = Cleaner()
         self.reporter = Reporter(store, fenced=self._cancel_lost)
@@ -224,6 +226,8 @@ class Works:
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
         move = settled.transition
+        if SCHEDULE in settled.job.headers and move.state in FINISHED:
+            self.ended(settled.job)
         if self.gates:
             self.gates.settled(settled.job, move)
         if move.state in FINISHED:

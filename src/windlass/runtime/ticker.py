@@ -1,0 +1,282 @@
+"""Owns the ticking of schedules in a worker. There is no leader: the record's lock decides whose
+look it is that makes the job of a tick, and the store's clock when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from windlass.core.changes import Changes
+from windlass.core.errors import ConfigError
+from windlass.core.job import OVERLAP, SCHEDULE, TICK, Job, Json, Ringing
+from windlass.core.schedule import (
+    BATCH,
+    GRACE,
+    RECORD,
+    Look,
+    Rung,
+    Schedule,
+    ScheduleRecord,
+    owed,
+    put,
+    put_off,
+    read_record,
+    record_of,
+    ring,
+)
+from windlass.core.states import FINISHED
+from windlass.observe.logs import get_logger
+from windlass.runtime.service import Service
+from windlass.runtime.waits import first
+from windlass.store import Store
+
+log = get_logger("windlass.schedules")
+_SHOWN = 3 * BATCH
+"""How many of those that ring are looked at, so that not all workers take the same ones."""
+_MOST = 1_000
+"""How many jobs one change makes."""
+_LONGEST = 1.0
+"""Seconds after which a schedule is found that somebody else has put there."""
+_STAGGER = 0.03
+"""Seconds by which workers come one after the other, so that most find the work done."""
+
+
+@dataclass(kw_only=True)
+class _Round:
+    """What becomes of some schedules, and which of them nobody understands."""
+
+    rung: dict[str, Rung] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    now: datetime
+
+    def changes(self) -> Changes[_Round]:
+        """Return what is to be written; what is broken is looked at again after a while."""
+        alarms = {name: each.record.alarm for name, each in self.rung.items()}
+        alarms |= dict.fromkeys(self.broken, self.now + GRACE)
+        return Changes(
+            answer=self,
+            records={RECORD + name: record_of(each.record) for name, each in self.rung.items()},
+            alarms={RECORD + name: alarm for name, alarm in alarms.items()},
+            enqueue=[job for each in self.rung.values() for job in each.jobs],
+        )
+
+
+_Decide = Callable[[Mapping[str, ScheduleRecord | None], _Round], None]
+
+
+class Ticker(Service):
+    """Makes the jobs of schedules that are due, of those that this worker may tick.
+
+    Those are the ones whose kind it knows; and of the schedules that are part of somebody's code,
+    the ones that its own code `declared`. `ids` makes the ids of new jobs. `others` say, by the
+    prefix of their names, what is to be done about other records whose alarms go off.
+    """
+
+    name = "ticker"
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        kinds: Container[str],
+        declared: Mapping[str, Schedule],
+        ids: Callable[[], UUID],
+        others: Mapping[str, Callable[[Sequence[str]], Awaitable[None]]] | None = None,
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._kinds = kinds
+        self._declared = declared
+        self._ids = ids
+        self._others = others or {}
+        self._undeclared = sorted(declared)
+        self._ended: dict[str, UUID] = {}
+        self._roused = asyncio.Event()
+        self._told: set[str] = set()
+        self.has_looked = False
+        """Whether what was due at the start is enqueued."""
+
+    def ended(self, job: Job) -> None:
+        """Take notice of the end of a job: the next tick of its schedule may wait for that."""
+        if OVERLAP in job.headers:
+            self._ended[job.headers[SCHEDULE]] = job.id
+            self._roused.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but no longer than until there is something to do."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+        else:
+            await first(self._stopping.wait(), self._roused.wait(), patience=seconds)
+
+    async def tick(self) -> float:
+        self._roused.clear()
+        await self._declare()
+        await self._mind_ended()
+        ringing = await self._store.ringing(_SHOWN)
+        known = {
+            name.removeprefix(RECORD): read_record(record)
+            for name, record in ringing.records.items()
+            if name.startswith(RECORD)
+        }
+        ours = {name: each for name, each in known.items() if each and self._is_ours(name, each)}
+        done = await self._ring(_some(ours), ringing.now)
+        moved = await self._put_off(known.keys() - ours.keys(), known, ringing.now)
+        await self._mind_others(ringing)
+        if len(ours) > BATCH or (moved and len(ringing.records) == _SHOWN):
+            return 0  # There may be more.
+        self.has_looked = True
+        return _time_left(ringing, done)
+
+    def _is_ours(self, name: str, known: ScheduleRecord) -> bool:
+        if known.schedule.job.kind not in self._kinds:
+            return False
+        return not known.schedule.declared or name in self._declared
+
+    async def _apply(self, names: Collection[str], decide: _Decide) -> _Round:
+        """Let something be decided under the lock of some schedules."""
+
+        def reduce(known: Mapping[str, Json], now: datetime) -> Changes[_Round]:
+            made = _Round(now=now)
+            decide({name: read_record(known.get(RECORD + name)) for name in names}, made)
+            return made.changes()
+
+        # In order, so that two who lock the same ones cannot wait for each other.
+        return (await self._store.apply([RECORD + name for name in sorted(names)], reduce)).answer
+
+    # -- what our code declares ----------------------------------------------------------------
+
+    async def _declare(self) -> None:
+        """Write the schedules of our code, once; those that are as they were stay as they are."""
+
+        def decide(known: Mapping[str, ScheduleRecord | None], made: _Round) -> None:
+            for name, before in known.items():
+                after = put(name, before, self._declared[name], made.now)
+                if after != before:
+                    made.rung[name] = Rung(record=after)
+
+        while names := self._undeclared[:BATCH]:
+            await self._apply(names, decide)
+            del self._undeclared[: len(names)]
+
+    # -- what is due ---------------------------------------------------------------------------
+
+    async def _mind_ended(self) -> None:
+        """Look at schedules whose last job has ended here: a tick may have waited for that."""
+        while names := list(self._ended)[:BATCH]:
+            over = {self._ended.pop(name): False for name in names}
+            await self._decide(names, over, len(names))
+
+    async def _ring(
+        self, schedules: Mapping[str, ScheduleRecord], now: datetime
+    ) -> Mapping[str, Rung]:
+        """Tick some schedules, and return what they did."""
+        wary = (each for each in schedules.values() if each.schedule.overlap != "allow")
+        last = [each.last_job for each in wary if each.last_job is not None]
+        jobs = await self._store.get_many(last) if last else {}
+        running = {job: job in jobs and jobs[job].state not in FINISHED for job in last}
+        wanted = 0
+        for name, each in schedules.items():
+            with suppress(ConfigError):  # It is found to be broken in a moment.
+                wanted += len(owed(name, each, now))
+        return await self._decide(schedules, running, wanted)
+
+    async def _decide(
+        self, names: Collection[str], running: Mapping[UUID, bool], wanted: int
+    ) -> Mapping[str, Rung]:
+        if not names:
+            return {}
+        ids = [self._ids() for _ in range(min(wanted, _MOST))]
+
+        def decide(known: Mapping[str, ScheduleRecord | None], made: _Round) -> None:
+            left, look = list(ids), Look(now=made.now, running=running)
+            for name, each in known.items():
+                if each is None or not self._is_ours(name, each):
+                    continue
+                try:
+                    if rung := ring(name, each, look, left):
+                        made.rung[name] = rung
+                except ConfigError as error:
+                    made.broken[name] = str(error)
+
+        done = await self._apply(names, decide)
+        for name, rung in done.rung.items():
+            _tell(name, rung)
+        for name, why in done.broken.items():
+            self._tell_broken(name, why)
+        return done.rung
+
+    async def _mind_others(self, ringing: Ringing) -> None:
+        for prefix, mind in self._others.items():
+            if names := [name for name in ringing.records if name.startswith(prefix)]:
+                await mind(names)
+
+    # -- what is not for us --------------------------------------------------------------------
+
+    async def _put_off(
+        self, names: Collection[str], shown: Mapping[str, ScheduleRecord | None], now: datetime
+    ) -> bool:
+        """Put off what evidently nobody minds, so that it does not stand in the way of others."""
+        stale = [name for name in names if (each := shown[name]) is None or put_off(each, now)]
+
+        def decide(known: Mapping[str, ScheduleRecord | None], made: _Round) -> None:
+            for name, each in known.items():
+                if each is None:
+                    made.broken[name] = "its record cannot be read; was it made by a later release?"
+                elif after := put_off(each, made.now):
+                    made.rung[name] = Rung(record=after)
+
+        if not stale:
+            return False
+        done = await self._apply(stale[:BATCH], decide)
+        for name, why in done.broken.items():
+            self._tell_broken(name, why)
+        return True
+
+    def _tell_broken(self, name: str, why: str) -> None:
+        if name not in self._told:
+            self._told.add(name)
+            log.error("schedule.broken", schedule=name, why=why)
+
+
+def _some(schedules: Mapping[str, ScheduleRecord]) -> Mapping[str, ScheduleRecord]:
+    """Choose as many as are ticked at once; other workers will choose others."""
+    if len(schedules) <= BATCH:
+        return schedules
+    return {name: schedules[name] for name in random.sample(sorted(schedules), BATCH)}
+
+
+def _time_left(ringing: Ringing, done: Mapping[str, Rung]) -> float:
+    """Return how long nothing will ring, as far as anybody knows."""
+    alarms = [ringing.next, *(each.record.alarm for each in done.values())]
+    left = [(alarm - ringing.now).total_seconds() for alarm in alarms if alarm is not None]
+    # What rings already is somebody else's affair, and no reason to look at it all the time.
+    soonest = min((each for each in left if each > 0), default=_LONGEST)
+    return min(soonest, _LONGEST) + random.uniform(0, _STAGGER)  # noqa: S311 - spreads load.
+
+
+def _tell(name: str, rung: Rung) -> None:
+    for job in rung.jobs:
+        told = {"schedule": name, "kind": job.kind, "job_id": str(job.id)}
+        log.debug("schedule.ticked", **told, tick=job.headers[TICK])
+    if rung.overlapped:
+        log.warning(
+            "schedule.skipped",
+            schedule=name,
+            tick=rung.overlapped[-1].isoformat(),
+            why=f"the job of the tick before, {rung.record.last_job}, is not finished",
+        )
+    if rung.late:
+        log.warning(
+            "schedule.missed",
+            schedule=name,
+            ticks=rung.late,
+            why="no worker was there in time",
+            catch_up=rung.record.schedule.catch_up,
+        )
