@@ -61,3 +61,24 @@ def test_an_agent_pays_for_each_answer_once(tmp_path: Path) -> None:
     assert steps == "steps: plan, start the tools, written, verdict"
     # A plan, two definitions of which one was tried twice, and the answer.
     assert calls == "calls of the model: 5"
+
+
+def test_time_starts_work(tmp_path: Path) -> None:
+    lines = run("scheduler", tmp_path)
+    assert lines[:5] == [
+        "look_around: active",
+        "limp: active",
+        "report:acme: active",
+        "report:globex: paused",
+        "digest: active",
+    ]
+    # Seven in Berlin is six or five in London's winter or summer, and never on a weekend.
+    days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
+    assert all(line.endswith(days) and line[10:12] in ("05", "06") for line in lines[5:8])
+    assert lines[8:] == [
+        "digested",
+        "limped",
+        "looked around",
+        "reported to acme",
+        "reported to globex",
+    ]
