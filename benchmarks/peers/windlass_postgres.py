@@ -7,7 +7,7 @@ import time
 from typing import Any, ClassVar
 
 from benchmarks.peer import Starts
-from windlass import Kind, Windlass
+from windlass import Context, Kind, Windlass
 
 _SLOTS = 4_000
 _BATCH = 1_000
@@ -67,6 +67,12 @@ class WindlassPostgres:
             del tenant
             note(time.monotonic_ns())
 
+        @self._app.job
+        async def joined(ctx: Context) -> None:
+            await ctx.results()
+            note(time.monotonic_ns())
+
+        self._joined = joined
         self._kinds = {
             "noop": noop,
             "nap": nap,
@@ -106,6 +112,11 @@ class WindlassPostgres:
             producer = self._kinds[kind].using(priority=priority)
             drafts = [producer.draft() for _ in range(count)]
         await self._app.aenqueue_many(drafts)
+
+    async def enqueue_fan_in(self, count: int) -> None:
+        """Enqueue a flow of many jobs and one after them, which gets their results."""
+        parts = (self._noop.draft() for _ in range(count))
+        await self._app.group(parts, then=self._joined.draft()).aenqueue()
 
     async def enqueue_stamped(self) -> None:
         """Enqueue one job that carries the moment just before this call."""
