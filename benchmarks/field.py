@@ -39,6 +39,8 @@ class Sizes:
     unknown: int = 100_000
     naps: int = 5_000
     """For each process."""
+    fan_in: int = 10_000
+    """Jobs that one waits for; always as many, since that is what it is about."""
 
     def __str__(self) -> str:
         return (

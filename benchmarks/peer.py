@@ -163,6 +163,12 @@ class _Process:
             await self._peer.enqueue_bulk(size, kind=kind, priority=priority)
         return time.perf_counter() - began
 
+    async def fan_in(self, count: int) -> float:
+        """Enqueue many jobs and one that waits for all of them; answer the seconds."""
+        began = time.perf_counter()
+        await self._peer.enqueue_fan_in(count)  # type: ignore[attr-defined]
+        return time.perf_counter() - began
+
     async def send(self, count: int) -> None:
         """Enqueue a stamped job each 20 ms."""
         began = time.perf_counter()

@@ -19,6 +19,7 @@ from benchmarks.database import Arena, own_server
 from benchmarks.entrants import PEERS, in_python, peer
 from benchmarks.fairness import fairness
 from benchmarks.field import QUICK, Field, Sizes
+from benchmarks.flows import flows
 from benchmarks.limits import limits
 from benchmarks.races import drain, latency, single, snapshot
 from benchmarks.report import Race, Report
@@ -37,6 +38,7 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "limits": limits,
     "fairness": fairness,
     "steps": steps,
+    "flows": flows,
 }
 """By which names they can be chosen. `drain` measures the bulk enqueue, too: it has to fill."""
 

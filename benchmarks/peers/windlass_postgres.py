@@ -68,6 +68,12 @@ class WindlassPostgres:
             del tenant
             note(time.monotonic_ns())
 
+        @self._app.job
+        async def joined(ctx: Context) -> None:
+            await ctx.results()
+            note(time.monotonic_ns())
+
+        self._joined = joined
         self._kinds = {
             "noop": noop,
             "nap": nap,
@@ -108,6 +114,11 @@ class WindlassPostgres:
             producer = self._kinds[kind].using(priority=priority)
             drafts = [producer.draft() for _ in range(count)]
         await self._app.aenqueue_many(drafts)
+
+    async def enqueue_fan_in(self, count: int) -> None:
+        """Enqueue a flow of many jobs and one after them, which gets their results."""
+        parts = (self._noop.draft() for _ in range(count))
+        await self._app.group(parts, then=self._joined.draft()).aenqueue()
 
     async def enqueue_stamped(self) -> None:
         """Enqueue one job that carries the moment just before this call."""

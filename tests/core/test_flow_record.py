@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.core.flow import (
+    POLICIES,
     Chart,
     Edge,
     Node,
@@ -27,6 +28,7 @@ from windlass.core.states import State
 
 FLOW = flow_id(1_700_000_000_000, 42)
 COMPLETED, DEAD, CANCELLED = State.COMPLETED, State.DEAD, State.CANCELLED
+SEEDS = st.integers(0, 2**32)
 ENDS = (COMPLETED, DEAD, CANCELLED)
 
 
@@ -379,25 +381,23 @@ def test_a_leaf_is_excused_if_the_flow_goes_on() -> None:
 # -- whatever happens ------------------------------------------------------------------------------
 
 
-@st.composite
-def charts(draw: st.DrawFn) -> Chart:
-    policies: st.SearchStrategy[OnFailure] = st.sampled_from(["stop", "go_on", "compensate"])
+def chart_by(chance: random.Random) -> Chart:
+    """Make any graph; by a seed, since hypothesis takes its time for every choice of its own."""
     nodes: list[Node] = []
-    for number in range(1, draw(st.integers(1, 12)) + 1):
-        parents = draw(st.lists(st.integers(1, number - 1), unique=True)) if number > 1 else []
-        policy = draw(policies)
-        edges = edges_of((parent, policy) for parent in sorted(parents))
-        undo = draw(st.sampled_from(["", "undo"]))
-        nodes.append(node(draw(st.sampled_from("ab")), *edges, undo=undo))
-    last = [node("tell")] * draw(st.integers(0, 1))
-    return chart_of(*nodes, last=last, on_failure=draw(policies))
+    for number in range(1, chance.randint(1, 12) + 1):
+        parents = sorted(chance.sample(range(1, number), chance.randint(0, number - 1)))
+        policy: OnFailure = chance.choice(POLICIES)
+        edges = edges_of((parent, policy) for parent in parents)
+        nodes.append(node(chance.choice("ab"), *edges, undo=chance.choice(["", "undo"])))
+    last = [node("tell")] * chance.randint(0, 1)
+    return chart_of(*nodes, last=last, on_failure=chance.choice(POLICIES))
 
 
 @settings(max_examples=300, deadline=None)
-@given(charts(), st.randoms(use_true_random=False))
-def test_every_flow_ends_and_no_child_runs_before_its_parents_have_ended(
-    chart: Chart, chance: random.Random
-) -> None:
+@given(SEEDS)
+def test_every_flow_ends_and_no_child_runs_before_its_parents_have_ended(seed: int) -> None:
+    chance = random.Random(seed)
+    chart = chart_by(chance)
     run = Run(chart)
     ended: dict[int, State] = {}
     while not run.over:
@@ -440,8 +440,10 @@ def _check_turn(chart: Chart, number: int, ended: dict[int, State]) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(charts(), st.randoms(use_true_random=False))
-def test_the_order_of_news_does_not_matter(chart: Chart, chance: random.Random) -> None:
+@given(SEEDS)
+def test_the_order_of_news_does_not_matter(seed: int) -> None:
+    chance = random.Random(seed)
+    chart = chart_by(chance)
     roots = sorted(Run(chart).free)
     ends = [(number, chance.choice((COMPLETED, DEAD))) for number in roots]
     together = advance(chart, FLOW, None, ends)
@@ -467,3 +469,27 @@ def test_ten_thousand_ends_are_one_change() -> None:
     assert step.freed == [f"flow:{FLOW}:10001"]
     assert step.record is not None
     assert step.record["states"] == "." + "c" * 10_000 + "f"
+
+
+def test_many_are_cancelled_in_several_changes() -> None:
+    run = Run(chart_of(node("a"), *[node("b", Edge(1, 1))] * 1_200, node("c", Edge(2, 1_201))))
+    step = run.end((1, DEAD))
+    assert len(step.cancelled or {}) == 500
+    assert step.more
+    assert not run.over, "some are still parked"
+    step = run.hear(run.unheard)
+    assert (len(step.cancelled or {}), step.more) == (500, True)
+    step = run.hear([])
+    assert (len(step.cancelled or {}), step.more) == (201, False)
+    assert run.over
+    assert list(run.waiting) == []
+
+
+def test_a_cancelled_flow_is_remembered_until_all_of_it_is_cancelled() -> None:
+    run = Run(chart_of(*[node("a")] * 700))
+    step = run.end((0, CANCELLED))
+    assert (len(step.cancelled or {}), step.more) == (500, True)
+    assert run.record is not None
+    run.hear([(700, COMPLETED)])
+    assert run.record is None
+    assert len(run.unheard) == 699, "the last one completed before it could be cancelled"

@@ -21,6 +21,7 @@ _COMMANDS = [
     "enqueue",
     "jobs",
     "dead",
+    "flows",
     "queues",
     "events",
     "slo",

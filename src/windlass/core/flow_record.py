@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from msgspec import Struct
@@ -17,8 +17,10 @@ from windlass.core.flow import Chart, Edge, Stage, topic_of, undo_wait_of, wait_
 from windlass.core.job import Json
 from windlass.core.states import State
 
-WAITS, FREE, COMPLETED, DEAD, CANCELLED = b".", b"f", b"c", b"d", b"x"
-"""Waiting for others; free to run, or running; and how it ended."""
+WAITS, FREE, COMPLETED, DEAD, CANCELLED, CONDEMNED = b".", b"f", b"c", b"d", b"x", b"k"
+"""Waiting for others; free to run, or running; how it ended; and about to be cancelled."""
+CANCELLED_AT_ONCE = 500
+"""How many jobs one change cancels; the rest is left to the next, so that none takes long."""
 _LETTERS = {State.COMPLETED: COMPLETED, State.DEAD: DEAD, State.CANCELLED: CANCELLED}
 _SHOWN = 3
 
@@ -33,6 +35,8 @@ class Advance:
     """What jobs wait for that has come."""
     cancelled: Mapping[int, str] | None = None
     """Jobs that shall not run, and why."""
+    more: bool = False
+    """Whether more jobs are to be cancelled by the next change."""
     revived: bool = False
     """Whether the flow's own job, which is dead, has something new to tell."""
 
@@ -43,7 +47,7 @@ def begun(chart: Chart) -> Json:
     for stage in chart.jobs:
         if not stage.after:
             states[stage.first : stage.end] = FREE * stage.count
-    return {"states": states.decode(), "undoing": ""}
+    return {"states": states.decode(), "undoing": "", "condemned": []}
 
 
 def advance(
@@ -55,13 +59,18 @@ def advance(
         course.mark(number, state)
     own = course.states[:1]
     if own == CANCELLED:
-        course.give_up(range(1, chart.total + 1), "its flow was cancelled", WAITS + FREE)
+        course.give_up(1, chart.total + 1, "its flow was cancelled", WAITS + FREE)
     elif own != COMPLETED:
         course.go_on()
+    course.cancel_some()
+    if own not in (CANCELLED, COMPLETED):
+        course.end()
+    is_over = own == COMPLETED or (own == CANCELLED and not course.condemned)
     return Advance(
-        record=None if own in (CANCELLED, COMPLETED) else course.record,
+        record=None if is_over else course.record,
         freed=course.freed,
         cancelled=course.cancelled,
+        more=bool(course.condemned) and not is_over,
         revived=course.revived,
     )
 
@@ -76,20 +85,26 @@ class _Course:
         self._undoing: str = record["undoing"]
         self._changed: set[int] = set()
         self._failed_leaf = 0
+        self.condemned: list[list[Any]] = [list(span) for span in record["condemned"]]
+        """Spans of numbers, and why those in them are to be cancelled that are condemned."""
         self.freed: list[str] = []
         self.cancelled: dict[int, str] = {}
         self.revived = False
 
     @property
     def record(self) -> Json:
-        return {"states": self.states.decode(), "undoing": self._undoing}
+        return {
+            "states": self.states.decode(),
+            "undoing": self._undoing,
+            "condemned": self.condemned,
+        }
 
     def mark(self, number: int, state: State) -> None:
         """Note an end. What has ended stays so, unless it was dead and was redriven."""
         letter = _LETTERS.get(state)
         if letter is None or number > self._chart.total:
             return
-        if self.states[number : number + 1] in (WAITS, FREE, DEAD):
+        if self.states[number : number + 1] in (WAITS, FREE, DEAD, CONDEMNED):
             self.states[number : number + 1] = letter
             if 1 <= number <= self._chart.size:
                 self._changed.add(self._chart.stage_of(number))
@@ -109,20 +124,50 @@ class _Course:
             changed, self._changed = self._changed, set()
             for stage in self._chart.heirs(changed):
                 self._judge(stage)
-        if self._is_any(WAITS + FREE, 1, self._chart.size + 1) or not self._are_undos_over():
-            return
-        for stage in self._chart.last:
-            self._free(stage)
-        behind = self._chart.size + self._chart.undos + 1
-        if not self._is_any(WAITS + FREE, behind, self._chart.total + 1):
-            self._end()
+        if not self._is_any(WAITS + FREE, 1, self._chart.size + 1):
+            self._undo_or_not()
 
-    def give_up(self, numbers: Iterable[int], why: str, among: bytes = WAITS) -> None:
-        """Cancel those of some jobs that are in one of some states."""
-        for number in numbers:
-            if self.states[number] in among:
+    def end(self) -> None:
+        """Let the last jobs have their turn if all others are settled, and then the flow's own."""
+        chart = self._chart
+        undos, last = chart.size + 1, chart.size + chart.undos + 1
+        is_held = self._is_any(DEAD, undos, last)
+        unsettled = FREE if is_held else WAITS + FREE
+        if (
+            self.condemned
+            or self._is_any(WAITS + FREE, 1, undos)
+            or self._is_any(unsettled, undos, last)
+        ):
+            return
+        for stage in chart.last:
+            self._free(stage)
+        if not self._is_any(WAITS + FREE, last, chart.total + 1):
+            self._free_own(is_held=is_held)
+
+    def give_up(self, first: int, end: int, why: str, among: bytes = WAITS) -> None:
+        """Condemn those of some jobs that are in one of some states."""
+        part = self.states[first:end]
+        after = part.translate(bytes.maketrans(among, CONDEMNED * len(among)))
+        if after == part:
+            return
+        self.states[first:end] = after
+        if self.condemned and self.condemned[-1][1:] == [first, why]:
+            self.condemned[-1][1] = end
+        else:
+            self.condemned.append([first, end, why])
+
+    def cancel_some(self) -> None:
+        """Cancel condemned jobs, as many as one change may."""
+        while self.condemned:
+            first, end, why = self.condemned[0]
+            while (number := self.states.find(CONDEMNED, first, end)) >= 0:
+                if len(self.cancelled) == CANCELLED_AT_ONCE:
+                    self.condemned[0][0] = number
+                    return
                 self.states[number : number + 1] = CANCELLED
                 self.cancelled[number] = why
+                first = number + 1
+            del self.condemned[0]
 
     # -- jobs whose parents have ended ---------------------------------------------------------
 
@@ -138,12 +183,12 @@ class _Course:
             self._free(stage)
 
     def _has_failed(self, edge: Edge) -> bool:
-        return self._is_any(DEAD + CANCELLED, edge.first, edge.last + 1)
+        return self._is_any(DEAD + CANCELLED + CONDEMNED, edge.first, edge.last + 1)
 
     def _stop(self, stage: Stage, bad: Sequence[Edge]) -> None:
         grave = next((edge for edge in bad if edge.on_failure == "compensate"), None)
         why = self._why(grave or bad[0])
-        self.give_up(range(stage.first, stage.end), why)
+        self.give_up(stage.first, stage.end, why)
         self._changed.add(self._chart.stage_of(stage.first))
         if grave is not None:
             self._compensate(why)
@@ -152,13 +197,13 @@ class _Course:
         """Let nothing begin any more; what is free to run ends by itself, and is undone then."""
         if not self._undoing:
             self._undoing = why
-            self.give_up(range(1, self._chart.size + 1), f"the flow is undone, since {why}")
+            self.give_up(1, self._chart.size + 1, f"the flow is undone, since {why}")
 
     def _why(self, edge: Edge) -> str:
         first, end = edge.first, edge.last + 1
-        dead = self.states.find(DEAD, first, end)
-        number = dead if dead >= 0 else self.states.find(CANCELLED, first, end)
-        told = "dead" if dead >= 0 else "cancelled"
+        found = [self.states.find(letter, first, end) for letter in (DEAD, CANCELLED, CONDEMNED)]
+        number = next(each for each in found if each >= 0)
+        told = "dead" if number == found[0] else "cancelled"
         return f"{self._chart.name_of(number)!r} (job {number} of the flow) is {told}"
 
     def _free(self, stage: Stage) -> None:
@@ -169,54 +214,44 @@ class _Course:
 
     # -- the end, and what is undone before ----------------------------------------------------
 
-    def _are_undos_over(self) -> bool:
-        """Free what undoes the deepest jobs that are left; say whether there is nothing to free."""
-        chart = self._chart
-        begin, end = chart.size + 1, chart.size + chart.undos + 1
+    def _undo_or_not(self) -> None:
+        """Free what undoes the deepest jobs that are left, unless something is being undone."""
+        begin, end = self._chart.size + 1, self._chart.size + self._chart.undos + 1
         if not self._undoing:
-            self.give_up(range(begin, end), "nothing had to be undone")
-            return True
-        for stage in chart.undone:
+            self.give_up(begin, end, "nothing had to be undone")
+            return
+        for stage in self._chart.undone:
             for number in range(stage.count):
                 if self.states[stage.first + number] not in COMPLETED:
-                    self.give_up([stage.undo + number], "what it undoes was not completed")
-        if self._is_any(FREE, begin, end):
-            return False
-        if self._is_any(DEAD, begin, end):
-            return True
-        return not self._undo_deepest()
+                    undo = stage.undo + number
+                    self.give_up(undo, undo + 1, "what it undoes was not completed")
+        if not self._is_any(FREE + DEAD, begin, end):
+            self._undo_deepest()
 
-    def _undo_deepest(self) -> bool:
+    def _undo_deepest(self) -> None:
         left = [
-            stage
+            (self._depth(stage), stage)
             for stage in self._chart.undone
             if self._is_any(WAITS, stage.undo, stage.undo + stage.count)
         ]
-        if not left:
-            return False
-        depths = {stage.first: self._depth(stage) for stage in left}
-        deepest = max(depths.values())
-        for stage in left:
-            if depths[stage.first] == deepest:
+        deepest = max((depth for depth, _ in left), default=0)
+        for depth, stage in left:
+            if depth == deepest:
                 self._replace(WAITS, FREE, stage.undo, stage.undo + stage.count)
-        self.freed.append(undo_wait_of(self._flow, deepest))
-        return True
+        if left:
+            self.freed.append(undo_wait_of(self._flow, deepest))
 
     def _depth(self, stage: Stage) -> int:
         return self._chart.depths[self._chart.stage_of(stage.first)]
 
-    def _end(self) -> None:
+    def _free_own(self, *, is_held: bool) -> None:
         own = self.states[:1]
         if own == WAITS:
             self.freed.append(topic_of(self._flow))
             self.states[:1] = FREE
-        elif own == DEAD and self._undoing and not self._is_undo_dead():
+        elif own == DEAD and self._undoing and not is_held:
             self.revived = True
             self.states[:1] = FREE
-
-    def _is_undo_dead(self) -> bool:
-        begin = self._chart.size + 1
-        return self._is_any(DEAD, begin, begin + self._chart.undos)
 
     # -- letters -------------------------------------------------------------------------------
 

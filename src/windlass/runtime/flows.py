@@ -34,10 +34,11 @@ class _Known(NamedTuple):
 
 
 class _Heard(NamedTuple):
-    """What was decided about flows: those that go on, and those whose record is new."""
+    """What was decided about flows: which go on, which are new, and with which there is more."""
 
     begun: tuple[UUID, ...]
     new: tuple[UUID, ...]
+    unfinished: tuple[str, ...]
 
 
 class Flows:
@@ -48,7 +49,12 @@ class Flows:
         self._known: dict[UUID, _Known] = {}
 
     async def hear(self, topics: Sequence[str]) -> None:
-        """Hear the news of flows, and do what follows from them."""
+        """Hear the news of flows, and do what follows from them, in as many changes as it takes."""
+        while topics:
+            topics = await self._hear(topics)
+
+    async def _hear(self, topics: Sequence[str]) -> Sequence[str]:
+        """Make one change; return the topics with which there is more to do."""
         flows = {topic: flow for topic in topics if (flow := _flow_in(topic)) is not None}
         known = await self._look_up(flows.values())
 
@@ -62,6 +68,7 @@ class Flows:
         self._remember(known, applied.answer)
         if applied.answer.new:
             await self._forget_ended(applied.answer.new)
+        return applied.answer.unfinished
 
     async def _look_up(self, flows: Collection[UUID]) -> dict[UUID, _Known]:
         """Return the flows that are not over, or were cancelled, with their graphs."""
@@ -141,26 +148,27 @@ def _decided(
     changed: dict[str, Json | None] = {}
     moves: list[Move] = []
     unpark: list[str] = []
-    begun, new = [], []
-    for topic, ends in ended.items():
-        record, flow = records.get(topic), flows.get(topic)
-        of_it = None if flow is None else known.get(flow)
-        if flow is None or of_it is None or (record is None and _is_late(of_it, ends)):
+    begun, new, unfinished = [], [], []
+    for topic, flow in flows.items():
+        record, ends, of_it = records.get(topic), ended.get(topic, []), known.get(flow)
+        if of_it is None or (record is None and _is_late(of_it, ends)):
             changed |= {topic: None} if record is not None else {}
             continue
         step = advance(of_it.chart, flow, record, ends)
-        changed[topic] = step.record
+        changed |= {topic: step.record} if step.record != record else {}
         unpark += step.freed
         moves += _moves(flow, step)
         begun += [flow] if step.record is not None else []
         new += [flow] if step.record is not None and record is None else []
-    answer = _Heard(tuple(begun), tuple(new))
+        unfinished += [topic] if step.more else []
+    answer = _Heard(tuple(begun), tuple(new), tuple(unfinished))
     return Changes(answer=answer, records=changed, moves=moves, unpark=unpark)
 
 
 def _is_late(flow: _Known, ends: Sequence[tuple[int, State]]) -> bool:
     """Say whether jobs of a flow without a record ended after it; a cancel is the end itself."""
-    return flow.is_begun or (flow.is_cancelled and all(number != 0 for number, _ in ends))
+    is_cancel = flow.is_cancelled and any(number == 0 for number, _ in ends)
+    return not ends or flow.is_begun or (flow.is_cancelled and not is_cancel)
 
 
 class _Ended(msgspec.Struct):

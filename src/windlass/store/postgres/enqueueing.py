@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from psycopg import errors
@@ -17,6 +17,7 @@ from windlass.store.postgres.rows import (
     add_values,
     array_of,
     can_be_copied,
+    copy_parked_rows,
     copy_rows,
     enqueue_document,
 )
@@ -46,7 +47,7 @@ class Enqueueing:
                 self._may_copy = False
             except errors.UniqueViolation:
                 fresh = False  # Somebody else adds the same jobs; the function sorts it out.
-        if fresh and len(jobs) == 1 and can_be_copied(jobs[0]):
+        if fresh and len(jobs) == 1 and _is_plain(jobs[0]):
             wire.ask(self._add, add_values(jobs[0]))
             return [Enqueued(id=jobs[0].id)]
         document = enqueue_document(jobs, fresh=fresh)
@@ -63,7 +64,7 @@ class Enqueueing:
                 self._may_copy = False
             except errors.UniqueViolation:
                 fresh = False
-        if fresh and len(jobs) == 1 and can_be_copied(jobs[0]):
+        if fresh and len(jobs) == 1 and _is_plain(jobs[0]):
             await wire.ask(self._add, add_values(jobs[0]))
             return [Enqueued(id=jobs[0].id)]
         document = enqueue_document(jobs, fresh=fresh)
@@ -101,11 +102,10 @@ class Enqueueing:
                 known = wire.execute(self._sql["known_ids"], (_ids(jobs),)).fetchall()
                 new = _unknown(jobs, known)
             cursor = wire.cursor()
-            with cursor.copy(self._sql["copy_jobs"]) as copy:
-                copy.write(COPY_HEAD)
-                for start in range(0, len(new), _CHUNK):
-                    copy.write(copy_rows(new[start : start + _CHUNK]))
-                copy.write(COPY_TAIL)
+            for statement, rows in _copies(self._sql, new):
+                with cursor.copy(statement) as copy:
+                    for piece in rows:
+                        copy.write(piece)
             cursor.execute(self._sql["wake"], _lanes(new))
         return [Enqueued(id=job.id) for job in jobs]
 
@@ -118,13 +118,16 @@ class Enqueueing:
                 cursor = await wire.execute(self._sql["known_ids"], (_ids(jobs),))
                 new = _unknown(jobs, await cursor.fetchall())
             cursor = wire.cursor()
-            async with cursor.copy(self._sql["copy_jobs"]) as copy:
-                await copy.write(COPY_HEAD)
-                for start in range(0, len(new), _CHUNK):
-                    await copy.write(copy_rows(new[start : start + _CHUNK]))
-                await copy.write(COPY_TAIL)
+            for statement, rows in _copies(self._sql, new):
+                async with cursor.copy(statement) as copy:
+                    for piece in rows:
+                        await copy.write(piece)
             await cursor.execute(self._sql["wake"], _lanes(new))
         return [Enqueued(id=job.id) for job in jobs]
+
+
+def _is_plain(job: NewJob) -> bool:
+    return can_be_copied(job) and job.waiting_for is None
 
 
 def _answers(rows: Sequence[Row]) -> list[Enqueued]:
@@ -146,6 +149,25 @@ def _unknown(jobs: Sequence[NewJob], known: Sequence[Row]) -> Sequence[NewJob]:
     if not seen and len({job.id for job in jobs}) == len(jobs):
         return jobs
     return list({job.id: job for job in jobs if job.id not in seen}.values())
+
+
+def _copies(
+    sql: Mapping[str, str], jobs: Sequence[NewJob]
+) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Return the statements by which jobs are copied, each with what goes into it."""
+    ready = [job for job in jobs if job.waiting_for is None]
+    if len(ready) < len(jobs):
+        parked = [job for job in jobs if job.waiting_for is not None]
+        yield sql["copy_parked"], _pieces(parked, copy_parked_rows)
+    if ready:
+        yield sql["copy_jobs"], _pieces(ready, copy_rows)
+
+
+def _pieces(jobs: Sequence[NewJob], rows: Callable[[Sequence[NewJob]], bytes]) -> Iterator[bytes]:
+    yield COPY_HEAD
+    for start in range(0, len(jobs), _CHUNK):
+        yield rows(jobs[start : start + _CHUNK])
+    yield COPY_TAIL
 
 
 def _lanes(jobs: Sequence[NewJob]) -> tuple[list[str], list[str]]:

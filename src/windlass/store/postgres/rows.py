@@ -297,15 +297,15 @@ def add_values(new: NewJob) -> list[bytes | None]:
 COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TAIL = b"\xff\xff"
 _ID = struct.pack("!hi", 9, 16)
+_PARKED_ID = struct.pack("!hi", 11, 16)
 _LENGTH = struct.Struct("!i").pack
 _NOTHING = _LENGTH(-1)
+_SCHEDULED = _LENGTH(len("scheduled")) + b"scheduled"
 
 
 def can_be_copied(new: NewJob) -> bool:
     """Say whether a job needs nothing of the server but its place: no key to hold, no time."""
-    return (
-        new.unique is None and new.due is None and new.expires is None and new.waiting_for is None
-    )
+    return new.unique is None and new.due is None and new.expires is None
 
 
 def copy_rows(jobs: Sequence[NewJob]) -> bytes:
@@ -322,6 +322,25 @@ def copy_rows(jobs: Sequence[NewJob]) -> bytes:
             _NO_OPTIONS
             if new.max_retries is None and new.timeout is None and not new.headers
             else _option_fields(new),
+        )
+    return b"".join(parts)
+
+
+def copy_parked_rows(jobs: Sequence[NewJob]) -> bytes:
+    """Return jobs that are parked from the beginning as rows of `copy_parked`."""
+    parts: list[bytes] = []
+    for new in jobs:
+        waiting_for = (new.waiting_for or "").encode()
+        parts += (
+            _PARKED_ID,
+            new.id.bytes,
+            _lane_fields(new.kind, new.queue, new.priority, new.key),
+            _LENGTH(len(new.payload)),
+            new.payload,
+            _option_fields(new),
+            _SCHEDULED,
+            _LENGTH(len(waiting_for)),
+            waiting_for,
         )
     return b"".join(parts)
 

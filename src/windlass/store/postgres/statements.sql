@@ -52,6 +52,11 @@ SELECT {schema}.known_ids(%s::uuid[])
 COPY {schema}.jobs (id, kind, queue, priority, key, payload, max_retries, timeout, headers)
 FROM STDIN (FORMAT binary)
 
+-- name: copy_parked
+-- Do the same with jobs that are parked from the beginning.
+COPY {schema}.jobs (id, kind, queue, priority, key, payload, max_retries, timeout, headers, state, waiting_for)
+FROM STDIN (FORMAT binary)
+
 -- name: wake
 -- Notify sleepers of new jobs.
 SELECT {schema}.wake(%s::text[], %s::text[])
@@ -189,6 +194,10 @@ SELECT {schema}.clock()
 -- Return a live job, and keep others from changing it until the end of the transaction.
 SELECT {live} FROM {schema}.jobs WHERE id = %s FOR UPDATE
 
+-- name: lock_many
+-- Do the same to many, one after the other in the order of their ids.
+SELECT {live} FROM {schema}.jobs WHERE id = ANY (%s::uuid[]) ORDER BY id FOR UPDATE
+
 -- name: lock_dead
 -- Do the same to a dead one.
 SELECT {ended} FROM {schema}.dead_jobs WHERE id = %s FOR UPDATE
@@ -204,6 +213,12 @@ WHERE id = %(id)s
 -- Bring a waiting job that was cancelled into the finished room.
 SELECT {schema}.cancel_job(job, %(reason)s, {schema}.clock()) FROM {schema}.jobs AS job
 WHERE id = %(id)s
+
+-- name: cancel_many
+-- Do the same with many.
+SELECT {schema}.cancel_job(job, told.reason, {schema}.clock())
+FROM unnest(%s::uuid[], %s::text[]) AS told (id, reason)
+JOIN {schema}.jobs AS job ON job.id = told.id
 
 -- name: redrive
 -- Bring a dead job back to life.

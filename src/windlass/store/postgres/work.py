@@ -36,6 +36,7 @@ Cursor = AsyncCursor[Any]
 Statements = Mapping[str, str]
 _PLACE = itemgetter(0, 3, -1)
 _HEARD_AT_ONCE = 5_000
+_FEW_MOVES = 10
 _BOTTOM = Floor(datetime.min.replace(tzinfo=UTC), 0)
 
 
@@ -215,12 +216,32 @@ async def _carry_out(
         await cursor.execute(sql["enqueue"], (enqueue_document(changes.enqueue),))
     if changes.unpark:
         await cursor.execute(sql["unpark"], (list(changes.unpark),))
-    done: dict[int, Job | None] = {}
+    done = await _cancel_together(cursor, sql, changes.moves, now)
     # In the order of ids, so that two who move the same jobs cannot wait for each other.
     for number, move in sorted(enumerate(changes.moves), key=lambda each: each[1].id):
-        done[number] = await _move(cursor, sql, move, now)
+        if number not in done:
+            done[number] = await _move(cursor, sql, move, now)
     moves = tuple(done[number] for number in range(len(changes.moves)))
     return Applied(answer=changes.answer, moved=moves)
+
+
+async def _cancel_together(
+    cursor: Cursor, sql: Statements, moves: Sequence[Move], now: datetime
+) -> dict[int, Job | None]:
+    """Cancel those who wait, if they are many; all others that are to be moved are locked then."""
+    cancels = {move.id: number for number, move in enumerate(moves) if move.verb is Verb.CANCEL}
+    if len(moves) <= _FEW_MOVES or len(cancels) < len(moves):
+        return {}
+    rows = await fetch(cursor, sql["lock_many"], ([move.id for move in moves],))
+    done: dict[int, Job | None] = {}
+    for job in map(job_of, rows):
+        after = moved(job, moves[cancels[job.id]], now)
+        if after is not None and after.state in FINISHED:
+            done[cancels[job.id]] = after
+    ended = [job for job in done.values() if job is not None]
+    values = ([job.id for job in ended], [job.reason for job in ended])
+    await cursor.execute(sql["cancel_many"], values)
+    return done
 
 
 async def _settle_all(cursor: Cursor, sql: Statements, moves: Sequence[Transition]) -> None:

@@ -305,3 +305,30 @@ async def moves_and_freeing_happen_together(bench: Bench) -> None:
     assert await bench.state(moot) is State.CANCELLED
     assert list((await bench.store.ringing(MANY)).records) == [flow]
     assert await bench.state(new.id) is State.PENDING, "what is added is there before it is freed"
+
+
+@law
+async def many_are_parked_and_cancelled_as_few_are(bench: Bench) -> None:
+    """Enqueued in bulk they wait as one does; cancelled together, each goes by its own state."""
+    flow = _flow(bench)
+    topic = f"flow:{flow}"
+    new = [bench.new(id=member_id(flow, n), waiting_for=topic, key="k") for n in range(1, 41)]
+    ready = [bench.new(id=member_id(flow, n), headers={"a": "b"}) for n in range(41, 61)]
+    await bench.store.enqueue([*new, *ready])
+    parked = await bench.job(new[7].id)
+    assert (parked.state, parked.waiting_for, parked.key) == (State.SCHEDULED, topic, "k")
+    assert (await bench.job(ready[7].id)).headers == {"a": "b"}
+    running = await bench.claim(await bench.worker())
+    assert sorted(job.id for job in running) == [each.id for each in ready]
+    assert await bench.leave(running[0])
+    ids = [*(each.id for each in (*new, *ready)), bench.new().id]
+    moves = [Move(verb=Verb.CANCEL, id=id_, reason="moot") for id_ in reversed(ids)]
+    applied = await bench.store.apply([], lambda _records, _now: Changes(answer=1, moves=moves))
+    ended = [job for job in applied.moved if job is not None and job.state is State.CANCELLED]
+    assert {job.id for job in ended} == {each.id for each in new}
+    assert {(job.reason, job.finished_at) for job in ended} == {("moot", bench.now())}
+    asked = [job for job in applied.moved if job is not None and job.cancel_requested]
+    assert {job.id for job in asked} == {job.id for job in running[1:]}
+    assert [job is None for job in applied.moved].count(True) == 2
+    assert len(await _hear(bench, topic)) == 41
+    assert await bench.state(new[0].id) is State.CANCELLED
