@@ -23,10 +23,10 @@ from windlass.observe.logs import Logger, get_logger, job_fields
 from windlass.resources import Resources
 from windlass.steps import Call, Course, Means
 from windlass.steps.course import is_async
+from windlass.steps.step import DEFAULT
 from windlass.store import DoneBefore, Transaction
 
 T = TypeVar("T")
-_DEFAULT = Retry()
 _log = get_logger("windlass.job")
 _current: ContextVar[Context] = ContextVar("windlass_context")
 
@@ -233,7 +233,7 @@ class Context:
         /,
         *args: Any,
         undo: Callable[..., Any] | None = None,
-        undo_retry: Retry = _DEFAULT,
+        undo_retry: Retry = DEFAULT,
         timeout: Duration | None = None,
         **kwargs: Any,
     ) -> T: ...
@@ -245,7 +245,7 @@ class Context:
         /,
         *args: Any,
         undo: Callable[..., Any] | None = None,
-        undo_retry: Retry = _DEFAULT,
+        undo_retry: Retry = DEFAULT,
         timeout: Duration | None = None,
         **kwargs: Any,
     ) -> T: ...
@@ -256,7 +256,7 @@ class Context:
         /,
         *args: Any,
         undo: Callable[..., Any] | None = None,
-        undo_retry: Retry = _DEFAULT,
+        undo_retry: Retry = DEFAULT,
         timeout: Duration | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -293,7 +293,7 @@ class Context:
         /,
         *args: Any,
         undo: Callable[..., Any] | None = None,
-        undo_retry: Retry = _DEFAULT,
+        undo_retry: Retry = DEFAULT,
         **kwargs: Any,
     ) -> T:
         """Do what `step` does, from a `def` handler: the function runs in its own thread.

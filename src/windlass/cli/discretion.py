@@ -31,6 +31,7 @@ def discreet(job: Job, redaction: Redaction) -> Job:
         error=_error(job.error, redaction),
         history=tuple(_attempt(each, redaction) for each in job.history),
         progress=progress,
+        steps=tuple(_step(each, redaction) for each in job.steps),
     )
 
 
@@ -45,6 +46,18 @@ def _value(encoded: bytes, redaction: Redaction) -> bytes:
 
 def _attempt(attempt: Attempt, redaction: Redaction) -> Attempt:
     return replace(attempt, error=_error(attempt.error, redaction))
+
+
+def _step(entry: str, redaction: Redaction) -> str:
+    """Return an entry of the log as it may be seen: its result, and the texts of errors."""
+    told = facts.value_of(entry.encode())
+    if not isinstance(told, dict):
+        return entry
+    shown = {name: redaction.value(told[name]) for name in ("error", "reason") if name in told}
+    if "result" in told:
+        # A step that is called `token` tells what its result is.
+        shown["result"] = redaction.field(told.get("name"), told["result"])
+    return json.dumps(told | shown)
 
 
 def _error(error: ErrorInfo | None, redaction: Redaction) -> ErrorInfo | None:

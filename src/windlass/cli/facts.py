@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from windlass.app.schedules import ScheduleStatus
+from windlass.cli.stairs import facts_of
 from windlass.core.breaker_record import BreakerStatus
 from windlass.core.fingerprint import place
 from windlass.core.job import Attempt, ErrorGroup, ErrorInfo, Job, WorkerRecord
@@ -58,6 +59,8 @@ def job_facts(job: Job) -> Facts:
         "payload": value_of(job.payload),
         "result": None if job.result is None else value_of(job.result),
         "history": [_attempt(attempt) for attempt in job.history],
+        "steps": facts_of(job),
+        "saga": None if job.saga is None else job.saga.value,
     }
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from windlass.cli import facts, show
+from windlass.cli import facts, show, stairs
 from windlass.core.durations import human
 from windlass.core.job import Attempt, ErrorInfo, Finding, Job
 from windlass.core.states import State
@@ -23,6 +23,7 @@ _OUTCOMES = {
     "released": "yellow",
     "system error": "yellow",
     "cancelled": "dim",
+    "undone": "yellow",
     **dict.fromkeys(_UNCHARGED, "yellow"),
 }
 
@@ -46,6 +47,9 @@ def _parts(job: Job, now: datetime, hindrances: Sequence[Finding]) -> Iterator[R
         yield from _section("result", facts.value_of(job.result))
     if job.headers:
         yield from _section("headers", job.headers)
+    if job.steps:
+        yield from _heading("steps")
+        yield from stairs.drawn(job)
     if job.history:
         yield from _heading("attempts that did not complete it")
         for attempt in job.history:

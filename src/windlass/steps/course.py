@@ -11,9 +11,9 @@ import inspect
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
+from types import FunctionType
 from typing import Any, NoReturn
 
 from msgspec import Raw
@@ -25,7 +25,6 @@ from windlass.core.failure import describe
 from windlass.core.job import Job, Saga
 from windlass.core.outcomes import Asleep, Compensated, Suspended
 from windlass.core.redaction import Redaction
-from windlass.core.retry import Retry
 from windlass.core.steps import (
     Done,
     Entry,
@@ -41,14 +40,13 @@ from windlass.core.steps import (
 )
 from windlass.observe.logs import get_logger
 from windlass.steps.results import Results
-from windlass.steps.step import Call, Means, Step, inside, is_inside
+from windlass.steps.step import DEFAULT, Call, Means, Step, enter, is_inside
 from windlass.steps.waiting import Wait
 
 log = get_logger("windlass.job")
 _PATIENCE = 1.0
 """Seconds in which all tasks of a handler have come to the steps that are to be undone."""
 _LOOK = 0.005
-_DEFAULT = Retry()
 
 
 class Course:
@@ -87,7 +85,7 @@ class Course:
         self._is_closed = False
         self.suspended: Suspended | None = None
         """What has ended the run, whatever its handler made of it."""
-        self.undo_retry = _DEFAULT
+        self.undo_retry = DEFAULT
         """By which the undo that runs now is tried again."""
 
     @property
@@ -145,10 +143,16 @@ class Course:
         if call.undo is not None:
             await self.write(Started(name=call.name, main=main), saga=Saga.READY)
         began = time.perf_counter()
-        with inside(self._current(call)), self._noting(call, began):
+        enter(Step(name=call.name, job_id=self._job.id))
+        try:
             value = await self._perform(call, call.function)
             raw, result = self._results.stored(call.name, call.function, value)
-        await self.write(self._done(call, raw, began, main=main))
+        except Exception as error:
+            self._note_failure(call, began, error)
+            raise
+        finally:
+            enter(None)
+        await self.write(_done(call, raw, began, main=main))
         return result
 
     def step_blocking(self, call: Call) -> Any:
@@ -163,10 +167,16 @@ class Course:
         if call.undo is not None:
             self._write_blocking(Started(name=call.name, main=main), saga=Saga.READY)
         began = time.perf_counter()
-        with inside(self._current(call)), self._noting(call, began):
+        enter(Step(name=call.name, job_id=self._job.id))
+        try:
             value = call.function(*call.args, **call.kwargs)
             raw, result = self._results.stored(call.name, call.function, value)
-        self._write_blocking(self._done(call, raw, began, main=main))
+        except Exception as error:
+            self._note_failure(call, began, error)
+            raise
+        finally:
+            enter(None)
+        self._write_blocking(_done(call, raw, began, main=main))
         return result
 
     async def sleep(self, due: When, name: str | None) -> None:
@@ -270,10 +280,6 @@ class Course:
         self._saga = saga or self._saga
         return self._job, entries, saga
 
-    def _current(self, call: Call, *, result: Any = None, finished: bool = False) -> Step:
-        key = f"{self._job.id}/{call.name}"
-        return Step(name=call.name, key=key, result=result, finished=finished)
-
     def _recorded(self, call: Call, recorded: Finished) -> Any:
         if not isinstance(recorded, Done):
             self._error = StepError(
@@ -283,21 +289,10 @@ class Course:
             raise self._error
         return self._results.recorded(call.name, call.function, bytes(recorded.result))
 
-    def _done(self, call: Call, raw: bytes, began: float, *, main: bool) -> Done:
-        seconds = _since(began)
-        log.debug("step.done", step=call.name, duration=seconds)
-        return Done(name=call.name, result=Raw(raw), seconds=seconds, main=main)
-
-    @contextmanager
-    def _noting(self, call: Call, began: float) -> Iterator[None]:
-        """Take note of a step that fails; it is recorded with whatever is recorded next."""
-        try:
-            yield
-        except Exception as error:
-            told = in_brief(describe(error, self._redaction()))
-            entry = Failed(name=call.name, error=told, seconds=_since(began))
-            self._unsaid.append(written(entry))
-            raise
+    def _note_failure(self, call: Call, began: float, error: Exception) -> None:
+        """Take note of a step that failed; it is recorded with whatever is recorded next."""
+        told = in_brief(describe(error, self._redaction()))
+        self._unsaid.append(written(Failed(name=call.name, error=told, seconds=_since(began))))
 
     async def _perform(self, call: Call, function: Callable[..., Any]) -> Any:
         if call.timeout is None:
@@ -354,15 +349,19 @@ class Course:
                 raise self._not_told(name, error)
             self.undo_retry = call.undo_retry
             await self._undo(call, call.undo)
-            self.undo_retry = _DEFAULT
+            self.undo_retry = DEFAULT
         raise self.suspend(Compensated())
 
     async def _undo(self, call: Call, undo: Callable[..., Any]) -> None:
         recorded = self._steps.finished.get(call.name)
         result = None if recorded is None else self._recorded(call, recorded)
         began = time.perf_counter()
-        with inside(self._current(call, result=result, finished=recorded is not None)):
+        finished = recorded is not None
+        enter(Step(name=call.name, job_id=self._job.id, result=result, finished=finished))
+        try:
             await self._perform(call, undo)
+        finally:
+            enter(None)
         await self.write(Undone(name=call.name, seconds=_since(began)))
         log.info("step.undone", step=call.name, duration=_since(began))
 
@@ -400,8 +399,14 @@ class Course:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Say whether a call of this is to be awaited, so that it needs no thread."""
+    if isinstance(function, FunctionType):  # Most are; that is seen at a glance.
+        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)
     call = getattr(function, "__call__", None)  # noqa: B004 - an instance whose call is async.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _done(call: Call, raw: bytes, began: float, *, main: bool) -> Done:
+    return Done(name=call.name, result=Raw(raw), seconds=_since(began), main=main)
 
 
 def _since(began: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ from windlass.core.payload import MAX_PAYLOAD, decode_json, encode_json
 from windlass.core.secret import Cipher, Sealing, holds_secrets
 from windlass.core.sizes import human_size
 
+_NULL = b"null"
+_NOTHINGS = (Any, type(None))
 _ANYTHING: tuple[Any, bool] = (Any, False)
 _shapes: dict[tuple[Any, Any], tuple[Any, bool]] = {}
 """What functions return, and whether that holds secrets, by their code and annotation."""
@@ -39,6 +42,8 @@ class Results:
             ResultInvalid: it has no JSON form, is too large, or does not fit the annotation.
         """
         hint, is_secret = _shape(function)
+        if value is None and hint in _NOTHINGS:
+            return _NULL, None
         what = f"{self._kind}, step {name}"
         try:
             encoded = encode_json(
@@ -86,10 +91,8 @@ class Results:
 
 def _shape(function: Callable[..., Any]) -> tuple[Any, bool]:
     """Return what a function returns by its annotation, and whether that holds secrets."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function) and not isinstance(function, type):
-        function = type(function).__call__
+    if not isinstance(function, FunctionType):
+        function = _function_of(function)
     annotation = getattr(function, "__annotations__", {}).get("return", Any)
     if annotation is Any:
         return _ANYTHING
@@ -104,6 +107,13 @@ def _shape(function: Callable[..., Any]) -> tuple[Any, bool]:
             _shapes.clear()
         found = _shapes[mark] = _looked_up(function)
     return found
+
+
+def _function_of(thing: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    is_plain = inspect.isroutine(thing) or isinstance(thing, type)
+    return thing if is_plain else type(thing).__call__
 
 
 def _looked_up(function: Callable[..., Any]) -> tuple[Any, bool]:

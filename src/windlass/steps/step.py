@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
 
 from windlass.core.job import Job, Saga
 from windlass.core.retry import Retry
 from windlass.core.secret import Cipher
 from windlass.store import Store
 
+DEFAULT = Retry()
+"""How an undo is tried again that says nothing of it: exponentially, ten times."""
 _step: ContextVar[Step | None] = ContextVar("windlass_step", default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """The step, or the undo of one, that runs here."""
 
     name: str
-    key: str
-    """The same in every try of a step, and of its undo; hand it to services that take one."""
+    job_id: UUID
     result: Any = None
     """In an undo: what the step returned; None if it did not come so far."""
     finished: bool = False
     """In an undo: whether the step had finished. If not, nobody knows what it did."""
+
+    @property
+    def key(self) -> str:
+        """The same in every try of a step, and of its undo; hand it to services that take one."""
+        return f"{self.job_id}/{self.name}"
 
 
 def current_step() -> Step:
@@ -48,26 +55,20 @@ def is_inside() -> bool:
     return _step.get() is not None
 
 
-@contextmanager
-def inside(step: Step) -> Iterator[None]:
-    """Let a step be the current one."""
-    token = _step.set(step)
-    try:
-        yield
-    finally:
-        _step.reset(token)
+def enter(step: Step | None) -> None:
+    """Let a step be the current one, or none: a step is in no other."""
+    _step.set(step)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """A step as its handler calls it."""
 
     name: str
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: dict[str, Any] = {}
     undo: Callable[..., Any] | None = None
-    undo_retry: Retry = field(default_factory=Retry)
+    undo_retry: Retry = DEFAULT
     timeout: timedelta | None = None
 
 
