@@ -15,8 +15,11 @@ from tests.torture.patches import patch
 def main(told: dict[str, Any]) -> None:
     # Imported after the clock is wrong, so that nobody has kept a right one.
     from windlass.cli.serve import serve
+    from windlass.core import schedule
     from windlass.observe.logs import configure_logging
 
+    # It asks no clock, and msgspec reads times for it only as what they really are.
+    schedule.datetime = wrong_clock.REAL  # type: ignore[attr-defined]
     with Path(told["log"]).open("a", buffering=1) as stream:
         configure_logging("debug", "json", stream)
         for name, value in told["patches"].items():

@@ -15,7 +15,7 @@ import pytest
 
 HERE = Path(__file__).parent
 SQLITE, POSTGRES = "SQLite", "PostgreSQL"
-RUNTIME = [*range(1, 19), 20, 21, 22, 23, 26, 27, 37, 46]
+RUNTIME = [*range(1, 19), 20, 21, 22, 23, 26, 27, 35, 36, 37, 46]
 """The cases that a worker has to survive on every store there is."""
 IMPOSSIBLE = {
     (20, SQLITE): "a file has no backends that somebody could terminate",

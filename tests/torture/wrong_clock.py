@@ -9,6 +9,8 @@ import datetime as dt
 import time
 from typing import Any
 
+REAL = dt.datetime
+
 
 def shift(seconds: float) -> None:
     """Move the time of day of this process; to be called before others keep what is replaced."""

@@ -244,8 +244,8 @@ def _portrait(status: ScheduleStatus, payload: object) -> Group:
     record, schedule, now = status.record, status.record.schedule, status.now
     grid = show.pairs()
     rows = {
-        "when": f"{schedule.cadence}"
-        + ("" if schedule.cadence.every else f" {schedule.cadence.tz}"),
+        "when": str(schedule.cadence),
+        "zone": "" if schedule.cadence.every else schedule.cadence.tz,
         "jitter": human(schedule.jitter) if schedule.jitter else "",
         "catch up": f"{schedule.catch_up}, {schedule.catch_up_limit} at most"
         if schedule.catch_up == "all"
@@ -269,12 +269,8 @@ def _portrait(status: ScheduleStatus, payload: object) -> Group:
     if status.state == "unserved":
         why = "no live worker ticks it: does one have its kind, and the code that declares it?"
         parts.insert(1, Text(why, "red"))
-    return Group(
-        *parts,
-        Text(),
-        Text("payload", "bold"),
-        show.block(json.dumps(payload, indent=2, ensure_ascii=False)),
-    )
+    text = json.dumps(payload, indent=2, ensure_ascii=False)
+    return Group(*parts, Text(), Text("payload", "bold"), show.block(text))
 
 
 def register(cli: typer.Typer) -> None:

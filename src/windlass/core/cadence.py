@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
@@ -45,17 +46,12 @@ class Cadence(Struct, frozen=True, kw_only=True):
 
     def following(self, tick: datetime) -> datetime | None:
         """Return the tick after one; for a cron line, after any moment."""
-        if self.every is not None:
-            return tick + self.every
-        return next(self._ticks_after(tick), None)
+        return tick + self.every if self.every is not None else _following(self, tick)
 
     @property
     def gap(self) -> timedelta:
         """The shortest time between two ticks, as far as twenty of them show it."""
-        if self.every is not None:
-            return self.every
-        ticks = list(islice(self._ticks_after(_SOMETIME), 20))
-        return min((later - tick for tick, later in pairwise(ticks)), default=timedelta.max)
+        return self.every if self.every is not None else _gap(self)
 
     def resumed(self, tick: datetime, now: datetime) -> datetime | None:
         """Return the first tick after now of a schedule that was to tick at some time."""
@@ -74,6 +70,8 @@ class Cadence(Struct, frozen=True, kw_only=True):
             count = (now - tick) // self.every + 1
             kept = range(max(count - most, 0), count)
             return [tick + number * self.every for number in kept], count - len(kept)
+        if (later := self.following(tick)) is None or later > now:
+            return [tick], 0
         missed = takewhile(lambda each: each > tick, self._ticks_until(now))
         latest = list(islice(missed, most))[::-1]
         if len(latest) == most:
@@ -82,13 +80,14 @@ class Cadence(Struct, frozen=True, kw_only=True):
 
     def _count(self, after: datetime, before: datetime) -> int:
         counted = 0
-        for each in islice(self._ticks_after(after), COUNTED):
+        for each in islice(self.ticks_after(after), COUNTED):
             if each >= before:
                 break
             counted += 1
         return counted
 
-    def _ticks_after(self, moment: datetime) -> Iterator[datetime]:
+    def ticks_after(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the ticks of a cron line after a moment."""
         for tick in CronSim(self.cron, moment.astimezone(_zone(self.tz))):
             # In the hour that a clock shows twice, a fixed time may lie behind us already.
             if (instant := tick.astimezone(UTC)) > moment:
@@ -107,6 +106,18 @@ class Cadence(Struct, frozen=True, kw_only=True):
     def _is_fixed(self) -> bool:
         minutes, hours, *_ = self.cron.split()
         return not minutes.startswith("*") and not hours.startswith("*")
+
+
+# Many schedules have the same times, and are looked at together.
+@lru_cache(maxsize=1_000)
+def _following(cadence: Cadence, tick: datetime) -> datetime | None:
+    return next(cadence.ticks_after(tick), None)
+
+
+@lru_cache(maxsize=1_000)
+def _gap(cadence: Cadence) -> timedelta:
+    ticks = list(islice(cadence.ticks_after(_SOMETIME), 20))
+    return min((later - tick for tick, later in pairwise(ticks)), default=timedelta.max)
 
 
 def cadence(*, every: Duration | None, cron: str | None, tz: str | None) -> Cadence:

@@ -38,7 +38,7 @@ Overlap = Literal["skip", "queue", "allow"]
 """What a tick does while the job of the one before is not finished: go, wait, or not mind."""
 
 
-class Template(Struct, frozen=True, kw_only=True):
+class Template(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The job of every tick: what does not change from one to the next."""
 
     kind: str
@@ -186,7 +186,7 @@ class Manner:
         return jitter
 
 
-class ScheduleRecord(Struct, frozen=True, kw_only=True):
+class ScheduleRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A schedule as the store holds it, with how far it is."""
 
     schedule: Schedule
@@ -324,7 +324,8 @@ def ring(name: str, known: ScheduleRecord, look: Look, ids: list[UUID]) -> Rung 
     """
     wanted, missed, upcoming = _due(name, known, look.now)
     if not wanted and not missed:
-        return None
+        right = _set(name, known)
+        return None if right.alarm == known.alarm else Rung(record=right)
     after = replace(known, next=upcoming, skipped=known.skipped + missed)
     if not wanted:
         return Rung(record=_set(name, after), late=missed)

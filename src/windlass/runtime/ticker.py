@@ -37,7 +37,7 @@ from windlass.runtime.waits import first
 from windlass.store import Store
 
 log = get_logger("windlass.schedules")
-_SHOWN = 3 * BATCH
+_SHOWN = 2 * BATCH
 """How many of those that ring are looked at, so that not all workers take the same ones."""
 _MOST = 1_000
 """How many jobs one change makes."""
@@ -129,7 +129,7 @@ class Ticker(Service):
         done = await self._ring(_some(ours), ringing.now)
         moved = await self._put_off(known.keys() - ours.keys(), known, ringing.now)
         await self._mind_others(ringing)
-        if len(ours) > BATCH or (moved and len(ringing.records) == _SHOWN):
+        if (done and len(ours) > BATCH) or (moved and len(ringing.records) == _SHOWN):
             return 0  # There may be more.
         self.has_looked = True
         return _time_left(ringing, done)
