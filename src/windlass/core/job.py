@@ -239,6 +239,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     """How much of each allowance it may use up; the store knows nothing of them."""
     turns: tuple[Turn, ...] = ()
     """What keys that take turns are given by it; the store knows nothing of them."""
+    cut: bool = False
+    """Whether there are lanes that nobody has looked at yet; the store knows nothing of that."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):

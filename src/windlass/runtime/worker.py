@@ -177,7 +177,11 @@ class Worker:
         if self._flow.gates:
             gates = self._flow.gates
             self._policies = replace(
-                self._policies, allowances=gates.allowances, lets=gates.lets, bars=gates.bars
+                self._policies,
+                allowances=gates.allowances,
+                lets=gates.lets,
+                bars=gates.bars,
+                unspent=gates.unspent,
             )
         self._heart = self._assemble_heart()
         self._assemble_chores()
