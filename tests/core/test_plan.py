@@ -367,7 +367,7 @@ def test_a_claim_of_an_ordered_kind_begins_at_the_head_of_its_lane() -> None:
     for ordered, expected in ((frozenset[str](), floor), (frozenset({"async"}), None)):
         policies = Policies(kinds=KINDS, ordered=ordered)
         (ask,) = plan([lane], policies, ROOM, at_most=10).asks
-        assert ask.floor == expected
+        assert (ask.floor, ask.ordered) == (expected, bool(ordered))
 
 
 def test_a_lane_whose_tokens_are_used_up_does_not_count_as_work_that_waits() -> None:
@@ -451,7 +451,7 @@ def test_a_lane_that_is_known_to_be_spent_is_not_asked_for_again(fair: bool) -> 
 def test_a_plan_that_finds_many_lanes_spent_leaves_the_others_to_the_next_one(fair: bool) -> None:
     till = Till({"rich": 5})
     poor = [head(key=f"k{n}", waited=MINUTE) for n in range(2 * MOST_SPENT + 10)]
-    policies, plans = till.policies(fair=fair), []
+    policies, plans = till.policies(fair=fair), list[Claim]()
     while not plans or plans[-1].cut:
         till.asked.clear()
         plans.append(plan([*poor, head(key="rich")], policies, ROOM, at_most=100))

@@ -28,10 +28,10 @@ class Bench:
         app = Windlass("memory://")
         app.limit("gpu", concurrency=2)
 
-        @app.job(key="account", **options)
         async def book(account: str) -> None:
             assert account
 
+        app.job(key="account", **options)(book)
         self.limits = Limits(
             MemoryStore(),
             app.registry,

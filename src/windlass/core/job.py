@@ -220,6 +220,8 @@ class Ask(Struct, frozen=True, kw_only=True):
     count: int
     draws: tuple[str, ...] = ()
     floor: Floor | None = None
+    ordered: bool = False
+    """Whether its jobs must not overtake each other: it is asked for the oldest one, or none."""
 
 
 class Turn(NamedTuple):

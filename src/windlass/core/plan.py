@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from windlass.core.fairness import Rotation
-from windlass.core.job import Ask, Claim, Floor, Head, Lane, Turn
+from windlass.core.job import Ask, Claim, Head, Lane, Turn
 from windlass.core.pauses import Pauses
 
 SLOTS = "slots"
@@ -157,8 +157,7 @@ def plan(
         if isinstance(unit, Head):
             count, draws = purse.draw(draws, allowed(lane))
             if count > 0:
-                floor = _floor(unit, policies)
-                asks.append(Ask(lane=lane, count=count, draws=draws, floor=floor))
+                asks.append(_ask(unit, count, draws, policies))
             else:
                 finds.look_at(unit)
         elif policies.rotation is not None:
@@ -258,15 +257,13 @@ def _in_turn(
         most=purse.budgets[SLOTS],
         draw=draw,
     )
-    asks = [
-        Ask(lane=head.lane, count=count, draws=drawn[head.lane], floor=_floor(head, policies))
-        for head, count in asked
-    ]
-    return asks, turns
+    return [_ask(head, count, drawn[head.lane], policies) for head, count in asked], turns
 
 
-def _floor(head: Head, policies: Policies) -> Floor | None:
-    return None if head.lane.kind in policies.ordered else head.floor
+def _ask(head: Head, count: int, draws: tuple[str, ...], policies: Policies) -> Ask:
+    ordered = head.lane.kind in policies.ordered
+    floor = None if ordered else head.floor
+    return Ask(lane=head.lane, count=count, draws=draws, floor=floor, ordered=ordered)
 
 
 class _Purse:
