@@ -17,7 +17,7 @@ import msgspec
 
 from windlass.context import Context
 from windlass.core.breaker import Breaker, Rule, own_rule
-from windlass.core.error_classes import Classes, ErrorClass, Verdict, checked_classes
+from windlass.core.error_classes import Classes, ErrorClass, Verdict, checked_classes, reached
 from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
 from windlass.core.fairness import Weights
 from windlass.core.hints import hints_of
@@ -250,8 +250,8 @@ class Registry:
         registration = self._registrations[kind]
         match registration.breaker:
             case None:
-                verdicts = (*registration.errors.values(), *self._errors.values())
-                mattering = (each for each in verdicts if callable(each) or each is _SYSTEM)
+                classes = reached(registration.errors, self._errors)
+                mattering = (each for each in classes if callable(each) or each is _SYSTEM)
                 return own_rule(registration.kind) if any(mattering) else None
             case str(name) if name not in self._breakers:
                 known = ", ".join(sorted(self._breakers)) or "none"
