@@ -22,7 +22,7 @@ from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
 from windlass.core.fairness import Weights
 from windlass.core.hints import hints_of
 from windlass.core.keys import Key
-from windlass.core.limits import Limit
+from windlass.core.limits import Limit, queue_limit
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.payload import PayloadCodec, encode_json
 from windlass.core.plan import Pool
@@ -178,6 +178,20 @@ class Registry:
         """The kinds, and their aliases, whose jobs must not be overtaken."""
         found = ((kind, each.limit) for kind, each in self._registrations.items())
         return frozenset(kind for kind, limit in found if limit is not None and limit.ordered)
+
+    def limited_by(self, kind: str, queue: str) -> Iterator[tuple[str, int]]:
+        """Return the limits that may hold for jobs of a kind, and how much of each one uses.
+
+        They are in the order in which all ask for them.
+        """
+        if kind not in self:
+            return
+        registration = self[kind]
+        yield queue_limit(queue), 1
+        if registration.resource is not None:
+            yield registration.resource, registration.amount
+        if registration.limit is not None:
+            yield registration.limit.name, 1
 
     def limit(self, limit: Limit) -> None:
         """Add a limit that kinds share.

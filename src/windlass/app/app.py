@@ -382,7 +382,7 @@ class Windlass:
         if settings.url != self.settings.url:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
-        self._check_secrets()
+        self.check_secrets()
         return Worker(
             store=self.store,
             registry=self.registry,
@@ -398,8 +398,12 @@ class Windlass:
             recipe=lambda: recipe_of(self, settings),
         )
 
-    def _check_secrets(self) -> None:
-        """Refuse to serve kinds whose secrets nobody here could open: their jobs would only die."""
+    def check_secrets(self) -> None:
+        """Refuse to serve kinds whose secrets nobody here could open: their jobs would only die.
+
+        Raises:
+            ConfigError: there is no key for them, or the package `cryptography` is not installed.
+        """
         secret = sorted(kind for kind in self.registry if self.registry[kind].target.has_secrets)
         if secret:
             self.vault.check(f"{', '.join(map(repr, secret))} has a Secret")

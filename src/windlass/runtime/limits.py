@@ -15,7 +15,7 @@ from uuid import UUID
 from windlass.core.errors import ConfigError
 from windlass.core.job import Head, Job, JobFilter, Json, Lane
 from windlass.core.ledger import Ledger
-from windlass.core.limits import OVERRIDE, Limit, Measure, Tokens, queue_limit
+from windlass.core.limits import OVERRIDE, Limit, Measure, Tokens
 from windlass.core.outcomes import Outcome, Released, Snoozed
 from windlass.core.plan import Allowance, Pool
 from windlass.core.settle import Transition
@@ -253,15 +253,9 @@ class Limits(Gate):
         return found
 
     def _find(self, queue: str, kind: str, key: str) -> Iterator[tuple[Purse, int]]:
-        if kind not in self._registry:
-            return
-        registration = self._registry[kind]
         slack = _CHILD if self._pools.get(kind) is Pool.CHILDREN else PROMPT
-        names = [(queue_limit(queue), 1), (registration.resource, registration.amount)]
-        if registration.limit is not None:
-            names.append((registration.limit.name, 1))
-        for name, amount in names:
-            limit = self._limits.get(name or "")
+        for name, amount in self._registry.limited_by(kind, queue):
+            limit = self._limits.get(name)
             if limit is not None:
                 for measure, tokens in limit.tokens().items():
                     yield self._purse(limit, measure, key, tokens, slack), amount
