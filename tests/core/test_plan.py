@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -475,3 +476,10 @@ def test_lanes_that_are_allowed_nothing_but_may_be_at_any_time_are_all_asked(fai
     heads = [head(key=f"k{n}", waited=MINUTE) for n in range(2 * MOST_SPENT)] + [head(key="rich")]
     policies = till.policies(fair=fair, remembers=False)
     assert asked(*heads, policies=policies) == [head(key="rich").lane]
+
+
+def test_lanes_that_are_not_served_change_nothing_about_ties() -> None:
+    """Prevents: a plan that fails, since it compares a lane with a group as urgent as it."""
+    policies = replace(Till({"acme": 9}).policies(fair=True), excluded=frozenset({"mail"}))
+    heads = [head("sync", queue="mail"), head("sync", key="acme"), head("async", key="acme")]
+    assert asked(*heads, policies=policies) == [heads[1].lane, heads[2].lane]

@@ -56,6 +56,8 @@ def _until(breaker: BreakerStatus, now: datetime) -> str:
         return ", so a few jobs are tried"
     if breaker.until is None:
         return " until somebody lets it close"
+    if breaker.until <= now:
+        return ", and is about to be tried with a few jobs"
     return f" until {show.moment(breaker.until, now)}"
 
 

@@ -183,10 +183,9 @@ def _by_urgency(
         served = [head for head in policies.hopeful(heads) if policies.serves(head.lane)]
         return sorted(served, key=urgency)
     alone, together = _grouped(heads, rotation)
+    served = [head for head in policies.hopeful(alone) if policies.serves(head.lane)]
     units: list[tuple[float, int, Head | Sequence[Head]]] = [
-        (urgency(head), number, head)
-        for number, head in enumerate(policies.hopeful(alone))
-        if policies.serves(head.lane)
+        (urgency(head), number, head) for number, head in enumerate(served)
     ]
     for group in together:
         if not policies.serves(group[0].lane._replace(key="")):
