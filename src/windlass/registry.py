@@ -17,12 +17,12 @@ import msgspec
 
 from windlass.context import Context
 from windlass.core.breaker import Breaker, Rule, own_rule
-from windlass.core.error_classes import Classes, ErrorClass, Verdict, checked_classes
+from windlass.core.error_classes import Classes, ErrorClass, Verdict, checked_classes, reached
 from windlass.core.errors import ConfigError, PayloadInvalid, UnknownKind
 from windlass.core.fairness import Weights
 from windlass.core.hints import hints_of
 from windlass.core.keys import Key
-from windlass.core.limits import Limit
+from windlass.core.limits import Limit, queue_limit
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.payload import PayloadCodec, encode_json
 from windlass.core.plan import Pool
@@ -181,6 +181,20 @@ class Registry:
         found = ((kind, each.limit) for kind, each in self._registrations.items())
         return frozenset(kind for kind, limit in found if limit is not None and limit.ordered)
 
+    def limited_by(self, kind: str, queue: str) -> Iterator[tuple[str, int]]:
+        """Return the limits that may hold for jobs of a kind, and how much of each one uses.
+
+        They are in the order in which all ask for them.
+        """
+        if kind not in self:
+            return
+        registration = self[kind]
+        yield queue_limit(queue), 1
+        if registration.resource is not None:
+            yield registration.resource, registration.amount
+        if registration.limit is not None:
+            yield registration.limit.name, 1
+
     def limit(self, limit: Limit) -> None:
         """Add a limit that kinds share.
 
@@ -252,8 +266,8 @@ class Registry:
         registration = self._registrations[kind]
         match registration.breaker:
             case None:
-                verdicts = (*registration.errors.values(), *self._errors.values())
-                mattering = (each for each in verdicts if callable(each) or each is _SYSTEM)
+                classes = reached(registration.errors, self._errors)
+                mattering = (each for each in classes if callable(each) or each is _SYSTEM)
                 return own_rule(registration.kind) if any(mattering) else None
             case str(name) if name not in self._breakers:
                 known = ", ".join(sorted(self._breakers)) or "none"

@@ -141,3 +141,17 @@ def test_the_doctor_finds_a_breaker_that_nobody_defined(shop: Shell) -> None:
     shop.write("shop.py", SHOP.replace('Breaker("stripe")', '"strip"'))
     problems = shop("doctor", "shop:app", "--json").json["problems"]
     assert any("'strip', which nobody defined" in each["problem"] for each in problems)
+
+
+def test_a_job_that_waits_says_which_breaker_is_open(shell: Shell) -> None:
+    shell.write("shop.py", SHOP)
+    (job_id,) = shell.enqueue("send_email")
+    (other,) = shell.enqueue("greet")
+    assert shell.ok("jobs", "show", job_id, "--json").json["held_up"] == []
+    fail(shell)
+    (told,) = shell.ok("jobs", "show", job_id, "--json").json["held_up"]
+    assert told.startswith("breaker stripe is open until ")
+    assert "windlass breakers show stripe" in shell.ok("jobs", "show", job_id).out
+    assert shell.ok("jobs", "show", other, "--json").json["held_up"] == [], "of another kind"
+    shell.ok("breakers", "open", "stripe")
+    assert "windlass breakers auto stripe" in shell.ok("jobs", "show", job_id).out

@@ -147,6 +147,35 @@ def test_a_paused_queue_is_a_note_and_what_waits_in_it_is_no_problem(shell: Shel
     assert {"problem": "queue mail is paused", "remedy": "windlass queues resume mail"} in notes
 
 
+def test_secrets_without_a_key_are_a_problem(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.write(
+        "shop.py",
+        "from windlass import Secret, Windlass\napp = Windlass()\n"
+        "@app.job\nasync def charge(card: Secret[str]) -> None: ...\n"
+        "@app.job\nasync def greet(name: str) -> None: ...\n",
+    )
+    (found,) = problems(shell, "shop:app")
+    assert found["problem"] == "'charge' has a Secret, and there is no key to encrypt it with"
+    assert "WINDLASS_ENCRYPTION_KEYS" in found["remedy"]
+    assert "windlass keys new" in found["remedy"]
+    monkeypatch.setenv("WINDLASS_ENCRYPTION_KEYS", shell.ok("keys", "new").out.strip())
+    assert problems(shell, "shop:app") == []
+
+
+def test_dead_letters_that_grow_are_a_note_with_the_way_to_look(shell: Shell) -> None:
+    (job_id,) = shell.dead()
+    report = shell("doctor", "--json").json
+    assert report["facts"]["dead"] == "1 job"
+    (note,) = [each for each in report["notes"] if "grow" in each["problem"]]
+    assert "1 job of kind send_email died of" in note["problem"]
+    assert f"windlass dead show {job_id}; " in note["remedy"]
+    with sqlite3.connect(shell.file) as db:
+        db.execute("UPDATE jobs SET finished_at = finished_at - 7200000000 WHERE state = 'dead'")
+    report = shell("doctor", "--json").json
+    assert report["facts"]["dead"] == "1 job"
+    assert not [each for each in report["notes"] if "grow" in each["problem"]], "it is long ago"
+
+
 def test_an_app_without_handlers_is_a_problem(shell: Shell) -> None:
     shell.write("shop.py", "from windlass import Windlass\napp = Windlass()\n")
     (found,) = problems(shell, "shop:app")

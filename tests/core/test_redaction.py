@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -54,7 +56,17 @@ def test_a_pattern_that_is_none_is_refused() -> None:
         ("sent Bearer abcdefghij", "sent Bearer ***"),
         ("--api-key=zzz now", "--api-key=*** now"),
         ("at postgresql://ann:p/w@host/db", "at postgresql://ann:***@host/db"),
-        ('password="never closed', "password=*** closed"),
+        ('password="never closed', 'password="***"'),
+        ("password='cut off\nin the midst \\", "password='***'"),
+        (r'said "{\"password\": \"cut', r'said "{\"password\": \"***\"'),
+        ('pwd="""two\n"lines" """, x=1', 'pwd="""***""", x=1'),
+        ("password: |\n  two\n  lines\nuser: ann", "password: ***\nuser: ann"),
+        ("GET /\nCookie: a=b; c=d\nHost: x", "GET /\nCookie: ***\nHost: x"),
+        ('> Authorization: Digest user="a", response="b"', "> Authorization: ***"),
+        (f"password='{'x y' * 5000}' z", "password='***' z"),
+        (f"redis://ann:{'x' * 5000}@host/0", "redis://ann:***@host/0"),
+        ("clone https://ghp_abc@host/x.git", "clone https://***@host/x.git"),
+        ("of https://key@host/1, git+https://t@h", "of https://***@host/1, git+https://***@h"),
     ],
 )
 def test_what_stands_after_a_hidden_name_in_text_is_masked(text: str, masked: str) -> None:
@@ -64,10 +76,36 @@ def test_what_stands_after_a_hidden_name_in_text_is_masked(text: str, masked: st
 @pytest.mark.parametrize(
     "text",
     ["'charge' cannot take this: field 'card': what it hides does not fit", "http://host:80/path",
+     "postgresql://ann@host/db", "git+ssh://git@host/x", "https://host/a@b", "mail x@y.z",
+     "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----",
      "12:30:45 a=1 b: c", "no such file: /srv/token/x", ""],
 )  # fmt: skip
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert USUAL.text(text) == text
+
+
+@pytest.mark.parametrize("kind", ["", "RSA ", "OPENSSH "])
+@pytest.mark.parametrize("written", [str, repr, json.dumps])
+def test_a_private_key_is_masked_wherever_it_stands(
+    kind: str, written: Callable[[str], str]
+) -> None:
+    begin, end = f"-----BEGIN {kind}PRIVATE KEY-----", f"-----END {kind}PRIVATE KEY-----"
+    text = f"loading {begin}\nMIIEvQIB\nADANBgkq\n{end} failed"
+    assert "MII" not in USUAL.text(written(text))
+    assert USUAL.text(text) == f"loading {begin}{MASK}{end} failed"
+    assert USUAL.text(text.partition("ADA")[0]) == f"loading {begin}{MASK}"
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["://a:b", "password='a ", 'password="\\', "-----BEGIN PRIVATE KEY-----", "token: |\n ",
+     "://a@", "a://", "cookie: ", "pwd=" + "'" * 3, "\\'", "card: x\n"],
+)  # fmt: skip
+def test_no_text_takes_long(part: str) -> None:
+    """Prevents: an expression that reads the same again and again, and a worker that hangs."""
+    began = time.thread_time()
+    USUAL.text(part * (200_000 // len(part)) + "@")
+    assert time.thread_time() - began < 2
 
 
 def test_code_stays_readable_and_its_literals_do_not() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.bed import QUICK, Bed, in_state, serving, until
+from tests.app.bed import QUICK, Bed, in_state, on_embedded_stores, serving, until
 from windlass import (
     Cancel,
     ConfigError,
@@ -22,6 +22,7 @@ from windlass import (
     State,
     Windlass,
 )
+from windlass.core.fingerprint import place
 
 
 @dataclass
@@ -255,3 +256,42 @@ async def _two(numbers: list[int], others: list[int]) -> None:
 
 async def _with_context(ctx: Context, numbers: list[int]) -> None:
     del ctx, numbers
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@on_embedded_stores
+def test_the_place_of_an_error_for_one_job_is_where_the_handler_met_it(
+    bed: Bed, in_thread: bool
+) -> None:
+    """Prevents: all errors that batches return are said to come from inside of Windlass."""
+    app = bed.app()
+
+    def look_up(word: str) -> Exception:
+        if word == "made":
+            return ValueError("never raised")
+        try:
+            raise KeyError(word)
+        except KeyError as error:
+            return error
+
+    def find(words: Sequence[str]) -> list[Exception]:
+        return [look_up(word) for word in words]
+
+    async def find_async(words: Sequence[str]) -> list[Exception]:
+        return find(words)
+
+    kind = app.job(name="find", batch=2, max_retries=0)(find if in_thread else find_async)
+
+    async def main() -> None:
+        handles = await app.aenqueue_many(kind.draft(word) for word in ("made", "met"))
+        await work_off(app)
+        made, met = [(await handle.ajob()).error for handle in handles]
+        assert made is not None
+        assert met is not None
+        assert "File" not in made.traceback
+        assert "ValueError: never raised" in made.traceback
+        assert "in look_up" in met.traceback
+        assert place(met) == "test_batches.py:look_up"
+        assert "windlass" not in met.traceback
+
+    asyncio.run(main())

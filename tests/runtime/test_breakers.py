@@ -22,7 +22,8 @@ from windlass.core.breaker_record import (
 )
 from windlass.core.changes import Changes
 from windlass.core.errors import StoreUnavailable
-from windlass.core.job import WorkerInfo
+from windlass.core.job import Lane, WorkerInfo
+from windlass.runtime.breakers import Breakers
 from windlass.runtime.watch import Watch
 
 AT_ONCE = Retry(max_retries=1000, backoff=Backoff(base=timedelta(0)))
@@ -381,6 +382,56 @@ def test_without_breakers_there_is_no_gate_and_no_record(bed: Bed) -> None:
             assert not worker._works.gates
             await in_state(await charge.aenqueue(), State.DEAD)
             assert await app.control.breakers() == []
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_kind_that_sees_an_error_in_its_own_way_needs_no_breaker_for_it(bed: Bed) -> None:
+    """Prevents: every kind of an app looks at breakers, for an error that is none to it."""
+    app = bed.app()
+    app.classify(ErrorClass.SYSTEM, Down)
+
+    @app.job(errors={Exception: ErrorClass.TRANSIENT})
+    async def charge() -> None:
+        pass
+
+    @app.job(errors={Down: lambda _error: None})
+    async def refund() -> None:
+        pass
+
+    @app.job(errors={ValueError: ErrorClass.PERMANENT})
+    async def check() -> None:
+        pass
+
+    assert set(app.registry.rules()) == {"refund", "check"}
+
+
+@on_embedded_stores
+@pytest.mark.parametrize(("named", "rest"), [(True, 1), (False, 5)])
+def test_breakers_that_nobody_named_are_looked_at_seldom_while_they_are_closed(
+    bed: Bed, named: bool, rest: float
+) -> None:
+    app = bed.app()
+    app.classify(ErrorClass.SYSTEM, Down)
+
+    @app.job(breaker=Breaker("stripe") if named else None)
+    async def charge(down: bool) -> None:
+        if down:
+            raise Down
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            (gate,) = worker._flow.each_gate
+            assert isinstance(gate, Breakers)
+            await in_state(await charge.aenqueue(down=False), State.COMPLETED)
+            now = asyncio.get_running_loop().time
+            left = gate._look_at - now()
+            assert rest - 1 < left <= rest
+            await app.aenqueue_many(charge.draft(down=True) for _ in range(5))
+            await becomes(app, BreakerState.OPEN, "stripe" if named else "kind:charge")
+            await until(lambda: gate.bars(Lane("default", "charge")))
+            assert gate._look_at - now() <= 1
 
     asyncio.run(main())
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tests.app.bed import QUICK, Bed, Through, in_state, serving, told, until
+from tests.app.bed import QUICK, Bed, Through, in_state, on_embedded_stores, serving, told, until
 from windlass import ConfigError, Retry, Snooze, State, StoreUnavailable, Windlass
 from windlass.core.changes import Changes
 from windlass.core.job import Ask, Claim, Job, Lane, WorkerInfo
@@ -402,6 +403,65 @@ def test_jobs_of_a_key_run_in_their_order_though_some_fail_and_many_workers_serv
         assert runs == dict.fromkeys(accounts, expected)
 
     asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_key_is_held_until_the_instant_that_was_named_however_long_the_run_took(
+    bed: Bed,
+) -> None:
+    """Prevents: a key is held too long by as much as the run took that named the instant."""
+    app = bed.app()
+    began: list[float] = []
+    named: list[float] = []
+
+    @app.job(key="account", ordered=True)
+    async def book(account: str) -> Snooze | None:
+        assert account
+        began.append(time.time())
+        if len(began) > 1:
+            return None
+        await asyncio.sleep(0.6)
+        named.append(time.time() + 0.1)
+        return Snooze(datetime.fromtimestamp(named[0], UTC))
+
+    async def main() -> None:
+        handle = await book.aenqueue("x")
+        async with serving(app):
+            await in_state(handle, State.COMPLETED)
+
+    asyncio.run(main())
+    late = began[1] - named[0]
+    assert -0.05 <= late < 0.5, late
+
+
+@on_embedded_stores
+def test_a_key_that_was_held_back_is_free_in_time_though_others_wait_for_it(bed: Bed) -> None:
+    """Prevents: a lane that was known to lack a token is not looked at when it comes earlier."""
+    app = bed.app()
+    began: list[float] = []
+
+    @app.job(key="account", ordered=True)
+    async def book(account: str) -> Snooze | None:
+        assert account
+        began.append(time.monotonic())
+        # The claimer looks in vain just before the end, and would look again half a second later.
+        await look.aenqueue()
+        await asyncio.sleep(0.02)
+        return Snooze("50ms") if len(began) <= 8 else None
+
+    @app.job
+    async def look() -> None:
+        pass
+
+    async def main() -> None:
+        handles = await app.aenqueue_many(book.draft("x") for _ in range(2))
+        async with serving(app):
+            for handle in handles:
+                await in_state(handle, State.COMPLETED)
+
+    asyncio.run(main())
+    gaps = sorted(second - first for first, second in itertools.pairwise(began))
+    assert gaps[len(gaps) // 2] < 0.3, gaps
 
 
 def test_an_ordered_job_that_is_dead_lets_the_next_one_pass(bed: Bed) -> None:

@@ -519,6 +519,7 @@ class Windlass:
         self._check_secrets()
         flows.register(self)
         pipelines.register(self)
+        self.check_secrets()
         return Worker(
             store=self.store,
             registry=self.registry,
@@ -536,8 +537,12 @@ class Windlass:
             ids=self.ids.next,
         )
 
-    def _check_secrets(self) -> None:
-        """Refuse to serve kinds whose secrets nobody here could open: their jobs would only die."""
+    def check_secrets(self) -> None:
+        """Refuse to serve kinds whose secrets nobody here could open: their jobs would only die.
+
+        Raises:
+            ConfigError: there is no key for them, or the package `cryptography` is not installed.
+        """
         secret = sorted(kind for kind in self.registry if self.registry[kind].target.has_secrets)
         if secret:
             self.vault.check(f"{', '.join(map(repr, secret))} has a Secret")

@@ -82,40 +82,37 @@ def show_breaker(
         show.stdout().print(_portrait(status, now))
 
 
-@breakers.command("open", epilog=options.example("windlass breakers open stripe"))
-def open_breaker(
-    name: Name,
-    *,
-    app: options.App = None,
-    url: options.Url = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Keep a breaker open: no job of its kinds starts until you say otherwise."""
-    _force(app, url, name, lambda chosen: chosen.control.open_breaker(name), as_json=as_json)
+def _lever(word: str, act: Callable[[Windlass, str], Awaitable[BreakerStatus]], told: str) -> None:
+    """Add a command that forces a breaker, or ends that."""
+
+    def force(
+        name: Name,
+        *,
+        app: options.App = None,
+        url: options.Url = None,
+        as_json: options.AsJson = False,
+    ) -> None:
+        _force(app, url, name, act, as_json=as_json)
+
+    epilog = options.example(f"windlass breakers {word} stripe")
+    breakers.command(word, help=told, epilog=epilog)(force)
 
 
-@breakers.command("close", epilog=options.example("windlass breakers close stripe"))
-def close_breaker(
-    name: Name,
-    *,
-    app: options.App = None,
-    url: options.Url = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Keep a breaker closed, whatever fails, until you say otherwise."""
-    _force(app, url, name, lambda chosen: chosen.control.close_breaker(name), as_json=as_json)
-
-
-@breakers.command("auto", epilog=options.example("windlass breakers auto stripe"))
-def reset_breaker(
-    name: Name,
-    *,
-    app: options.App = None,
-    url: options.Url = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Let a breaker go by itself again; one that was kept open is tried with probes first."""
-    _force(app, url, name, lambda chosen: chosen.control.reset_breaker(name), as_json=as_json)
+_lever(
+    "open",
+    lambda app, name: app.control.open_breaker(name),
+    "Keep a breaker open: no job of its kinds starts until you say otherwise.",
+)
+_lever(
+    "close",
+    lambda app, name: app.control.close_breaker(name),
+    "Keep a breaker closed, whatever fails, until you say otherwise.",
+)
+_lever(
+    "auto",
+    lambda app, name: app.control.reset_breaker(name),
+    "Let a breaker go by itself again; one that was kept open is tried with probes first.",
+)
 
 
 async def _find(app: Windlass, name: str) -> BreakerStatus:
@@ -129,13 +126,13 @@ def _force(
     app: str | None,
     url: str | None,
     name: str,
-    act: Callable[[Windlass], Awaitable[BreakerStatus]],
+    act: Callable[[Windlass, str], Awaitable[BreakerStatus]],
     *,
     as_json: bool,
 ) -> None:
     async def work(chosen: Windlass) -> tuple[BreakerStatus, bool]:
         before = {each.name: each.changes for each in await chosen.control.breakers()}
-        after = await act(chosen)
+        after = await act(chosen, name)
         return after, after.changes != before.get(name, 0)
 
     status, changed = target.visit(app, url, work)

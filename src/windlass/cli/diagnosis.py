@@ -1,24 +1,25 @@
-"""Owns the diagnosis behind `windlass doctor`: what is so, what is wrong, and how to mend it.
-
-Likewise of one job, for `windlass jobs show`: why it waits.
-"""
+"""Owns the diagnosis behind `windlass doctor`: what is so, what is wrong, and how to mend it."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from windlass.app import Windlass
 from windlass.cli import show, target
-from windlass.core.breaker_record import BreakerState, BreakerStatus
+from windlass.cli.discretion import discreet_group, redaction_of
+from windlass.cli.hindrances import of_breakers, resuming
+from windlass.core.breaker_record import BreakerStatus
 from windlass.core.errors import WindlassError
-from windlass.core.job import Finding, Job, Lane, Sweep, WorkerRecord
-from windlass.core.pauses import Paused
-from windlass.core.states import WAITING
+from windlass.core.job import ErrorGroup, Finding, Lane, Sweep, WorkerRecord
+from windlass.core.states import State
 from windlass.store import Store
 
 _LANES_TOLD = 20
+_GROUPS_TOLD = 5
+_GROUPS_SEEN = 1_000
+_LATELY = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,22 +50,6 @@ class Report:
         self.notes.append(Finding(problem=problem, remedy=remedy))
 
 
-async def hindrances(app: Windlass, job: Job) -> list[Finding]:
-    """Return what keeps a job that waits from being started, and how to mend it."""
-    if job.state not in WAITING:
-        return []
-    return [
-        Finding(problem=f"{what} {name} is paused", remedy=resuming(what, name))
-        for what, name in (await app.control.paused()).holding(job.lane)
-    ]
-
-
-def resuming(what: Paused, name: str) -> str:
-    """Return the command that ends a pause."""
-    named = shlex.quote(name) if what == "queue" else f"--{what} {shlex.quote(name)}"
-    return f"windlass queues resume {named}"
-
-
 def load(reference: str | None, url: str | None, report: Report) -> Windlass | None:
     """Load the app and its settings, or find out why that cannot be done."""
     report.app = reference
@@ -90,6 +75,7 @@ def examine_settings(app: Windlass, report: Report) -> None:
         app.registry.rules()
     except WindlassError as error:
         report.problem(str(error), "define it, or correct the name")
+    _examine_secrets(app, report)
     if report.app is not None:
         report.facts["kinds"] = ", ".join(sorted(app.registry)) or "none"
         if not list(app.registry):
@@ -97,6 +83,15 @@ def examine_settings(app: Windlass, report: Report) -> None:
                 f"no handler is registered in {report.app}",
                 "import the modules that have them, there or by WINDLASS_IMPORTS",
             )
+
+
+def _examine_secrets(app: Windlass, report: Report) -> None:
+    """Find secrets that nobody here could encrypt, or open."""
+    try:
+        app.check_secrets()
+    except WindlassError as error:
+        problem, _, remedy = str(error).partition(": ")
+        report.problem(problem, remedy)
 
 
 async def examine_store(app: Windlass, report: Report) -> None:
@@ -162,6 +157,12 @@ async def _examine_work(app: Windlass, report: Report) -> None:
     waiting = [head.lane for head in sweep.heads if not any(paused.holding(head.lane))]
     _examine_waiting(waiting, alive, sweep, report)
     _examine_breakers(await app.control.breakers(), waiting, sweep, report)
+    dead = sum(each.count for each in await app.store.counts() if each.state is State.DEAD)
+    if dead:
+        report.facts["dead"] = show.plural(dead, "job")
+        redaction = redaction_of(app)
+        groups = await app.control.error_groups(limit=_GROUPS_SEEN)
+        _examine_dead([discreet_group(each, redaction) for each in groups], sweep.now, report)
 
 
 def _examine_breakers(
@@ -169,22 +170,28 @@ def _examine_breakers(
 ) -> None:
     """Say which breakers keep jobs from starting, for how long, and what waits for them."""
     for each in breakers:
-        if each.state is BreakerState.CLOSED:
-            continue
         kinds = sorted({lane.kind for lane in waiting} & set(each.kinds))
         waits = f"jobs of kind {', '.join(kinds)} wait: " if kinds else ""
+        for found in of_breakers([each], None, sweep.now):
+            report.note(f"{waits}{found.problem}", found.remedy)
+
+
+def _examine_dead(groups: Sequence[ErrorGroup], now: datetime, report: Report) -> None:
+    """Say of which errors jobs still die, the newest first."""
+    growing = [each for each in groups if now - each.last_seen < _LATELY]
+    growing.sort(key=lambda group: group.last_seen, reverse=True)
+    for each in growing[:_GROUPS_TOLD]:
+        what = each.error.type if each.error is not None else (each.reason or "no error")
+        since = show.ago(each.first_seen, now)
         report.note(
-            f"{waits}breaker {each.name} is {each.state.value}{_until(each, sweep)}: {each.why}",
-            f"windlass breakers {'auto' if each.forced else 'show'} {each.name}",
+            f"dead letters grow: {show.plural(each.count, 'job')} of kind {each.kind} died of "
+            f"{what}, the first {since}, the last {show.ago(each.last_seen, now)}",
+            f"windlass dead show {each.newest}; once it is mended, windlass dead redrive "
+            + (f"--group {each.fingerprint}" if each.fingerprint else f"--kind {each.kind}"),
         )
-
-
-def _until(breaker: BreakerStatus, sweep: Sweep) -> str:
-    if breaker.state is BreakerState.HALF_OPEN:
-        return ", so a few jobs are tried"
-    if breaker.until is None:
-        return " until somebody lets it close"
-    return f" until {show.moment(breaker.until, sweep.now)}"
+    if len(growing) > _GROUPS_TOLD:
+        others = show.plural(len(growing) - _GROUPS_TOLD, "other error")
+        report.note(f"jobs still die of {others}", "windlass dead groups")
 
 
 def _examine_waiting(

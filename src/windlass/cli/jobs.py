@@ -11,8 +11,9 @@ import typer
 from msgspec.structs import replace
 
 from windlass.app import Windlass
-from windlass.cli import diagnosis, facts, options, show, target
+from windlass.cli import facts, options, show, target
 from windlass.cli.discretion import discreet, redaction_of
+from windlass.cli.hindrances import hindrances
 from windlass.cli.listing import Column, Listing
 from windlass.cli.portrait import portrait
 from windlass.core.errors import UnknownJob, WindlassError
@@ -85,7 +86,7 @@ def show_job(
 
     async def work(chosen: Windlass) -> tuple[Job, datetime]:
         job, now = await _look(chosen, job_id)
-        held_up.extend(await diagnosis.hindrances(chosen, job))
+        held_up.extend(await hindrances(chosen, job, now))
         return job, now
 
     job, now = target.visit(app, url, work)

@@ -128,6 +128,16 @@ def checked_classes(classes: Mapping[Any, Any]) -> dict[type[BaseException], Ver
     return dict(classes)
 
 
+def reached(first: Classes, second: Classes) -> Iterator[Verdict]:
+    """Return the verdicts that an error can meet where one table goes before another.
+
+    What the first one says of an exception, for certain, holds for all that are derived from it.
+    """
+    yield from first.values()
+    certain = tuple(without_functions(first))
+    yield from (verdict for error, verdict in second.items() if not issubclass(error, certain))
+
+
 def without_functions(classes: Classes) -> Classes:
     """Return a table without the verdicts that a user's code finds."""
     return {error: each for error, each in classes.items() if isinstance(each, ErrorClass)}

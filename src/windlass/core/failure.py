@@ -15,6 +15,8 @@ TRACEBACK_LIMIT = 40_000
 _CHAIN_LIMIT = 20
 _USUAL = Redaction()
 _OURS = ("windlass.runtime.", "windlass.middleware.", "windlass.registry")
+_CARRIERS = ("windlass.runtime.alone", "windlass.runtime.batches")
+"""What only hands on errors that others made, maybe without ever raising them."""
 
 
 def describe(error: BaseException, redaction: Redaction = _USUAL) -> ErrorInfo:
@@ -90,8 +92,14 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
 
 
 def _users_part(tb: TracebackType | None) -> TracebackType | None:
-    """Skip the frames of Windlass that lead to the handler: they are the same for every error."""
-    start = tb
-    while start is not None and str(start.tb_frame.f_globals.get("__name__")).startswith(_OURS):
+    """Skip the frames of Windlass that lead to the handler: they are the same for every error.
+
+    Where there are no others, it is an error of our own, unless it was only handed on.
+    """
+    start, module = tb, ""
+    while start is not None:
+        module = str(start.tb_frame.f_globals.get("__name__"))
+        if not module.startswith(_OURS):
+            return start
         start = start.tb_next
-    return start or tb
+    return None if module in _CARRIERS else tb

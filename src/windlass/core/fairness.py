@@ -93,7 +93,7 @@ class Rotation:
         room: int,
         scarce: bool,
         most: int,
-        draw: Callable[[Lane, int], int],
+        draw: Callable[[Lane, int], int | None],
     ) -> tuple[list[tuple[Head, int]], list[Turn]]:
         """Deal out room to the keys of a group, one quantum at a time to who was given least.
 
@@ -101,7 +101,8 @@ class Rotation:
         is by its turns. Where slots are `scarce` quanta are small, since who is left out waits for
         a job to end; if not, they grow for as long as keys have so many jobs. Where every key that
         can be asked is, the last of them is asked for `most` more, which is what the others leave.
-        `draw` says how much of a quantum a lane may have.
+        `draw` says how much of a quantum a lane may have, and None if no more are to be asked in
+        this claim.
         """
         places = self._line_up(heads)
         line = list(places)
@@ -113,6 +114,8 @@ class Rotation:
             at, position, number = line[0]
             lane = heads[number].lane
             count = draw(lane, min(quantum, room))
+            if count is None:
+                break
             if count <= 0:
                 heappop(line)
                 continue
@@ -124,8 +127,14 @@ class Rotation:
         if line and all(number in asked for _, _, number in line):
             # Who was given most before is most likely to have more.
             _, _, last = max(places[number] for _, _, number in line)
-            asked[last] = asked.pop(last) + draw(heads[last].lane, most)
+            asked[last] = asked.pop(last) + (draw(heads[last].lane, most) or 0)
         return [(heads[number], count) for number, count in asked.items()], list(turns.values())
+
+    def tidy(self, heads: Sequence[Head]) -> None:
+        """Forget the keys of a group that wait for nothing, once they are many."""
+        clock = self._clocks.get(heads[0].lane[:3])
+        if clock is not None and len(clock.given) > 2 * len(heads) + _FORGOTTEN:
+            clock.forget_all_but({head.lane.key for head in heads})
 
     def take(self, turns: Iterable[Turn]) -> None:
         """Count turns as given. What comes anew from now on begins where the last of them did."""
@@ -166,8 +175,6 @@ class Rotation:
         clock = self._clocks.get(heads[0].lane[:3])
         if clock is None:
             return [(0.0, head.position, number) for number, head in enumerate(heads)]
-        if len(clock.given) > 2 * len(heads) + _FORGOTTEN:
-            clock.forget_all_but({head.lane.key for head in heads})
         now, given = clock.now, clock.given
         return [
             (at if (at := given.get(head.lane[3], now)) > now else now, head.position, number)

@@ -224,6 +224,8 @@ class Ask(Struct, frozen=True, kw_only=True):
     count: int
     draws: tuple[str, ...] = ()
     floor: Floor | None = None
+    ordered: bool = False
+    """Whether its jobs must not overtake each other: it is asked for the oldest one, or none."""
 
 
 class Turn(NamedTuple):
@@ -243,6 +245,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     """How much of each allowance it may use up; the store knows nothing of them."""
     turns: tuple[Turn, ...] = ()
     """What keys that take turns are given by it; the store knows nothing of them."""
+    cut: bool = False
+    """Whether there are lanes that nobody has looked at yet; the store knows nothing of that."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,12 +11,14 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from windlass.core.fairness import Rotation
-from windlass.core.job import Ask, Claim, Floor, Head, Lane, Turn
+from windlass.core.job import Ask, Claim, Head, Lane, Turn
 from windlass.core.pauses import Pauses
 
 SLOTS = "slots"
 MOST_BUDGETS = 31
 """How many budgets a claim may name: a store tells them apart by the bits of an integer."""
+MOST_SPENT = 500
+"""How many lanes a plan may find to be allowed nothing: a loop must not stand still for them."""
 _AHEAD = 2_001
 """Steps of priority by which a target in jeopardy is ahead: more than there are priorities."""
 
@@ -73,6 +75,8 @@ class Policies:
     """Says of which lanes something could start, without asking for it; None: of all."""
     bars: Callable[[Lane], bool] | None = None
     """Says of which lanes nothing may start, however much room there is; None: of none."""
+    unspent: Callable[[Iterable[Head]], list[Head]] | None = None
+    """Leaves out the lanes of which it is known that their allowance is nothing; None: none."""
 
     @property
     def minds_newcomers(self) -> bool:
@@ -88,6 +92,10 @@ class Policies:
             and not (self.paused and any(self.paused.holding(lane)))
             and (self.bars is None or not self.bars(lane))
         )
+
+    def hopeful(self, heads: Sequence[Head]) -> Sequence[Head]:
+        """Return the heads of lanes that are not known to be spent."""
+        return heads if self.unspent is None else self.unspent(heads)
 
     def may_run(self, lane: Lane) -> bool:
         """Say whether a job of this lane could start now, if there was room for it."""
@@ -116,7 +124,7 @@ class Room:
 
 
 def plan(
-    heads: Iterable[Head],
+    heads: Sequence[Head],
     policies: Policies,
     room: Room,
     *,
@@ -131,13 +139,16 @@ def plan(
     Where there are more budgets than a claim can name, the most urgent lanes are asked now, and the
     others by the next claim. Keys that take turns are as urgent as the oldest of them, and share
     what there is room for then. Without `now`, by the store's clock, no target is in jeopardy.
+    Lanes that are known to be spent cost little; where many are found to be, the claim is `cut`,
+    and the next plan goes on from there.
     """
     purse = _Purse(room, at_most)
     allowed = partial(_allowances, policies, room)
+    finds = _Finds(policies)
     asks: list[Ask] = []
     turns: list[Turn] = []
     for unit in _by_urgency(heads, policies, now):
-        if purse.left[SLOTS] <= 0:
+        if purse.left[SLOTS] <= 0 or finds.are_too_many:
             break
         lane = (unit if isinstance(unit, Head) else unit[0]).lane
         draws = _DRAWS[policies.kinds[lane.kind]]
@@ -146,28 +157,35 @@ def plan(
         if isinstance(unit, Head):
             count, draws = purse.draw(draws, allowed(lane))
             if count > 0:
-                floor = _floor(unit, policies)
-                asks.append(Ask(lane=lane, count=count, draws=draws, floor=floor))
+                asks.append(_ask(unit, count, draws, policies))
+            else:
+                finds.look_at(unit)
         elif policies.rotation is not None:
-            more, theirs = _in_turn(unit, draws, purse, policies, allowed)
+            more, theirs = _in_turn(unit, draws, purse, policies, allowed, finds)
             asks += more
             turns += theirs
     return Claim(
-        asks=tuple(asks), budgets=purse.budgets, reserves=purse.reserves(), turns=tuple(turns)
-    )  # fmt: skip
+        asks=tuple(asks),
+        budgets=purse.budgets,
+        reserves=purse.reserves(),
+        turns=tuple(turns),
+        cut=finds.are_too_many,
+    )
 
 
 def _by_urgency(
-    heads: Iterable[Head], policies: Policies, now: datetime | None
-) -> Iterable[Head | list[Head]]:
+    heads: Sequence[Head], policies: Policies, now: datetime | None
+) -> Iterable[Head | Sequence[Head]]:
     """Return the heads of lanes that may run, those whose keys take turns together."""
     urgency = partial(policies.urgency, now=now) if policies.targets else policies.urgency
     rotation = policies.rotation
     if rotation is None:
-        return sorted((head for head in heads if policies.serves(head.lane)), key=urgency)
-    alone, together = _grouped(heads, policies, rotation)
-    units: list[tuple[float, int, Head | list[Head]]] = [
-        (urgency(head), number, head) for number, head in enumerate(alone)
+        served = [head for head in policies.hopeful(heads) if policies.serves(head.lane)]
+        return sorted(served, key=urgency)
+    alone, together = _grouped(heads, rotation)
+    served = [head for head in policies.hopeful(alone) if policies.serves(head.lane)]
+    units: list[tuple[float, int, Head | Sequence[Head]]] = [
+        (urgency(head), number, head) for number, head in enumerate(served)
     ]
     for group in together:
         if not policies.serves(group[0].lane._replace(key="")):
@@ -176,14 +194,13 @@ def _by_urgency(
             group = [head for head in group if head.lane.key not in paused]
         if group:
             oldest = min(group, key=_POSITION)
-            units.append((urgency(oldest), len(units), group))
-    return [unit for _, _, unit in sorted(units)]
+            rotation.tidy(group)
+            units.append((urgency(oldest), len(units), policies.hopeful(group)))
+    return [unit for _, _, unit in sorted(units) if unit]
 
 
-def _grouped(
-    heads: Iterable[Head], policies: Policies, rotation: Rotation
-) -> tuple[list[Head], list[list[Head]]]:
-    """Return the heads of lanes that stand alone and are served, and those that take turns.
+def _grouped(heads: Iterable[Head], rotation: Rotation) -> tuple[list[Head], list[list[Head]]]:
+    """Return the heads of lanes that stand alone, and those that take turns.
 
     Keys may be many, so what holds for a whole group is found out once, and not here. A store tells
     the lanes of a group one after the other, as a rule.
@@ -200,45 +217,52 @@ def _grouped(
             queue, kind, priority = group = lane[:3]
             add = groups.setdefault(group, []).append
             add(head)
-        elif policies.serves(lane):
+        else:
             alone.append(head)
     return alone, list(groups.values())
 
 
 def _in_turn(
-    heads: list[Head],
+    heads: Sequence[Head],
     draws: tuple[str, ...],
     purse: _Purse,
     policies: Policies,
     allowed: Callable[[Lane], Iterable[Allowance]],
+    finds: _Finds,
 ) -> tuple[list[Ask], list[Turn]]:
     """Return what to ask of the keys of a group, and how much of that is by their turns."""
     drawn: dict[Lane, tuple[str, ...]] = {}
     known: dict[Lane, list[Allowance]] = {}
 
-    def draw(lane: Lane, most: int) -> int:
+    def draw(lane: Lane, most: int) -> int | None:
         if lane not in known:
+            if finds.are_too_many:
+                return None
             known[lane] = list(allowed(lane))
         again = lane in drawn
         count, names = purse.draw(draws, known[lane], most=most, again=again)
         if count > 0:
             drawn[lane] = names
+        elif not again:
+            finds.look_at(Head(lane=lane, position=heads[0].position))
         return count
 
     assert policies.rotation is not None  # noqa: S101 - or there would be no group.
     left = min(purse.left[name] for name in draws)
     asked, turns = policies.rotation.deal(
-        heads, room=left, scarce=purse.scarce, most=purse.budgets[SLOTS], draw=draw
+        heads,
+        room=left,
+        scarce=purse.scarce,
+        most=purse.budgets[SLOTS],
+        draw=draw,
     )
-    asks = [
-        Ask(lane=head.lane, count=count, draws=drawn[head.lane], floor=_floor(head, policies))
-        for head, count in asked
-    ]
-    return asks, turns
+    return [_ask(head, count, drawn[head.lane], policies) for head, count in asked], turns
 
 
-def _floor(head: Head, policies: Policies) -> Floor | None:
-    return None if head.lane.kind in policies.ordered else head.floor
+def _ask(head: Head, count: int, draws: tuple[str, ...], policies: Policies) -> Ask:
+    ordered = head.lane.kind in policies.ordered
+    floor = None if ordered else head.floor
+    return Ask(lane=head.lane, count=count, draws=draws, floor=floor, ordered=ordered)
 
 
 class _Purse:
@@ -306,6 +330,24 @@ class _Purse:
     @property
     def _has_room(self) -> bool:
         return len(self.budgets) < MOST_BUDGETS
+
+
+class _Finds:
+    """The lanes that a plan is the first to find spent."""
+
+    def __init__(self, policies: Policies) -> None:
+        self._policies = policies
+        self._left = MOST_SPENT
+
+    @property
+    def are_too_many(self) -> bool:
+        """Whether it should be the next plan that looks at the others."""
+        return self._left <= 0
+
+    def look_at(self, head: Head) -> None:
+        """Count a lane that gave nothing, if from now on it is known that it cannot."""
+        if not self._policies.hopeful([head]):
+            self._left -= 1
 
 
 def _allowances(policies: Policies, room: Room, lane: Lane) -> Iterator[Allowance]:

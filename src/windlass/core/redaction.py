@@ -1,6 +1,7 @@
 """Owns what is masked before text or values are stored as errors, logged or shown.
 
-What is masked: fields by their names, passwords in URLs, and the secrets that a run knows.
+What is masked: fields by their names, passwords in URLs, private keys, and the secrets that a run
+knows. A value that is begun and never ended, since the text was cut off, is masked to the end.
 """
 
 from __future__ import annotations
@@ -28,13 +29,29 @@ _DEEPEST = 200
 """What is nested deeper, or in itself, is masked as a whole."""
 _NAME = re.compile(r"(?<!\w)(\w[\w-]{0,80})(\\*[\"'])?\s{0,3}(?:=>|[:=])\s{0,3}")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
-_QUOTED = re.compile(r"""(["'])(?:(?!\1)[^\\]|\\.){0,4000}\1|(\\+["']).{0,4000}?\2""", re.DOTALL)
+_QUOTED = re.compile(
+    r"""("{3}|'{3}).*?(?:\1|\Z)|(["'])(?:(?!\2)[^\\]|\\.)*(?:\2|\\?\Z)|(\\+["']).*?(?:\3|\Z)""",
+    re.DOTALL,
+)
+_BLOCK = re.compile(r"[|>][+-]?[ \t]*(?:\n[ \t]+[^\n]*)+")
+"""Lines that are indented below a name, as YAML has them."""
+_HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie2?", re.IGNORECASE)
+_LINE = re.compile(r"[^\n]+")
 _BARE = re.compile(
     r"""["']?(?:(?:bearer|basic|token|digest)\s+)?[^\s,;&"')\]}<>]+""", re.IGNORECASE
 )
 _LITERAL = re.compile(r"""["']?-?\d[\w.+-]*|["'][^\s,;&"')\]}<>]+""")
 _BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
-_USERINFO = re.compile(r"""(://[^\s:/@'"]{0,200}):[^\s'"<>]{1,300}@""")
+_URL = re.compile(r"""(?:\b[A-Za-z][\w+.-]{0,40})?://[^\s'"<>]+""")
+_PASSWORD = re.compile(r"(://[^:/@]*):.*@", re.DOTALL)
+_USER = re.compile(r"([\w+.-]{0,40})://([^:/@?#]+)@")
+_NAMED = frozenset({"postgresql", "postgres", "mysql", "mariadb", "ssh", "sftp", "amqp", "amqps"})
+"""Where a user alone is a name; elsewhere it is a token."""
+_PRIVATE_KEY = re.compile(
+    r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
+    r".*?(?:(-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)|\Z)",
+    re.DOTALL,
+)
 
 
 class Redaction:
@@ -112,8 +129,10 @@ class Redaction:
         """
         if self._known is not None:
             text = self._known.sub(MASK, text)
-        if "://" in text:
-            text = _USERINFO.sub(rf"\1:{MASK}@", text)
+        if "PRIVATE KEY" in text:
+            text = _PRIVATE_KEY.sub(lambda key: f"{key[1]}{MASK}{key[2] or ''}", text)
+        if "://" in text and "@" in text:
+            text = _URL.sub(_without_password, text)
         if ":" in text or "=" in text:
             text = self._masked_fields(text, code=code)
         return _BEARER.sub(rf"\1 {MASK}", text) if "earer" in text or "asic" in text else text
@@ -124,18 +143,47 @@ class Redaction:
         for name in _NAME.finditer(text):
             if name.start() < end or not self.hides(name[1]):
                 continue
-            if (quoted := _QUOTED.match(text, name.end())) is not None:
-                mark = quoted[1] or quoted[2]
-                mask = f"{mark}{MASK}{mark}"
-                value: re.Match[str] | None = quoted
-            else:
-                # After a quoted name only what a literal is: `field 'card': it is ...` is prose.
-                value = (_LITERAL if name[2] or code else _BARE).match(text, name.end())
-                mask = f"{name[2]}{MASK}{name[2]}" if name[2] else MASK
+            value, mark = _QUOTED.match(text, name.end()), name[2] or ""
             if value is not None:
-                parts += (text[end : value.start()], mask)
+                mark = value[1] or value[2] or value[3]
+            else:
+                value = _unquoted(text, name, code=code)
+            if value is not None:
+                parts += (text[end : value.start()], f"{mark}{MASK}{mark}")
                 end = value.end()
         return "".join((*parts, text[end:])) if parts else text
+
+
+def _unquoted(text: str, name: re.Match[str], *, code: bool) -> re.Match[str] | None:
+    """Return the value that follows a name without quotes."""
+    at = name.end()
+    if name[2] or code:
+        # After a quoted name only what a literal is: `field 'card': it is ...` is prose.
+        return _LITERAL.match(text, at)
+    if ":" in name[0]:
+        if (block := _BLOCK.match(text, at)) is not None:
+            return block
+        if _HEADER.fullmatch(name[1]) and _begins_line(text, name.start()):
+            return _LINE.match(text, at)
+    return _BARE.match(text, at)
+
+
+def _begins_line(text: str, at: int) -> bool:
+    """Say whether nothing stands before a place on its line but what shows where it went."""
+    return not text[max(at - 40, 0) : at].rpartition("\n")[2].strip("<> \t")
+
+
+def _without_password(url: re.Match[str]) -> str:
+    """Return a URL without its password, or without a user alone."""
+    if "@" not in url[0]:
+        return url[0]
+    text, count = _PASSWORD.subn(rf"\1:{MASK}@", url[0])
+    return text if count else _USER.sub(_without_user, text)
+
+
+def _without_user(url: re.Match[str]) -> str:
+    is_name = not _NAMED.isdisjoint(url[1].lower().split("+"))
+    return url[0] if is_name else f"{url[1]}://{MASK}@"
 
 
 def _is_sealed(value: Any) -> bool:

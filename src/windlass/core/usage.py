@@ -54,12 +54,27 @@ def limit_state(
     )
 
 
-def _out(account: Json, now: float) -> int:
-    held: int = sum(count for keys in account.get("holds", {}).values() for count in keys.values())
+def used_up(limit: Limit, account: Json, *, key: str, amount: int, now: float) -> list[Measure]:
+    """Return the measures by which too little is left of a limit for a job that uses so much."""
+    return [
+        measure
+        for measure, tokens in limit.tokens().items()
+        if tokens.capacity - _out(account.get(measure.value, {}), now, key) < amount
+    ]
+
+
+def _out(account: Json, now: float, key: str | None = None) -> int:
+    """Return how many tokens are out; of one key, or of all."""
+    held: list[int] = [
+        count
+        for keys in account.get("holds", {}).values()
+        for each, count in keys.items()
+        if key in (None, each)
+    ]
     cooling: list[int] = [
         count
-        for entries in account.get("cooling", {}).values()
+        for each, entries in account.get("cooling", {}).items()
         for until, count in entries
-        if until > now
+        if until > now and key in (None, each)
     ]
-    return held + sum(cooling)
+    return sum(held) + sum(cooling)

@@ -29,6 +29,8 @@ from windlass.store import Store
 
 _LOOK = 1.0
 """Seconds between two looks at the records."""
+_SELDOM = 5.0
+"""The same as long as no breaker is known but the kinds' own, and all of those are closed."""
 _BREATH = 0.02
 _GROUP = 0.1
 """Seconds within which successes are gathered, since they hurry less than failures."""
@@ -174,7 +176,6 @@ class Breakers(Gate):
     async def _look(self, worker: str) -> None:
         """Learn how all breakers stand, and who is gone that holds what jobs here wait for."""
         records = await self._store.records(RECORD)
-        self._look_at = self._loop.time() + _LOOK
         # Asked for anew, where it matters: the store's clock may have been set since.
         self._clock = None
         for watch in self._watches.values():
@@ -182,6 +183,7 @@ class Breakers(Gate):
             self._learn(watch, read_status(watch.rule.name, records.get(watch.record)), worker)
             if is_new:
                 watch.enlist()
+        self._look_at = self._loop.time() + self._rest()
         if worker != self._was:
             lost, self._was = self._was, worker
             for watch in self._watches.values():
@@ -191,6 +193,14 @@ class Breakers(Gate):
             known = {each.info.id for each in await self._store.workers() if not each.ended}
             for watch in starved:
                 watch.gone |= watch.holders - known
+
+    def _rest(self) -> float:
+        """Return how long the next look may wait.
+
+        Whoever meets a system error tells of it at once, and hears by that how it stands.
+        """
+        quiet = all(each.is_own and each.is_closed for each in self._watches.values())
+        return _SELDOM if quiet else _LOOK
 
     async def _tell(self, watch: Watch, worker: str) -> None:
         """Let the reducer decide what has become of a breaker by what happened here."""
@@ -213,6 +223,8 @@ class Breakers(Gate):
     def _learn(self, watch: Watch, status: BreakerStatus, worker: str) -> None:
         if watch.learn(status, worker):
             self._rouse()
+        if not watch.is_closed:
+            self._look_at = min(self._look_at, self._loop.time() + _LOOK)
 
     def _now(self) -> datetime | None:
         """Return the store's time as far as it is known here."""

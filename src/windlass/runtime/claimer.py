@@ -102,8 +102,11 @@ class Claimer(Service):
             return 0 if self._flowing else await self._claimed()
         if self._under_way:
             return await self._claimed()
-        may_run = self._policies().may_run
-        self._demand.rested(waiting=any(may_run(head.lane) for head in sweep.heads))
+        if claim.cut:
+            return 0  # Others have their turn; what was found spent is passed over from now on.
+        policies = self._policies()
+        hopeful = policies.hopeful(sweep.heads)
+        self._demand.rested(waiting=any(policies.may_run(head.lane) for head in hopeful))
         await self._rest(sweep)
         return 0
 

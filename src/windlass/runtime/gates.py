@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from windlass.core.job import Job, Lane
+from windlass.core.job import Head, Job, Lane
 from windlass.core.outcomes import Outcome
 from windlass.core.plan import Allowance
 from windlass.core.settle import Transition
@@ -29,6 +29,10 @@ class Gate(Service):
         """Say whether something of a lane could start, as far as is known; nothing comes of it."""
         del lane
         return True
+
+    def unspent(self, heads: Iterable[Head]) -> list[Head]:
+        """Leave out lanes that are known to be allowed nothing, so that to ask again is in vain."""
+        return list(heads)
 
     def bars(self, lane: Lane) -> bool:
         """Say whether nothing of a lane may start, as if its queue were paused.
@@ -85,6 +89,12 @@ class Gates:
     def lets(self, lane: Lane) -> bool:
         """Say whether all of them would let something of a lane start, as far as they know."""
         return all(gate.lets(lane) for gate in self._gates)
+
+    def unspent(self, heads: Iterable[Head]) -> list[Head]:
+        """Leave out lanes of which one of them is known to allow nothing."""
+        for gate in self._gates:
+            heads = gate.unspent(heads)
+        return list(heads)
 
     def bars(self, lane: Lane) -> bool:
         """Say whether one of them lets nothing of a lane start."""

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from windlass.core.errors import ConfigError
-from windlass.core.job import Job, JobFilter, Json, Lane
+from windlass.core.job import Head, Job, JobFilter, Json, Lane
 from windlass.core.ledger import Ledger
-from windlass.core.limits import OVERRIDE, Limit, Measure, Tokens, queue_limit
+from windlass.core.limits import OVERRIDE, Limit, Measure, Tokens
 from windlass.core.outcomes import Outcome, Released, Snoozed
 from windlass.core.plan import Allowance, Pool
 from windlass.core.settle import Transition
@@ -26,6 +26,7 @@ from windlass.registry import Registry
 from windlass.runtime.gates import Gate
 from windlass.runtime.pace import PROMPT
 from windlass.runtime.purses import Purse, reducer
+from windlass.runtime.spent import Spent
 from windlass.store import Store
 
 log = get_logger("windlass.limits")
@@ -42,11 +43,11 @@ _TURN = 0.005
 _CHILD = 1.0
 """Seconds within which a job in a child process has started."""
 _AT_ONCE = 100
-_REMEMBERED = 10_000
+_REMEMBERED = 100_000
 _FOUND_AT_ONCE = 1_000
 _Found = tuple[tuple[Purse, int], ...]
-_Run = tuple[Job | None, _Found]
-_NOTHING: _Run = (None, ())
+_Run = tuple[Job | None, _Found, float]
+_NOTHING: _Run = (None, (), 0.0)
 _GIVEN_BACK = (Released, Snoozed)
 
 
@@ -95,10 +96,11 @@ class Limits(Gate):
         self._named: dict[str, Purse] = {}
         self._lanes: dict[tuple[str, str, str], _Found] = {}
         # By the identity of a job that is kept here, since to hash its id takes longer.
-        self._running: dict[int, tuple[Job, _Found]] = {}
-        self._unsettled: dict[int, tuple[Job, _Found]] = {}
+        self._running: dict[int, tuple[Job, _Found, float]] = {}
+        self._unsettled: dict[int, tuple[Job, _Found, float]] = {}
         self._wanted: dict[Purse, int] = {}
         self._lacking: dict[Purse, float] = {}
+        self._spent = Spent(self._wanted, self._lacking)
         self._over = False
         self._holders: frozenset[str] = frozenset()
         self._gone: frozenset[str] = frozenset()
@@ -116,8 +118,12 @@ class Limits(Gate):
             if allowed[-1].left < amount:
                 # What comes after it is not asked for, and so goes back soon: two who each have a
                 # part of what both need would wait for each other. All go in the same order.
+                self._spent.note(lane, [each for each, _ in found[: len(allowed)]])
                 break
         return allowed
+
+    def unspent(self, heads: Iterable[Head]) -> list[Head]:
+        return self._spent.leave_out(heads, self._now())
 
     def lets(self, lane: Lane) -> bool:
         found = self._of(lane.queue, lane.kind, lane.key)
@@ -177,7 +183,7 @@ class Limits(Gate):
         if not found:
             return
         now, run = self._now(), id(job)
-        self._running[run] = (job, found)
+        self._running[run] = (job, found, now)
         for purse, amount in found:
             ledger = purse.ledger
             ledger.needed_at = now
@@ -188,7 +194,7 @@ class Limits(Gate):
 
     def ended(self, job: Job, outcome: Outcome | Transition) -> None:
         run = id(job)
-        _, found = self._running.pop(run, _NOTHING)
+        _, found, began = self._running.pop(run, _NOTHING)
         for purse, amount in found:
             ledger = purse.ledger
             if purse.is_rate:
@@ -197,7 +203,7 @@ class Limits(Gate):
                 else:
                     ledger.started(run, self._now())
             elif purse.limit.ordered:
-                self._unsettled[run] = (job, found)
+                self._unsettled[run] = (job, found, began)
             else:
                 ledger.bring(amount)
                 if ledger.pressed:
@@ -212,7 +218,7 @@ class Limits(Gate):
     def settled(self, job: Job, move: Transition | None) -> None:
         if not self._unsettled:
             return
-        _, found = self._unsettled.pop(id(job), _NOTHING)
+        _, found, began = self._unsettled.pop(id(job), _NOTHING)
         hold = None if move is None else move.hold
         for purse, amount in found:
             if purse.is_rate or not purse.limit.ordered:
@@ -220,8 +226,15 @@ class Limits(Gate):
             if hold is None:
                 purse.ledger.bring(amount)
             else:
-                purse.ledger.hold_back(amount, self._now() + _seconds(hold, job))
+                purse.ledger.hold_back(amount, self._end_of(hold, job, began))
+                self._lacking.pop(purse, None)  # It comes back sooner than was known, maybe.
             self._rouse()
+
+    def _end_of(self, hold: timedelta | datetime, job: Job, began: float) -> float:
+        """Return when a key is free again; an instant is by the store's clock, as of the claim."""
+        if isinstance(hold, timedelta):
+            return self._now() + hold.total_seconds()
+        return began + (hold - (job.started_at or job.due_at)).total_seconds()
 
     def _has_come(self, run: int) -> bool:
         """Say whether a job has come to its handler; one that is not known has ended."""
@@ -240,15 +253,9 @@ class Limits(Gate):
         return found
 
     def _find(self, queue: str, kind: str, key: str) -> Iterator[tuple[Purse, int]]:
-        if kind not in self._registry:
-            return
-        registration = self._registry[kind]
         slack = _CHILD if self._pools.get(kind) is Pool.CHILDREN else PROMPT
-        names = [(queue_limit(queue), 1), (registration.resource, registration.amount)]
-        if registration.limit is not None:
-            names.append((registration.limit.name, 1))
-        for name, amount in names:
-            limit = self._limits.get(name or "")
+        for name, amount in self._registry.limited_by(kind, queue):
+            limit = self._limits.get(name)
             if limit is not None:
                 for measure, tokens in limit.tokens().items():
                     yield self._purse(limit, measure, key, tokens, slack), amount
@@ -331,7 +338,8 @@ class Limits(Gate):
                     self._over = True  # The rest of them soon; so those come first then.
                     break
                 if purse not in wishes and not self._is_over(purse, now):
-                    give = purse.surplus(now, is_needed=purse in self._lacking)
+                    is_needed = purse in self._lacking or purse in self._wanted
+                    give = purse.surplus(now, is_needed=is_needed)
                     wishes[purse] = purse.ledger.wish(now, give=give)
                     self._purses[place] = self._purses.pop(place)
         return wishes
@@ -394,6 +402,7 @@ class Limits(Gate):
                 log.info("limit.changed", limit=name, **shown(changed))
                 self._limits[name] = changed
         self._lanes.clear()
+        self._spent.clear()
         for purse in self._purses.values():
             tokens = self._limits[purse.limit.name].tokens().get(purse.measure)
             if tokens is not None:
@@ -453,13 +462,6 @@ def _check(registry: Registry) -> None:
                     f"kind {kind!r} uses {registration.amount} of {limit.name!r}, which has "
                     f"{tokens.capacity} by its {measure.value}: it could never run"
                 )
-
-
-def _seconds(hold: timedelta | datetime, job: Job) -> float:
-    """Return for how long to hold a key back; by the store's clock as of the claim."""
-    if isinstance(hold, timedelta):
-        return hold.total_seconds()
-    return (hold - (job.started_at or job.due_at)).total_seconds()
 
 
 def shown(limit: Limit) -> dict[str, object]:

@@ -64,6 +64,11 @@ class Watch:
         return None if self.status is None else self.status.state
 
     @property
+    def is_own(self) -> bool:
+        """Whether nobody has named it: a kind has it for its system errors."""
+        return self.rule.name.startswith(OWN)
+
+    @property
     def is_closed(self) -> bool:
         """Whether everything may start: it is closed, and not about to be opened by us."""
         status = self.status
@@ -173,7 +178,7 @@ class Watch:
     def enlist(self) -> None:
         """See to it that there is a record, with the kinds of ours, so that people find it."""
         known = set() if self.status is None else set(self.status.kinds)
-        if not self.rule.name.startswith(OWN) and not self.kinds <= known:
+        if not self.is_own and not self.kinds <= known:
             self.events.append(Enlist(kinds=self.kinds))
 
     def _is_wanted(self, moment: float) -> bool:

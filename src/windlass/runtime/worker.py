@@ -192,7 +192,11 @@ class Worker:
         if self._works.gates:
             gates = self._works.gates
             self._policies = replace(
-                self._policies, allowances=gates.allowances, lets=gates.lets, bars=gates.bars
+                self._policies,
+                allowances=gates.allowances,
+                lets=gates.lets,
+                bars=gates.bars,
+                unspent=gates.unspent,
             )
         self._heart = self._assemble_heart()
         self._assemble_chores()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.store.clocked import opened
 from windlass.core.errors import ConfigError, StoreBusy
-from windlass.core.job import UniqueKey
+from windlass.core.job import Ask, Claim, Lane, UniqueKey
 from windlass.core.states import State
 from windlass.store.postgres.schema import Names
 from windlass.testing.conformance.bench import Bench, ManualClock, ids, leaving
@@ -60,6 +60,36 @@ def test_who_changes_a_job_that_waits_keeps_workers_from_that_job_only(migrated_
                 user.commit()
             (job,) = await bench.claim(worker)
             assert (job.id, job.payload) == (held, b"2")
+
+    asyncio.run(run())
+
+
+def test_a_job_that_somebody_changes_is_not_overtaken_where_order_is_strict(
+    migrated_url: str,
+) -> None:
+    """Prevents: a claim that passes over what is locked, and starts the next job of the key."""
+
+    async def run() -> None:
+        async with opened(migrated_url) as store:
+            bench = Bench(store, ManualClock())
+            held = await bench.enqueue(unique=REPLACING, payload=b"1")
+            second = await bench.enqueue()
+            other = await bench.enqueue(kind="other")
+            worker = await bench.worker()
+            claim = Claim(
+                asks=(
+                    Ask(lane=Lane("default", "work"), count=1, ordered=True),
+                    Ask(lane=Lane("default", "other"), count=1, ordered=True),
+                )
+            )
+            with psycopg.connect(migrated_url) as user:
+                assert user.execute(ENQUEUE, [REPLACE]).fetchone() == (held, True)
+                async with asyncio.timeout(5):
+                    assert ids(await bench.claim_all(worker, claim)) == [other]
+                user.commit()
+            (job,) = await bench.claim_all(worker, claim)
+            assert (job.id, job.payload) == (held, b"2")
+            assert ids(await bench.claim_all(worker, claim)) == [second]
 
     asyncio.run(run())
 

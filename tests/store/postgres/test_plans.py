@@ -88,6 +88,14 @@ def calls(rows: int) -> dict[str, Call]:
             {Step("Index Scan", "jobs", "jobs_lanes"), by_place},
             {"jobs_lanes": ASKED},
         ),
+        "claim in order": Call(
+            "SELECT id FROM windlass.claim('alive', 1, %s::text[], %s::text[], %s::integer[], "
+            "%s::text[], %s::integer[], %s::timestamptz[], %s::bigint[], %s::integer[], "
+            "%s::integer[], true)",
+            (*asks[:4], [-1] * count, *asks[5:]),
+            set(),  # Planned with the claim before it.
+            {"jobs_lanes": count},
+        ),
         "complete": Call(
             "SELECT windlass.complete(%s::uuid[], %s::bigint[], NULL)",
             (done, [7] * len(done)),

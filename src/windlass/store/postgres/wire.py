@@ -54,6 +54,7 @@ _COURTESY = 5.0
 _PREPARED_AFTER = 3
 _WRITES = 8
 _WHO = "SELECT pg_backend_pid()"
+_SILENT = "the server did not answer in time"
 FORGOTTEN = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 """What a session says that does not know our prepared statements: it is of no more use to us."""
 TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
@@ -100,14 +101,18 @@ class Wire(Connection[Row]):
     def knock(cls, conninfo: str, deadline: float | None) -> Wire:
         """Connect, within whole seconds of a deadline, of which libpq takes no fewer than two."""
         told: dict[str, Any] = {}
+        usual = _patience(conninfo)
         if deadline is not None:
             left = max(math.ceil(deadline - time.monotonic()), 1)
-            usual = int(conninfo_to_dict(conninfo).get("connect_timeout") or 0)
-            told["connect_timeout"] = min(left, usual) if usual > 0 else left
+            told["connect_timeout"] = left if usual is None else min(left, usual)
+        elif usual is not None:
+            deadline = time.monotonic() + usual
         wire = cls.connect(conninfo, autocommit=True, prepare_threshold=None, **told)
         wire.prepared = {}
         wire.add_notify_handler(_not_for_us)
+        wire.deadline = deadline  # The first word, too: a network can break off after a handshake.
         (pid,) = wire.execute(_WHO).fetchone() or (None,)
+        wire.deadline = None
         wire.prepare_threshold = _threshold(wire, pid)
         return wire
 
@@ -128,7 +133,7 @@ class Wire(Connection[Row]):
             return _wait_until(gen, self.pgconn.socket, self.deadline)
         except TimeoutError:
             self.pgconn.finish()
-            raise errors.OperationalError("the server did not answer in time") from None
+            raise errors.OperationalError(_SILENT) from None
 
 
 class AsyncWire(AsyncConnection[Row]):
@@ -145,7 +150,11 @@ class AsyncWire(AsyncConnection[Row]):
         wire = await cls.connect(conninfo, autocommit=True, prepare_threshold=None)
         wire.prepared = {}
         wire.add_notify_handler(_not_for_us)
-        (pid,) = await (await wire.execute(_WHO)).fetchone() or (None,)
+        try:
+            async with asyncio.timeout(_patience(conninfo)):
+                (pid,) = await (await wire.execute(_WHO)).fetchone() or (None,)
+        except TimeoutError:
+            raise errors.OperationalError(_SILENT) from None
         wire.prepare_threshold = _threshold(wire, pid)
         return wire
 
@@ -172,6 +181,12 @@ class AsyncWire(AsyncConnection[Row]):
             cancel = self.pgconn.cancel_conn()
             threading.Thread(target=_cancel, args=(cancel,), daemon=True).start()
         self.pgconn.finish()
+
+
+def _patience(conninfo: str) -> int | None:
+    """Return how many seconds a connection may take, or None if that has no end."""
+    told = int(conninfo_to_dict(conninfo).get("connect_timeout") or 0)
+    return told if told > 0 else None
 
 
 def _threshold(wire: Wire | AsyncWire, pid: int | None) -> int | None:

@@ -75,7 +75,10 @@ def swept(rows: list[Row], mark: int) -> tuple[Sweep, list[tuple[Lane, Floor]], 
 
 
 def claim_values(claim: Claim, worker: str, token: int) -> dict[str, Any]:
-    """Return the values of `claim`: asks as columns, with a bit for each budget drawn on."""
+    """Return the values of `claim`: asks as columns, with a bit for each budget drawn on.
+
+    A count of -1 says that the lane is ordered.
+    """
     budgets = list(claim.budgets)
     bits = {name: 1 << number for number, name in enumerate(budgets)}
     floors = [ask.floor or _BOTTOM for ask in claim.asks]
@@ -86,7 +89,7 @@ def claim_values(claim: Claim, worker: str, token: int) -> dict[str, Any]:
         "kinds": [ask.lane.kind for ask in claim.asks],
         "priorities": [ask.lane.priority for ask in claim.asks],
         "keys": [ask.lane.key for ask in claim.asks],
-        "counts": [ask.count for ask in claim.asks],
+        "counts": [-1 if ask.ordered else ask.count for ask in claim.asks],
         "floors": [floor.due_at for floor in floors],
         "floor_seqs": [floor.seq for floor in floors],
         "draws": [sum(bits[name] for name in ask.draws) for ask in claim.asks],
@@ -103,7 +106,8 @@ def met(claim: Claim, rows: list[Row], worker: str, token: int) -> list[Met]:
     budgets = dict(claim.budgets)
     answers = []
     for ask, taken in zip(claim.asks, got, strict=True):
-        room = min((ask.count, *(budgets[name] for name in ask.draws)))
+        most = 1 if ask.ordered else ask.count
+        room = min((most, *(budgets[name] for name in ask.draws)))
         for name in ask.draws:
             budgets[name] -= len(taken)
         read = [claimed_job(row, ask.lane, worker, token) for row in taken]

@@ -1,0 +1,153 @@
+"""Lanes whose tokens are used up cost a plan next to nothing, and are missed by none."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from tests.app.bed import until
+from windlass import State, Windlass
+from windlass.core.job import Head, Job, Lane
+from windlass.core.outcomes import Succeeded
+from windlass.core.plan import Policies, Pool, Room, plan
+from windlass.runtime.gates import Gates
+from windlass.runtime.limits import Limits
+from windlass.runtime.purses import SPARE
+from windlass.store.memory import MemoryStore
+
+KEYS = [f"k{number}" for number in range(100)]
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Bench:
+    """A worker's limits and its plans, of an app whose jobs are limited by key."""
+
+    def __init__(self, **options: Any) -> None:
+        app = Windlass("memory://")
+        app.limit("gpu", concurrency=2)
+
+        async def book(account: str) -> None:
+            assert account
+
+        app.job(key="account", **options)(book)
+        self.limits = Limits(
+            MemoryStore(),
+            app.registry,
+            worker_id=lambda: "me",
+            rouse=lambda: None,
+            pools={"book": Pool.LOOP},
+            slots=lambda: 1_000,
+            has_begun=lambda _id: True,
+            lease=timedelta(minutes=1),
+        )
+        self.looked: list[str] = []
+        self.gates = Gates([self.limits])
+        self.policies = Policies(
+            kinds={"book": Pool.LOOP}, allowances=self._allowances, unspent=self.gates.unspent
+        )
+
+    def _allowances(self, lane: Lane) -> Any:
+        self.looked.append(lane.key)
+        return self.gates.allowances(lane)
+
+    def plan(self) -> list[str]:
+        """Plan once, and return the keys that were asked; `looked` are those that cost time."""
+        self.looked.clear()
+        heads = [Head(lane=_lane(key), position=NOON) for key in KEYS]
+        claim = plan(heads, self.policies, Room(slots=1_000, threads=0), at_most=1_000)
+        return [ask.lane.key for ask in claim.asks]
+
+    async def draw(self) -> None:
+        """Have the store grant all tokens that are needed, and then let nobody talk to it."""
+        self.limits.start()
+        await until(lambda: self.plan() == KEYS)
+        assert self.limits._task is not None
+        self.limits._task.cancel()
+        await asyncio.wait({self.limits._task})
+
+    def start(self, key: str) -> Job:
+        """Let a job of a key begin."""
+        job = Job(
+            id=uuid4(),
+            kind="book",
+            queue="default",
+            priority=0,
+            key=key,
+            state=State.RUNNING,
+            payload=b"{}",
+            due_at=NOON,
+            created_at=NOON,
+            started_at=NOON,
+        )
+        self.limits.began(job)
+        return job
+
+
+def _lane(key: str) -> Lane:
+    return Lane("default", "book", 0, key)
+
+
+def test_only_keys_that_may_have_got_a_token_are_looked_at() -> None:
+    """Prevents: each of thousands of keys costs every plan its time, while all their jobs run."""
+
+    async def main() -> None:
+        bench = Bench(concurrency=1)
+        await bench.draw()
+        jobs = [bench.start(key) for key in KEYS]
+        assert bench.plan() == []
+        assert bench.looked == KEYS
+        assert bench.plan() == []
+        assert bench.looked == [], "all have theirs, and nobody has brought one back"
+        bench.limits.ended(jobs[7], Succeeded())
+        assert bench.plan() == [KEYS[7]]
+        assert bench.looked == [KEYS[7]]
+
+    asyncio.run(main())
+
+
+def test_a_key_is_looked_at_once_its_token_has_cooled_though_the_store_does_not_answer() -> None:
+    """Prevents: who waits for the store's word does not see what time alone has brought."""
+
+    async def main() -> None:
+        bench = Bench(rate="1/s")
+        await bench.draw()
+        for key in KEYS:
+            bench.limits.ended(bench.start(key), Succeeded())
+        assert bench.plan() == []
+        assert bench.plan() == []
+        assert bench.looked == []
+        await until(lambda: bench.plan() == KEYS, within=3)
+
+    asyncio.run(main())
+
+
+def test_a_key_that_waits_for_its_token_keeps_what_it_has_of_another_limit() -> None:
+    """Prevents: a token is given back, since its lane is not looked at while it lacks another."""
+
+    async def main() -> None:
+        bench = Bench(concurrency=1, rate="100/s")
+        await bench.draw()
+        for key in KEYS:
+            bench.start(key)
+        assert bench.plan() == []
+        later = bench.limits._now() + 0.6 * SPARE
+        bench.limits._now = lambda: later
+        assert bench.plan() == []
+        assert bench.looked == []
+        assert all(each.was_needed(later + 0.6 * SPARE) for each in bench.limits._purses.values())
+
+    asyncio.run(main())
+
+
+def test_who_uses_much_of_a_resource_is_looked_at_in_every_plan() -> None:
+    """Prevents: what is kept for those who starve goes to others, as if nobody asked any more."""
+
+    async def main() -> None:
+        bench = Bench(resource="gpu", amount=2)
+        for _ in range(3):
+            assert bench.plan() == []
+            assert bench.looked == KEYS
+
+    asyncio.run(main())
