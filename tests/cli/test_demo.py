@@ -106,7 +106,7 @@ def test_the_demo_runs_adds_up_and_leaves_nothing_behind(tmp_path: Path) -> None
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_demo_that_is_stopped_cleans_up(tmp_path: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "windlass", "demo", "--jobs", "2000"],
+        [sys.executable, "-u", "-m", "windlass", "demo", "--jobs", "20000"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         cwd=tmp_path,
         stdout=subprocess.PIPE,
@@ -114,7 +114,7 @@ def test_a_demo_that_is_stopped_cleans_up(tmp_path: Path, number: signal.Signals
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if " of 2,000 done" in line:
+        if " of 20,000 done" in line:
             break
     process.send_signal(number)
     rest, _ = process.communicate(timeout=40)
