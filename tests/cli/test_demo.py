@@ -98,7 +98,9 @@ def test_the_demo_runs_adds_up_and_leaves_nothing_behind(tmp_path: Path) -> None
     for part in ("40 of 40 done", "the first handle came back", "It adds up", "is not a feed"):
         assert part in done.stdout
     totals = next(line for line in done.stdout.splitlines() if line.startswith("total"))
-    assert totals.split()[:4] == ["total", "40", "46", "39"]
+    _, enqueued, runs, completed = totals.split()[:4]
+    assert (enqueued, completed) == ("40", "39")
+    assert int(runs) >= 46, "more on a busy machine, where jobs are given back unbegun"
     assert done.stdout.partition("What to type next:")[2].count("\n") >= 3
     assert list(tmp_path.iterdir()) == []
 

@@ -136,6 +136,7 @@ class Reader:
                 worker.kill()
 
 
+@pytest.mark.timeout(300)  # A long page is many programs, one after the other.
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
     with ExitStack() as background:
