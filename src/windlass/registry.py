@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections.abc
-import difflib
 import inspect
 import types
 import typing
@@ -244,6 +243,9 @@ class Registry:
         try:
             return self._registrations[kind]
         except KeyError:
+            # Here, not above: it takes as long to load as all of this module.
+            import difflib
+
             near = difflib.get_close_matches(kind, self._registrations, n=5, cutoff=0.3)
             raise UnknownKind(kind, tuple(near)) from None
 

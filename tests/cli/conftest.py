@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -160,6 +160,22 @@ class Shell:
         job = self.store(store.get(job_id), store)
         assert job is not None
         return job
+
+    def states(self, jobs: Iterable[UUID]) -> set[State]:
+        """Return the states that jobs are in now."""
+        store = SqliteStore(self.file)
+
+        async def look() -> set[State]:
+            found = [await store.get(job) for job in jobs]
+            assert None not in found
+            return {job.state for job in found if job is not None}
+
+        return self.store(look(), store)
+
+    def is_served(self) -> bool:
+        """Say whether a worker has begun; a test that waits for that asks again and again."""
+        store = SqliteStore(self.file)
+        return any(each.alive for each in self.store(store.workers(), store))
 
     def start(
         self, kind: str = "send_email", *, queue: str = "default", worker: str = "w1"

@@ -98,7 +98,9 @@ def test_the_demo_runs_adds_up_and_leaves_nothing_behind(tmp_path: Path) -> None
     for part in ("40 of 40 done", "the first handle came back", "It adds up", "is not a feed"):
         assert part in done.stdout
     totals = next(line for line in done.stdout.splitlines() if line.startswith("total"))
-    assert totals.split()[:4] == ["total", "40", "46", "39"]
+    _, enqueued, runs, completed = totals.split()[:4]
+    assert (enqueued, completed) == ("40", "39")
+    assert int(runs) >= 46, "more on a busy machine, where jobs are given back unbegun"
     assert done.stdout.partition("What to type next:")[2].count("\n") >= 3
     assert list(tmp_path.iterdir()) == []
 
@@ -106,7 +108,7 @@ def test_the_demo_runs_adds_up_and_leaves_nothing_behind(tmp_path: Path) -> None
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_demo_that_is_stopped_cleans_up(tmp_path: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "windlass", "demo", "--jobs", "2000"],
+        [sys.executable, "-u", "-m", "windlass", "demo", "--jobs", "20000"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         cwd=tmp_path,
         stdout=subprocess.PIPE,
@@ -114,7 +116,7 @@ def test_a_demo_that_is_stopped_cleans_up(tmp_path: Path, number: signal.Signals
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if " of 2,000 done" in line:
+        if " of 20,000 done" in line:
             break
     process.send_signal(number)
     rest, _ = process.communicate(timeout=40)

@@ -73,14 +73,14 @@ def _go_when_draining(shop: Shell, process: subprocess.Popen[str]) -> None:
 def test_drain_of_a_supervised_worker_says_who_will_replace_it(shop: Shell, start: Start) -> None:
     """Prevents a script that ends one worker after the other, and wonders at the new ones."""
     process = start("-m", "windlass", "worker", "shop:app")
-    until(lambda: is_serving(shop), "a worker")
+    until(shop.is_served, "a worker")
     (told,) = shop.ok("workers", "--alive", "--json").json["workers"]
 
     said = shop.ok("worker", "--drain", told["pid"]).err
     assert f"the supervisor {process.pid}, which will replace it" in said
     assert f"windlass worker --drain {process.pid}" in said
     assert f"process {told['pid']} has ended" in said
-    until(lambda: is_serving(shop), "its successor")
+    until(shop.is_served, "its successor")
     assert "supervisor" not in shop.ok("worker", "--drain", process.pid).err
 
 
@@ -168,7 +168,7 @@ def test_a_burst_works_off_what_there_is_and_exits_with_0(shop: Shell, start: St
     process = start("-m", "windlass", "worker", "shop:app", "--burst", "--exclude", "slow")
     said = shop.ended(process)
     assert said.code == 0, said.err
-    assert {shop.job(job).state for job in jobs} == {State.COMPLETED}
+    assert shop.states(jobs) == {State.COMPLETED}
     assert shop.job(left).state is State.PENDING
     assert shop.job(later).state is State.SCHEDULED
     events = {line["event"]: line for line in map(json.loads, said.err.splitlines())}
@@ -215,7 +215,7 @@ def test_workers_shows_which_queues_are_served(
     shop: Shell, start: Start, flags: tuple[str, ...], shown: str, facts: dict[str, object]
 ) -> None:
     process = start("-m", "windlass", "worker", "shop:app", *flags)
-    until(lambda: is_serving(shop), "a worker")
+    until(shop.is_served, "a worker")
     (told,) = shop.ok("workers", "--json").json["workers"]
     assert {name: told[name] for name in facts} == facts
     assert f" {shown} " in shop.ok("workers").out

@@ -2,7 +2,8 @@
 
 A `python` block that begins with a comment like `# app.py` is written to that file; the others are
 run in one program per page. Each `$` line of a `console` block is run in a shell and must succeed;
-a worker stays in the background until the page ends, and must then drain and exit with 0. The page
+a worker stays in the background until the page ends, and must then drain and exit with 0. Whatever
+else `windlass` is asked to do is done by a fork of a process that has loaded it. The page
 on PostgreSQL gets an empty database, whose URL is in the environment, and its `sql` blocks run
 there; its `javascript` is run by tests/system/test_node.py, since that needs a package from npm.
 """
@@ -23,6 +24,7 @@ import psycopg
 import pytest
 
 from tests.docs.roles import with_own_roles
+from tests.docs.warm import warm_windlass
 from tests.postgres.wheel import installations, newest
 from windlass.settings import SettingHelp, describe_settings
 
@@ -134,9 +136,13 @@ class Reader:
                 worker.kill()
 
 
+@pytest.mark.timeout(300)  # A long page is many programs, one after the other.
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
     with ExitStack() as background:
+        if any(block.language == "console" for block in blocks_of(page)):
+            directory = background.enter_context(warm_windlass(environment))
+            environment["PATH"] = os.pathsep.join([directory, environment["PATH"]])
         reader = Reader(tmp_path, environment, background)
         for block in blocks_of(page):
             reader.follow(block)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from tests.postgres.cluster import Cluster
 from tests.postgres.scratch import Prepare, Scratches
-from tests.postgres.server import newest
+from tests.postgres.server import newest, versions
 from tests.postgres.shared import joined
 
 __all__ = [
+    "each_version",
     "migrated_url",
     "postgres_scratches",
     "postgres_server",
@@ -73,6 +75,15 @@ def postgres_scratches(postgres_server: Cluster) -> Iterator[Scratches]:
 def migrated_url(postgres_scratches: Scratches, prepare_postgres: Prepare) -> str:
     """Give a database with the schema and nothing else, which this test has for itself."""
     return postgres_scratches.of(prepare_postgres).fresh()
+
+
+def each_version() -> list[Any]:
+    """Return what parametrizes a test by `postgres_server`: every version, by default the newest.
+
+    The others are for `make torture`: a law is broken on all of them, or by a rare difference.
+    """
+    *older, latest = versions()
+    return [latest, *(pytest.param(version, marks=pytest.mark.long) for version in older)]
 
 
 def session_directory(config: pytest.Config, factory: pytest.TempPathFactory) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any
@@ -16,14 +15,15 @@ from windlass import ConfigError, Kind, Windlass
 SERVICE = 0.1
 """Seconds that a job of these tests takes: much longer than it takes to claim one."""
 FLOOD = 3_000
+SLOTS = 4
 
 
-def tenants(app: Windlass, began: list[tuple[str, float]]) -> Any:
-    """Register a fair kind whose handler notes who was served, and when."""
+def tenants(app: Windlass, began: list[str]) -> Any:
+    """Register a fair kind whose handler notes who was served."""
 
     @app.job(fair_by="tenant")
     async def serve(tenant: str) -> None:
-        began.append((tenant, time.monotonic()))
+        began.append(tenant)
         await asyncio.sleep(SERVICE)
 
     return serve
@@ -34,22 +34,24 @@ def test_a_flood_delays_the_next_job_of_another_tenant_by_three_service_times_at
     bed: Bed, workers: int
 ) -> None:
     app = bed.app(queue_size=2 * FLOOD)
-    began: list[tuple[str, float]] = []
+    began: list[str] = []
     serve = tenants(app, began)
 
     async def main() -> None:
         await app.aenqueue_many(serve.draft("flood") for _ in range(FLOOD))
         async with AsyncExitStack() as stack:
             for _ in range(workers):
-                await stack.enter_async_context(serving(app, slots=4, shutdown_timeout="1s"))
+                await stack.enter_async_context(serving(app, slots=SLOTS, shutdown_timeout="1s"))
             await until(lambda: len(began) > 20)
             for number in range(5):
                 await asyncio.sleep(SERVICE * number / 4)  # At any moment of a job's time.
-                sent = time.monotonic()
-                await (await serve.aenqueue(f"other-{number}")).aresult("20s")
-                waited = next(at for who, at in began if who == f"other-{number}") - sent
-                assert waited <= 3 * SERVICE
-            assert Counter(who for who, _ in began)["flood"] > 20
+                other = await serve.aenqueue(f"other-{number}")
+                before = len(began)
+                await other.aresult("20s")
+                # Counted, not timed: a busy machine makes everybody's service longer.
+                overtaken_by = began.index(f"other-{number}") - before
+                assert overtaken_by <= 3 * SLOTS * workers
+            assert Counter(began)["flood"] > 20
 
     asyncio.run(main())
 

@@ -292,7 +292,7 @@ def test_what_a_claim_under_way_may_bring_is_not_asked_for_twice() -> None:
 # -- stopped from outside ----------------------------------------------------------------------
 
 
-@on_embedded_stores
+@on_memory
 @pytest.mark.parametrize("kind", ["overrun", "overrun_async"])
 def test_at_its_timeout_a_handler_is_told_and_may_clean_up(
     bed: Bed, nursery: Any, kind: str
@@ -451,7 +451,7 @@ def test_a_lost_lease_ends_the_run_in_the_child(bed: Bed, nursery: Any) -> None:
 # -- children that die -------------------------------------------------------------------------
 
 
-@on_embedded_stores
+@on_sqlite
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
@@ -505,7 +505,7 @@ def test_a_suspect_runs_in_a_child_and_is_cleared_if_that_lives(bed: Bed, nurser
     asyncio.run(main())
 
 
-@on_embedded_stores
+@on_sqlite
 def test_a_suspect_that_is_guilty_kills_children_and_no_worker(bed: Bed, nursery: Any) -> None:
     async def main() -> None:
         handle = await nursery.ordinary.aenqueue("segfault")
@@ -535,7 +535,7 @@ def test_suspects_beyond_the_free_children_wait_uncharged(bed: Bed, nursery: Any
     asyncio.run(main())
 
 
-@on_embedded_stores
+@on_memory
 def test_a_suspect_that_waits_for_a_child_is_tried_again_every_second(
     bed: Bed, nursery: Any
 ) -> None:

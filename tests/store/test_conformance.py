@@ -11,7 +11,7 @@ import pytest
 
 pytest.register_assert_rewrite("windlass.testing.conformance")
 
-from tests.postgres.server import versions  # noqa: E402 - asserts are rewritten on import.
+from tests.postgres.fixtures import each_version  # noqa: E402 - asserts are rewritten on import.
 from tests.store.clocked import Clocked, opened, producing_by  # noqa: E402
 from windlass.store.memory import MemoryStore  # noqa: E402
 from windlass.store.postgres import PostgresStore  # noqa: E402
@@ -71,7 +71,7 @@ def test_the_sqlite_store_obeys(law: Law, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("law", laws_for(PostgresStore.capabilities), ids=str)
-@pytest.mark.parametrize("postgres_server", versions(), indirect=True)
+@pytest.mark.parametrize("postgres_server", each_version(), indirect=True)
 def test_the_postgres_store_obeys(law: Law, shared_database: Clocked) -> None:
     with producing_by(shared_database):
         asyncio.run(law.check(lambda: open_postgres(shared_database)))

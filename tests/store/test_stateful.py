@@ -519,9 +519,10 @@ QUIET = settings(
 QUICK = settings(QUIET, phases=[Phase.generate], report_multiple_bugs=False)
 
 
-def test_the_stores_agree_whatever_happens(shared_database: Clocked) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(60, marks=pytest.mark.long)])
+def test_the_stores_agree_whatever_happens(examples: int, shared_database: Clocked) -> None:
     with machine(shared_database) as agreeing:
-        run_state_machine_as_test(agreeing, settings=QUIET)
+        run_state_machine_as_test(agreeing, settings=settings(QUIET, max_examples=examples))
 
 
 class _UnfencedJobs(Jobs):
@@ -545,7 +546,7 @@ class _Forgetful(MemoryStore):
         return await super().promote(min(limit, 1))
 
 
-@pytest.mark.parametrize("broken", [_Unfenced, _Forgetful])
+@pytest.mark.parametrize("broken", [_Unfenced, pytest.param(_Forgetful, marks=pytest.mark.long)])
 def test_the_machine_turns_red_when_a_store_is_broken(
     broken: type[MemoryStore], shared_database: Clocked
 ) -> None:
@@ -565,7 +566,13 @@ what a duplicate replaces, and which job a key was done by.
 """
 
 
-@pytest.mark.parametrize("function", BREAKS)
+@pytest.mark.parametrize(
+    "function",
+    [
+        "settle",
+        *(pytest.param(each, marks=pytest.mark.long) for each in BREAKS if each != "settle"),
+    ],
+)
 def test_the_machine_turns_red_when_a_function_of_the_schema_is_broken(
     function: str, database: Clocked
 ) -> None:

@@ -58,9 +58,12 @@ def far_yard(tmp_path: Path, migrated_url: str, proxy: Proxy) -> Iterator[Postgr
         yield yard
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def yard(request: pytest.FixtureRequest) -> Yard:
-    """Give a test one yard after the other."""
+    """Give a test one yard after the other.
+
+    The second is for `make torture`: most of the time goes into starting the same processes again.
+    """
     given: Yard = request.getfixturevalue(f"{request.param}_yard")
     return given
 

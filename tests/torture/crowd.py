@@ -26,6 +26,7 @@ ledger = Ledger(Path(os.environ["TORTURE_YARD"]) / "ledger")
 
 
 def main(processes: int, each: int) -> int:
+    assert Windlass().store, "imported here, and not opened"
     children = [pid for _ in range(processes) if (pid := _fork(processes * each, each))]
     failed = [pid for pid in children if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
     return len(failed)

@@ -34,6 +34,8 @@ PATIENCE = float(os.environ.get("TORTURE_PATIENCE", "30"))
 """Seconds after which what has not happened will not, also on a noisy machine."""
 NOISE = 6.0
 """Seconds by which a noisy machine may be late with what has a deadline."""
+CALM = {"windlass.runtime.pace:PROMPT": 10.0}
+"""Patches for a test that counts attempts: a busy machine would have jobs given back unbegun."""
 HERE = Path(__file__).parent
 SOURCES = Path(windlass.__file__).parents[1]
 

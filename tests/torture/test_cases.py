@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,12 +29,15 @@ IMPOSSIBLE = {
 _CASES = re.compile(r"\bCases? (\d+(?:(?:, | and )\d+)*)")
 
 
-def written() -> Iterator[ast.FunctionDef]:
+@cache
+def written() -> list[ast.FunctionDef]:
     """Return every test of this directory."""
-    for file in sorted(HERE.glob("test_*.py")):
-        for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                yield node
+    return [
+        node
+        for file in sorted(HERE.glob("test_*.py"))
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
 
 
 def cases_of(test: ast.FunctionDef) -> set[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.torture.harness import Yard, until
 from windlass import State
 from windlass.core.job import Job, JobFilter
@@ -15,6 +17,7 @@ NOISE = 0.25
 """Seconds by which a noisy machine may be late with a start."""
 
 
+@pytest.mark.long
 def test_a_fast_worker_gets_the_work_that_a_slow_one_cannot_begin(yard: Yard) -> None:
     """Prevents a slow worker from sitting on a batch of a hundred while others have nothing."""
     slow = yard.worker(environ={"TORTURE_LABOUR": str(SLOW)})

@@ -91,6 +91,7 @@ def test_a_worker_whose_connections_are_black_holed_goes_on_by_new_ones(
     assert yard.workers()[0].info.id == worker_id
 
 
+@pytest.mark.long
 def test_whoever_waits_for_a_black_hole_hears_of_it_in_time(
     proxy: Proxy, migrated_url: str
 ) -> None:
@@ -162,6 +163,7 @@ def _info() -> WorkerInfo:
 # -- case 23 -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_worker_that_hears_nothing_polls_and_says_so(
     postgres_yard: PostgresYard, proxy: Proxy
 ) -> None:

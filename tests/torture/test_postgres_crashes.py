@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.torture.harness import Yard, until
 from tests.torture.yards import PostgresYard
 from windlass import State
@@ -75,6 +77,7 @@ def test_a_transaction_whose_lease_is_lost_commits_nothing(postgres_yard: Postgr
 JOBS = 400
 
 
+@pytest.mark.long
 def test_effects_in_transactions_happen_once_whenever_a_process_is_killed(
     postgres_yard: PostgresYard,
 ) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from tests.postgres.server import Server
 from tests.torture.conftest import migrate
-from tests.torture.harness import LEASE, PATIENCE, WorkerProcess, until
+from tests.torture.harness import CALM, LEASE, PATIENCE, WorkerProcess, until
 from tests.torture.yards import OTHERS, PostgresYard
 from windlass import Kind, State, StoreUnavailable, Windlass
 from windlass.app.ids import Ids
@@ -67,6 +67,7 @@ def own_yard(tmp_path: Path, url: str) -> Iterator[PostgresYard]:
 JOBS = 600
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_survives_an_immediate_restart_under_load(
     own_yard: PostgresYard, server: Server
 ) -> None:
@@ -91,6 +92,7 @@ def test_what_was_acknowledged_survives_an_immediate_restart_under_load(
     assert all(worker.is_running() for worker in workers)
 
 
+@pytest.mark.long
 def test_an_immediate_restart_costs_a_supervisor_no_lease(
     own_yard: PostgresYard, server: Server
 ) -> None:
@@ -241,6 +243,7 @@ def full_disk(server: Server) -> Iterator[None]:
         server.restart("fast")
 
 
+@pytest.mark.long
 def test_a_full_disk_is_an_error_that_passes_and_nothing_is_lost_or_made_up(
     own_yard: PostgresYard, server: Server
 ) -> None:
@@ -253,7 +256,8 @@ def test_a_full_disk_is_an_error_that_passes_and_nothing_is_lost_or_made_up(
         with pytest.raises(StoreUnavailable, match=NO_ROOM):
             while True:
                 accepted.append(kind.enqueue({"text": noise()}).id)
-        worker = yard.worker(slots=3, environ={"WINDLASS_MAX_PAYLOAD": str(2 * MEGABYTE)})
+        limit = {"WINDLASS_MAX_PAYLOAD": str(2 * MEGABYTE)}
+        worker = yard.worker(slots=3, environ=limit, patches=CALM)
         until(lambda: len(failures(worker)) > 3, "a worker that tries again and again")
         with pytest.raises(StoreUnavailable, match=NO_ROOM):
             kind.enqueue({"text": noise()})

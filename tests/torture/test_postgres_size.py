@@ -124,6 +124,7 @@ def old_snapshot(yard: PostgresYard) -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 def test_an_old_snapshot_does_not_make_claims_walk_through_what_has_passed(
     postgres_yard: PostgresYard, bench: Bench
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_worker_that_is_told_twice_gives_its_jobs_back_at_once(
         assert_given_back(yard.job(job))
 
 
+@pytest.mark.long
 def test_a_worker_that_is_told_to_end_in_the_middle_of_claims_settles_every_job_once(
     yard: Yard,
 ) -> None:

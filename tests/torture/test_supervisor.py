@@ -98,6 +98,7 @@ STEPS = ("worker.started", "worker.draining")
 """What happens first, and what then, when one worker takes the place of another."""
 
 
+@pytest.mark.long
 def test_a_hangup_replaces_every_worker_and_disturbs_no_job(yard: Yard) -> None:
     """Prevents a deploy that stops the work, or cuts off what runs."""
     fleet = yard.fleet("--processes=2")
@@ -149,6 +150,7 @@ def test_a_fleet_drains_when_told_and_leaves_nothing_behind(yard: Yard) -> None:
     assert not any(map(alive, crew))
 
 
+@pytest.mark.long
 def test_told_twice_a_fleet_gives_everything_back_at_once(yard: Yard) -> None:
     """Cases 15 and 16: nothing is charged."""
     fleet = yard.fleet("--processes=2", shutdown_timeout="10m")
@@ -321,6 +323,7 @@ def test_a_fork_of_a_worker_is_no_second_worker(yard: Yard, kind: str) -> None:
 
 
 @on_sqlite
+@pytest.mark.long
 def test_a_burst_ends_only_when_suspects_and_what_was_put_off_are_done(yard: Yard) -> None:
     """Prevents a burst that leaves the jobs of a process that died, or had no child for them."""
     jobs = yard.enqueue_many("wait", 6, gate="never", attempts=1)

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 
-from tests.torture.harness import HERE, PATIENCE, SOURCES, WorkerProcess, Yard, until
+import pytest
+
+from tests.torture.harness import CALM, HERE, PATIENCE, SOURCES, WorkerProcess, Yard, until
 from tests.torture.yards import on_sqlite
 from windlass import State
 
@@ -25,6 +27,7 @@ NOTES = "import windlass\napp = windlass.Windlass()\n@app.job\ndef word(): retur
 
 
 @on_sqlite
+@pytest.mark.long
 def test_a_first_start_that_is_broken_waits_for_the_next_save(yard: Yard) -> None:
     """Prevents a `--reload` that has to be started again for every slip before the first start."""
     source = yard.directory / "notes.py"
@@ -102,7 +105,7 @@ def test_others_soon_know_what_a_worker_does(yard: Yard) -> None:
 @on_sqlite
 def test_the_lines_of_a_suspect_are_its_own(yard: Yard) -> None:
     """Prevents a story in which one job is blamed for what another one logged."""
-    fleet = yard.fleet("--processes=1", lease="30s")
+    fleet = yard.fleet("--processes=1", lease="30s", patches=CALM)
     neighbour = yard.enqueue("wait", gate="never", attempts=1)
     yard.begun(neighbour)
     deadly = yard.settled(yard.enqueue("die"))

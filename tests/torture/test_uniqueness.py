@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
 
+import pytest
+
 from tests.torture.harness import PATIENCE, Yard
 from windlass import State, Unique
 from windlass.core.job import JobFilter
@@ -19,6 +21,7 @@ def produce(yard: Yard, processes: int, on_duplicate: str) -> None:
     assert crowd.wait(2 * PATIENCE) == 0, output.read_text()
 
 
+@pytest.mark.long
 def test_fifty_processes_that_enqueue_the_same_at_once_add_one_job(yard: Yard) -> None:
     """Prevents the second job that slips in between a look at the key and its taking."""
     produce(yard, 50, "keep")

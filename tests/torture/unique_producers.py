@@ -21,6 +21,7 @@ ledger = Ledger(YARD / "ledger")
 
 
 def main(processes: int, on_duplicate: Any) -> int:
+    assert Windlass().store, "imported here, and not opened"
     children = [pid for number in range(processes) if (pid := _fork(number + 1, on_duplicate))]
     (YARD / "go").touch()
     failed = [pid for pid in children if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]

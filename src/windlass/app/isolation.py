@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from multiprocessing.spawn import get_preparation_data
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +64,9 @@ def _home(app: Windlass, likely: list[str]) -> str:
 
 def _main() -> dict[str, str]:
     """Return how to import the program itself, as multiprocessing does it."""
+    # Here, not above: whoever isolates no job need not load multiprocessing.
+    from multiprocessing.spawn import get_preparation_data
+
     found = get_preparation_data("windlass-child")
     main = {name: str(found[name]) for name in found if name.startswith("init_main_from")}
     file = main.get("init_main_from_path")

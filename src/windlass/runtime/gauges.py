@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from statistics import median
 
 
 class CpuGauge:
@@ -70,7 +69,11 @@ class Typical:
     def add(self, value: float) -> float | None:
         """Take in a value, and return the middle one; None as long as there are too few."""
         self._seen.append(value)
-        return median(self._seen) if len(self._seen) >= self._least else None
+        if (count := len(self._seen)) < self._least:
+            return None
+        # Not statistics.median: that module brings fractions and decimals, into every program.
+        ordered = sorted(self._seen)
+        return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
 
     def reset(self) -> None:
         """Forget."""

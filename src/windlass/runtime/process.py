@@ -16,7 +16,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.spawn import get_executable
 
 import msgspec
 
@@ -187,6 +186,9 @@ class ChildProcess:
 def _start(recipe: Recipe, tether: int, box: int) -> subprocess.Popen[bytes]:
     told = [json.dumps(recipe.path), str(os.getpid()), str(tether), str(box)]
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    # Here, not above: whoever isolates no job need not load multiprocessing.
+    from multiprocessing.spawn import get_executable
+
     executable = os.fsdecode(get_executable() or sys.executable)
     return subprocess.Popen(  # noqa: S603 - ourselves.
         [executable, *flags, "-c", _PROGRAM, *told],

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-
-from dotenv import dotenv_values
 
 from windlass.core.errors import ConfigError
 
@@ -17,6 +14,11 @@ def read_dotenv(path: Path) -> dict[str, str]:
         ConfigError: it cannot be read.
     """
     try:
+        if not path.exists():
+            return {}
+        # Here, not above: most programs have no such file, and each would wait for the parser.
+        from dotenv import dotenv_values
+
         return {name: raw for name, raw in dotenv_values(path).items() if raw is not None}
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
@@ -30,7 +32,10 @@ def read_toml(directory: Path, chosen: str | None) -> tuple[str, dict[str, objec
     """
     name = "windlass.toml" if chosen is None else chosen
     try:
-        return name, tomllib.loads((directory / name).read_text(encoding="utf-8"))
+        text = (directory / name).read_text(encoding="utf-8")
+        import tomllib  # Here for the same reason.
+
+        return name, tomllib.loads(text)
     except (OSError, ValueError) as error:
         if chosen is None and isinstance(error, FileNotFoundError):
             return name, {}

@@ -7,9 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from windlass.core.errors import ConfigError
 from windlass.settings import Settings
-from windlass.store.memory import MemoryStore
 from windlass.store.protocol import Store
-from windlass.store.sqlite import SqliteStore
 
 _KNOWN = (
     "postgresql://user@host/database, sqlite:///relative.db, sqlite:////absolute.db or memory://"
@@ -24,7 +22,10 @@ def store_at(settings: Settings) -> Store:
     """
     url = settings.url
     parts = urlsplit(url)
+    # Each store is imported here, not above: nobody needs more than one of them.
     if parts.scheme == "memory":
+        from windlass.store.memory import MemoryStore
+
         return MemoryStore(size=settings.queue_size)
     if parts.scheme.partition("+")[0] in ("postgresql", "postgres"):
         return _postgres(settings)
@@ -37,12 +38,14 @@ def store_at(settings: Settings) -> Store:
     path = unquote(parts.path).removeprefix("/")
     if path in ("", ":memory:"):
         raise ConfigError(f"an SQLite URL names a file: {_KNOWN}")
+    from windlass.store.sqlite import SqliteStore
+
     return SqliteStore(Path(path))
 
 
 def _postgres(settings: Settings) -> Store:
     try:
-        # Here, not above: whoever keeps jobs elsewhere need not have psycopg.
+        # Whoever keeps jobs elsewhere need not have psycopg.
         from windlass.store.postgres import PostgresStore
         from windlass.store.postgres.pool import Limits
     except ImportError as error:
