@@ -255,7 +255,7 @@ def test_many_resource_errors_at_once_or_soon_after_share_one_clean_up(
                 await in_state(handle, State.SCHEDULED)
             await until(lambda: told(caplog, "resources.cleaned"))
             await in_state(await grow.aenqueue(), State.SCHEDULED)
-            next_one = worker._flow.cleaner._timer
+            next_one = worker._works.cleaner._timer
             assert next_one is not None
             assert next_one.when() - asyncio.get_running_loop().time() > 5
 
@@ -279,7 +279,7 @@ def test_no_other_error_makes_the_worker_clean_up(
         async with serving(app) as worker:
             await in_state(await fail.aenqueue("down"), State.SCHEDULED)
             await in_state(await fail.aenqueue("bad"), State.DEAD)
-            assert worker._flow.cleaner._timer is None
+            assert worker._works.cleaner._timer is None
 
     asyncio.run(main())
     assert told(caplog, "resources.cleaned") == []

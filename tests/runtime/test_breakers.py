@@ -378,7 +378,7 @@ def test_without_breakers_there_is_no_gate_and_no_record(bed: Bed) -> None:
 
     async def main() -> None:
         async with serving(app) as worker:
-            assert not worker._flow.gates
+            assert not worker._works.gates
             await in_state(await charge.aenqueue(), State.DEAD)
             assert await app.control.breakers() == []
 

@@ -271,7 +271,7 @@ def test_no_more_isolated_jobs_are_claimed_than_children_are_free(bed: Bed, nurs
         async with serving(nursery.app, children=2) as worker:
             handles = [await nursery.wait.aenqueue() for _ in range(5)]
             await until(lambda: len(notes(nursery)) == 2, within=SLOW)
-            assert worker._flow.executor.in_children == 2
+            assert worker._works.executor.in_children == 2
             states = [(await handle.ajob()).state for handle in handles]
             assert (states.count(State.RUNNING), states.count(State.PENDING)) == (2, 3)
             (nursery.HERE / "gate").touch()

@@ -451,7 +451,7 @@ def test_a_job_that_a_dead_worker_had_is_not_overtaken_before_it_is_back(bed: Be
         await app.store.retire("dead")
         # One with so long a lease may not rescue yet, so that the test decides when that happens.
         async with serving(app, lease="1h") as worker:
-            (limits,) = worker._flow.each_gate
+            (limits,) = worker._works.each_gate
             assert isinstance(limits, Limits)
             await until(lambda: limits._busy.get("kind:book") == frozenset({"x"}))
             applied = limits._applied_at

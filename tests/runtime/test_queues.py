@@ -81,7 +81,7 @@ def test_a_queue_that_is_full_leaves_the_rest_of_the_slots_to_others(bed: Bed) -
             go.set()
             for handle in handles:
                 await handle.aresult("10s")
-            await until(lambda: worker._flow.shares.free == {"mail": 2})
+            await until(lambda: worker._works.shares.free == {"mail": 2})
 
     asyncio.run(main())
 

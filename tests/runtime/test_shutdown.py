@@ -144,7 +144,7 @@ def test_an_outcome_that_comes_while_another_is_written_is_written_before_the_en
         go.set()
         await until(lambda: worker.processed == 2)
         # The drain is over, and the completer is asked to end while it still writes `first`.
-        await until(lambda: worker._flow.completer._stopping.is_set())
+        await until(lambda: worker._works.completer._stopping.is_set())
         store.go.set()
         await asyncio.wait_for(task, 10)
         assert await one.astatus() is State.COMPLETED

@@ -108,7 +108,7 @@ def test_a_worker_without_targets_writes_no_record(bed: Bed) -> None:
     async def main() -> None:
         async with serving(app) as worker:
             await (await plain.aenqueue()).aresult("10s")
-            assert not worker._flow.watch
+            assert not worker._works.watch
         assert await app.store.records("slo:") == {}
 
     asyncio.run(main())

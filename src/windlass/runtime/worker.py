@@ -22,7 +22,6 @@ from windlass.runtime.children import Children
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Rescuer
 from windlass.runtime.executor import HEED
 from windlass.runtime.fairness import rotation_for
-from windlass.runtime.flow import Flow, Tally
 from windlass.runtime.forks import guard, unguard
 from windlass.runtime.gauges import CpuGauge
 from windlass.runtime.heart import Heart
@@ -37,6 +36,7 @@ from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
 from windlass.runtime.waits import first, within
 from windlass.runtime.words import Recipe
+from windlass.runtime.works import Tally, Works
 from windlass.store import Store
 
 log = get_logger("windlass.worker")
@@ -112,7 +112,7 @@ class Worker:
     @property
     def left_behind(self) -> int:
         """How many handlers, and closings of resources, still run though nobody waits for them."""
-        return self._threads.lost + self._flow.executor.abandoned + self._resources.left_behind
+        return self._threads.lost + self._works.executor.abandoned + self._resources.left_behind
 
     @property
     def shutdown_timeout(self) -> timedelta:
@@ -160,7 +160,7 @@ class Worker:
         self._children = Children(options.children, self._recipe)
         self._resources = Resources(self._providers)
         self._cpu = CpuGauge()
-        self._flow = Flow(
+        self._works = Works(
             self._store,
             registry=self._registry,
             middleware=self._middleware,
@@ -174,8 +174,8 @@ class Worker:
             policies=lambda: self._policies,
             slots=lambda: self._slots,
         )
-        if self._flow.gates:
-            gates = self._flow.gates
+        if self._works.gates:
+            gates = self._works.gates
             self._policies = replace(
                 self._policies, allowances=gates.allowances, lets=gates.lets, bars=gates.bars
             )
@@ -204,7 +204,7 @@ class Worker:
                 options.slots,
                 SLOTS_PAUSES,
                 worker_id=lambda: self.id,
-                demand=self._flow.demand,
+                demand=self._works.demand,
                 processed=lambda: self._tally.processed,
                 slots=lambda: self._slots,
                 scale=self._scale,
@@ -212,20 +212,20 @@ class Worker:
         ]
 
     def _assemble_chores(self) -> None:
-        options, store, flow = self._options, self._store, self._flow
+        options, store, works = self._options, self._store, self._works
         self._orders = Orders(
             store,
             worker_id=lambda: self.id,
-            running=lambda: flow.executor.runs.keys(),
-            cancel=flow.cancel,
+            running=lambda: works.executor.runs.keys(),
+            cancel=works.cancel,
             pause=self._pause,
         )
         self._keeper = Keeper(
             store,
             interval=options.lease / 3,
             worker_id=lambda: self.id,
-            is_known=flow.is_known,
-            settle=flow.completer.add,
+            is_known=works.is_known,
+            settle=works.completer.add,
         )
         self._chores: list[Service] = [
             self._orders,
@@ -234,14 +234,14 @@ class Worker:
                 interval=options.lease / 3,
                 worker_id=lambda: self.id,
                 policy=self._judge.policy,
-                settle=flow.completer.add,
+                settle=works.completer.add,
             ),
             self._keeper,
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
         ]
-        if flow.watch:
-            self._chores.append(flow.watch)
+        if works.watch:
+            self._chores.append(works.watch)
         if options.burst:
             self._chores.append(self._burst())
 
@@ -249,9 +249,9 @@ class Worker:
         return Burst(
             self._store,
             policies=lambda: self._policies,
-            busy=lambda: self._flow.is_busy,
+            busy=lambda: self._works.is_busy,
             ended=lambda: self._tally.processed,
-            rouse=self._flow.claimer.freed,
+            rouse=self._works.claimer.freed,
             done=self._end_burst,
         )
 
@@ -289,16 +289,16 @@ class Worker:
                 raise
 
     def _start(self) -> None:
-        flow = self._flow
+        works = self._works
         self._threads.start()
         self._heart.start()
         for service in (
-            flow.completer,
-            flow.reporter,
+            works.completer,
+            works.reporter,
             *self._chores,
             *self._scalers,
-            *flow.each_gate,
-            flow.claimer,
+            *works.each_gate,
+            works.claimer,
         ):
             service.start()
         log.info(
@@ -323,25 +323,25 @@ class Worker:
 
     def _pulse(self) -> Pulse:
         return Pulse(
-            state="draining" if self._flow.draining else "running",
+            state="draining" if self._works.draining else "running",
             processed=self._tally.processed,
-            running=len(self._flow.executor.runs),
+            running=len(self._works.executor.runs),
             slots=self._slots,
             busy=self._busy(),
-            waiting=self._flow.demand.waiting,
+            waiting=self._works.demand.waiting,
             cpu=round(self._cpu.read(), 3),
             fenced=self._tally.fenced,
             listening=self._store.listening,
         )
 
     def _busy(self) -> float:
-        executor = self._flow.executor
+        executor = self._works.executor
         slots = len(executor.runs) / self._options.slots.most
         return round(max(slots, executor.in_threads / self._options.threads), 3)
 
     def _scale(self, slots: int) -> None:
         self._slots = slots
-        self._flow.claimer.freed()
+        self._works.claimer.freed()
 
     def _pause(self, pauses: Pauses) -> None:
         # A kind is paused under every name that it has, or had.
@@ -355,7 +355,7 @@ class Worker:
                 keys=sorted(pauses.keys),
             )
             self._policies = replace(self._policies, paused=pauses)
-            self._flow.claimer.freed()
+            self._works.claimer.freed()
 
     def _mind_lost_threads(self, lost: int) -> None:
         """Begin anew in another process when threads that never return pile up; they cost memory.
@@ -370,7 +370,7 @@ class Worker:
 
     def _lose_lease(self) -> None:
         """Give up every run, since others have the jobs by now, and begin anew under a new id."""
-        self._flow.give_up("lease lost")
+        self._works.give_up("lease lost")
         self._registration.lose()
 
     # -- the end -------------------------------------------------------------------------------
@@ -388,16 +388,16 @@ class Worker:
         log.info("worker.stopped", worker_id=self.id, processed=self._tally.processed)
 
     async def _shut_down(self) -> None:
-        flow = self._flow
-        flow.draining = True
-        log.info("worker.draining", worker_id=self.id, running=len(flow.executor.runs))
+        works = self._works
+        works.draining = True
+        log.info("worker.draining", worker_id=self.id, running=len(works.executor.runs))
         for scaler in self._scalers:
             await scaler.stop()
-        await first(flow.claimer.stop(), self._stop_now.wait(), patience=_FLUSH)
-        await flow.drain(self._stop_now)
-        flow.cleaner.stop()
-        await within(_FLUSH, flow.completer.stop())
-        for service in (flow.reporter, *self._chores, *flow.each_gate):
+        await first(works.claimer.stop(), self._stop_now.wait(), patience=_FLUSH)
+        await works.drain(self._stop_now)
+        works.cleaner.stop()
+        await within(_FLUSH, works.completer.stop())
+        for service in (works.reporter, *self._chores, *works.each_gate):
             await within(_FLUSH, service.stop())
         await within(_FLUSH, self._heart.stop())
         await within(_FLUSH, self._say_goodbye())
@@ -409,7 +409,7 @@ class Worker:
         """Give back what a lost claim may have left, tell the last counts, and end the lease."""
         for job in await self._store.held(self.id):
             self._keeper.give_back(job)
-        await self._flow.completer.flush()
+        await self._works.completer.flush()
         pulse, patience = self._pulse(), timedelta(seconds=_FLUSH)
         await asyncio.to_thread(self._store.heartbeat, self.id, pulse, patience)
         await self._store.retire(self.id)

@@ -48,7 +48,7 @@ class Tally:
     fenced: int = 0
 
 
-class Flow:
+class Works:
     """The parts through which jobs go, from the claim to the settle, and what goes between them."""
 
     def __init__(
