@@ -57,6 +57,7 @@ class Handlers:
         self._done = done
         self._slots = slots
         self._made: dict[str, Handle] = {}
+        self._gatherings: list[Gathering] = []
 
     def of(self, registration: Registration) -> Handle:
         """Return the handler of a kind."""
@@ -70,10 +71,16 @@ class Handlers:
             self._made[registration.kind] = handler
         return handler
 
+    def gather_no_more(self) -> bool:
+        """Run the batches that wait for more jobs with those that they have; say if any do."""
+        return any([gathering.go_early() for gathering in self._gatherings])
+
     def _innermost(self, registration: Registration) -> Handle:
         call, elsewhere = registration.target.call, self._elsewhere
         if registration.batch is not None:
-            return Gathering(registration, registration.batch, elsewhere, self._slots)
+            gathering = Gathering(registration, registration.batch, elsewhere, self._slots)
+            self._gatherings.append(gathering)
+            return gathering
         if registration.target.pool is Pool.LOOP:
             return lambda context: call(context, context.arguments)
         return lambda context: elsewhere(lambda: call(context, context.arguments), registration)

@@ -33,6 +33,7 @@ class Completer(Service):
     """
 
     name = "completer"
+    prompted = True
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ And whether its end counts against a breaker, which goes by the same classes of 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
 
 from windlass.core.error_classes import ErrorClass
@@ -27,12 +28,14 @@ class Judge:
         self._max_crashes = max_crashes
         self._max_retries = max_retries
         self._policies: dict[str, Policy] = {}
+        self.jitter: Callable[[], float] = random.random
+        """Spreads retries, from 0 to 1: by how much of their jitter they wait longer."""
 
     def settle(self, job: Job, outcome: Outcome, elapsed: timedelta) -> Transition:
         """Decide what becomes of a job that was claimed so long ago."""
         # The claim's time is the store's; what has passed since is ours to add.
         now = (job.started_at or job.due_at) + elapsed
-        jitter = random.random()  # noqa: S311 - spreads retries, hides nothing.
+        jitter = self.jitter()
         policy = self.policy(job)
         try:
             return settle(job, outcome, policy, now=now, jitter=jitter)
