@@ -365,7 +365,7 @@ class Windlass:
         renews its lease from a thread, so that C code which holds the interpreter's lock for longer
         than the lease costs it its jobs.
         """
-        await self.worker(name=name, leash=None, burst=burst, **flags).run()
+        await self.worker(name=name, leash=None, burst=burst, of=Worker, **flags).run()
 
     def worker(
         self,

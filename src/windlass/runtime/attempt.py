@@ -73,7 +73,7 @@ class Handlers:
 
     def gather_no_more(self) -> bool:
         """Run the batches that wait for more jobs with those that they have; say if any do."""
-        return any([gathering.go_early() for gathering in self._gatherings])
+        return sum(gathering.go_early() for gathering in self._gatherings) > 0
 
     def _innermost(self, registration: Registration) -> Handle:
         call, elsewhere = registration.target.call, self._elsewhere

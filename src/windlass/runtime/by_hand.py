@@ -1,4 +1,4 @@
-"""Owns a worker that works when it is told to: for a clock that stands still until somebody moves it.
+"""Owns a worker that works when it is told to: for a clock that only others move.
 
 Its parts are those of every worker. Only what makes them move by themselves is left out: the
 heartbeat, and the pauses between two rounds of a service.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from windlass.core.job import Pulse
 from windlass.core.plan import Pool
@@ -50,7 +50,7 @@ class ByHand(Worker):
         self._rounds: list[Service] = []
         self._skipped = 0.0
 
-    async def __aenter__(self) -> ByHand:
+    async def __aenter__(self) -> Self:
         """Begin as every worker does."""
         self._assemble()
         for gate in self._works.each_gate:
@@ -145,7 +145,8 @@ class ByHand(Worker):
 
     async def _let_begin(self) -> None:
         """Let a job that was claimed come as far as it can, before the next one is."""
-        while any(run.task is None for run in self._works.executor.runs.values()):
+        runs = self._works.executor.runs
+        while any(run.task is None for run in runs.values()):  # noqa: ASYNC110 - it is its turn.
             await asyncio.sleep(0)
 
     async def _wait_for_runs(self) -> None:

@@ -186,7 +186,7 @@ class Evidence:
         )
 
     def _decoded(self, job: Job | NewJob) -> Any:
-        """Return the arguments as the handler would have them; secrets are sealed anew each time."""
+        """Return the arguments as a handler has them: of what is sealed, no two are alike."""
         if job.kind in self._app.registry:
             codec = self._app.registry[job.kind].target.codec
             return codec.decode(job.payload, kind=job.kind)
@@ -194,12 +194,9 @@ class Evidence:
 
     def _has_result(self, job: Job, result: object) -> bool:
         if job.kind not in self._app.registry:
-            expected = msgspec.json.encode(result)
-        else:
-            expected = self._app.registry[job.kind].target.encode_result(job.kind, result)
-        return msgspec.json.decode(job.result or b"null") == msgspec.json.decode(
-            expected or b"null"
-        )
+            return bool(_value(job.result) == result)
+        expected = self._app.registry[job.kind].target.encode_result(job.kind, result)
+        return bool(_value(job.result) == _value(expected))
 
     # -- what is told --------------------------------------------------------------------------
 
@@ -282,6 +279,10 @@ def _died_of(job: Job, error: type[BaseException] | str | None) -> bool:
     if isinstance(error, type):
         return job.error is not None and job.error.type.split(".")[-1] == error.__name__
     return error is None or error in str(job.error) or error in (job.reason or "")
+
+
+def _value(result: bytes | None) -> Any:
+    return None if result is None else msgspec.json.decode(result)
 
 
 def _shown(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,7 +39,7 @@ def travel(
     follow: Callable[[datetime], object] = lambda _: None,
     **flags: Any,
 ) -> Iterator[Travel]:
-    """Put an app on an empty memory store, with a clock that stands still, for the length of a test.
+    """Put an app on an empty memory store, whose clock stands still, for the length of a test.
 
     The clock begins `at` a time; `follow` is called with it whenever it is moved, so that another
     library can set the clock of your own code. Flags are a worker's (`slots=1`, `queues="mail"`);
@@ -56,8 +56,9 @@ def travel(
     clock = _Clock(at.astimezone(UTC))
     store = MemoryStore(size=sys.maxsize, kept=None, clock=clock)
     follow(clock.now)
-    # Not of Runner's own making: then it would be the thread's current loop, and nobody else's.
-    with app.on_store(store), asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+    # By a factory: a loop of the runner's own making would become the thread's current one.
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    with app.on_store(store), closing(runner):
         yield Travel(app, store, clock, runner, follow, {"threads": 1, **flags})
 
 
