@@ -32,6 +32,10 @@ ran: list[Any] = []
 t = travel_fixture(app)
 
 
+class Mailer:
+    """What handlers send with."""
+
+
 class Down(Exception):
     """What it depends on is down."""
 
@@ -91,12 +95,11 @@ def test_what_a_handler_enqueues_runs_in_the_same_moment(t: Travel) -> None:
 
 
 def test_a_month_of_hours_takes_no_time(t: Travel) -> None:
-    start, began = t.now, time.monotonic()
+    start, began = t.now, time.process_time()
     hourly.enqueue(720)
     assert t.advance("30d") == 721
     assert t.now == start + timedelta(days=30)
-    # A second on an idle machine; the rest is for one that is busy with others.
-    assert time.monotonic() - began < 8
+    assert time.process_time() - began < 3, "half a second is usual"
 
 
 def test_each_job_runs_at_its_own_time_and_not_at_the_end(t: Travel) -> None:
@@ -118,9 +121,6 @@ def test_draining_waits_for_every_retry_and_for_no_longer(t: Travel) -> None:
 
 
 def test_draining_gives_up_on_a_job_that_never_ends(t: Travel) -> None:
-    @Windlass("memory://").job
-    async def unrelated() -> None: ...
-
     local = Windlass("memory://")
 
     @local.job
@@ -226,7 +226,7 @@ def test_in_a_coroutine_handlers_run_in_its_own_loop() -> None:
 )
 def test_blocking_forms_refuse_to_block_an_event_loop(call: Callable[[Travel], object]) -> None:
     async def main() -> None:
-        with travel(app) as t, pytest.raises(CalledFromEventLoop, match="await t.a"):
+        with travel(app) as t, pytest.raises(CalledFromEventLoop, match=r"await t\.a"):
             call(t)
 
     asyncio.run(main())
@@ -297,7 +297,7 @@ def test_a_job_that_is_too_late_expires(t: Travel) -> None:
 
 
 def test_a_unique_key_is_held_for_its_time(t: Travel) -> None:
-    once = note.using(unique=Unique("digest", within="1d"))
+    once = note.using(unique=Unique("digest", until="1d"))
     assert not once.enqueue("a").existing
     t.advance("23h")
     assert once.enqueue("b").existing
@@ -308,12 +308,9 @@ def test_a_unique_key_is_held_for_its_time(t: Travel) -> None:
 
 
 def test_middleware_hooks_and_resources_are_the_apps_own(t: Travel) -> None:
-    class Mailer:
-        pass
-
-    async def around(ctx: Context, run: Callable[[Context], Awaitable[Any]]) -> Any:
+    async def around(ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any:
         ran.append(f"before {ctx.kind.split('.')[-1]}")
-        return await run(ctx)
+        return await run()
 
     local = Windlass("memory://", middleware=[around])
 
@@ -447,9 +444,8 @@ def test_a_rate_holds_over_hours(t: Travel) -> None:
         assert len(ran) == 10
         own.drain()
         own.assert_completed(call, count=25)
-        assert own.now - start < timedelta(hours=3)
-        hours = [int((at - start) / timedelta(hours=1)) for at in ran]
-        assert max(hours.count(hour) for hour in hours) <= 11
+        hours = [(at - start) / timedelta(hours=1) for at in ran]
+        assert hours == [0] * 10 + [1] * 10 + [2] * 5
 
 
 def test_a_limited_concurrency_holds_nobody_up(t: Travel) -> None:

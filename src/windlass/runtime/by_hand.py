@@ -26,9 +26,8 @@ _GLANCE = 0.02
 """Seconds of real time between two rounds while handlers take theirs."""
 _PATIENCE = 10.0
 """Seconds of real time that a round of a service may take."""
-_PACE = timedelta(seconds=0.1)
-_PACES = 15
-"""How often what a limit holds back is tried again at one moment: limits take their time to ask."""
+_TRIES = 3
+"""How often what a limit or a breaker holds back is tried: it asks for leave, and gets it later."""
 _SOON = timedelta(milliseconds=10)
 _ALL = 1_000_000
 _RENEWAL = timedelta(seconds=1)
@@ -65,14 +64,13 @@ class ByHand(Worker):
 
     async def work(self) -> int:
         """Do all that is due, and all that comes of it; return how many runs that took."""
-        before = self.processed
+        before = ended = self.processed
         await self._work_off()
-        paces = _PACES
-        while paces and await self._is_something_left():
+        tries = _TRIES
+        while tries and await self._is_something_left():
+            tries = tries - 1 if self.processed == ended else _TRIES
             ended = self.processed
-            self._skipped += _PACE.total_seconds()
             await self._work_off()
-            paces = paces - 1 if self.processed == ended else _PACES
         return self.processed - before
 
     async def next_at(self, *, alarms: bool = True) -> datetime | None:
@@ -152,7 +150,6 @@ class ByHand(Worker):
     async def _wait_for_runs(self) -> None:
         await first(self._works.claimer.wait_for_room(), patience=_GLANCE)
         if self._works.executor.runs:
-            self._skipped += _GLANCE
             await self._make_rounds()
 
     async def _is_something_left(self) -> bool:

@@ -284,11 +284,15 @@ class Limits(Gate):
         worker = self._worker_id()
         if worker != self._worker:
             self._forget(worker)
+        self._applied_at = -math.inf  # Whoever makes rounds by hand does so when there is reason.
         if self._due() <= self._now():
             await self._talk(worker)
 
     def looks_at(self) -> float | None:
-        return min(self._lacking.values(), default=None)
+        """Return when what is lacking has cooled, here or elsewhere."""
+        times = [at for purse in self._lacking for at in (purse.free_at, purse.ledger.next_tick)]
+        now = self._now()
+        return min((at for at in times if at is not None and at > now), default=None)
 
     async def _talk(self, worker: str) -> None:
         await self._hear()
@@ -379,6 +383,7 @@ class Limits(Gate):
             elif wish.most:
                 wait = _LOOK if reply.after is None else min(reply.after, _LOOK)
                 purse.retry_at = self._lacking[purse] = now + max(wait, _TURN)
+                purse.free_at = None if reply.after is None else now + reply.after
         self._holders |= answer.holders
         if came:
             self._rouse()
