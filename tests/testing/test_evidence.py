@@ -63,8 +63,8 @@ def test_a_job_is_meant_by_its_handler_its_kind_its_arguments_its_handle_or_its_
     handle = send.enqueue("ada", copies=2)
     for what in (send, "send", Kind("send", dict), send.draft("ada", 2), handle, handle.id):
         assert t.assert_enqueued(what).id == handle.id
-    for what in (log_in, "log_in", send.draft("ada"), send.draft("bob", 2), uuid4()):
-        t.assert_not_enqueued(what)
+    for other in (log_in, "log_in", send.draft("ada"), send.draft("bob", 2), uuid4()):
+        t.assert_not_enqueued(other)
 
 
 def test_secrets_are_compared_by_what_they_hide(t: Travel) -> None:

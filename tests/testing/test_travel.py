@@ -425,7 +425,7 @@ def test_a_breaker_opens_and_is_tried_after_its_cooldown(t: Travel) -> None:
         assert len(ran) == 3, "the others were let through although it is open"
         up[0] = True
         own.advance("10m")
-        assert own.assert_completed(charge, count=10)
+        own.assert_completed(charge, count=10)
         # From the third failure on, which was at once.
         assert ran[3] == start + timedelta(minutes=10)
 
