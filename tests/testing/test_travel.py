@@ -14,6 +14,7 @@ import pytest
 from windlass import (
     Breaker,
     CalledFromEventLoop,
+    ConfigError,
     Context,
     ErrorClass,
     Inject,
@@ -187,6 +188,23 @@ def test_more_jobs_than_a_memory_store_holds_can_wait(t: Travel) -> None:
 def test_arguments_go_through_the_real_codec(t: Travel) -> None:
     with pytest.raises(PayloadInvalid, match="what"):
         note.enqueue(object())  # type: ignore[arg-type]
+
+
+def test_a_job_in_a_transaction_is_refused_or_there_at_once_as_the_test_wants(t: Travel) -> None:
+    connection = object()
+    with pytest.raises(ConfigError, match="tx_at_once=True"):
+        note.using(tx=connection).enqueue("booked")
+
+    async def enqueue() -> None:
+        await note.using(tx=connection).aenqueue("booked too")
+
+    with pytest.raises(ConfigError, match="tx_at_once=True"):
+        asyncio.run(enqueue())
+    with travel(app, tx_at_once=True) as own:
+        note.using(tx=connection).enqueue("booked")
+        asyncio.run(enqueue())
+        own.run_due()
+    assert ran == ["booked", "booked too"]
 
 
 # -- in coroutines -----------------------------------------------------------------------------
@@ -455,7 +473,7 @@ def test_a_limited_concurrency_holds_nobody_up(t: Travel) -> None:
     async def work(number: int) -> None:
         running[0] += 1
         most[0] = max(most[0], running[0])
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.002)
         running[0] -= 1
 
     with travel(local) as own:

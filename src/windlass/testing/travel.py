@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 from windlass.app import Windlass
 from windlass.app.portal import refuse_in_event_loop
 from windlass.core.durations import Duration, duration, human
+from windlass.core.errors import ConfigError
+from windlass.core.job import Enqueued, NewJob, News
 from windlass.core.states import WAITING
 from windlass.runtime.by_hand import ByHand
 from windlass.store.memory import MemoryStore
@@ -31,19 +33,58 @@ class _Clock:
         return self.now
 
 
+class _Ground(MemoryStore):
+    """Where a travel takes place: it holds any number of jobs, and forgets none.
+
+    What is sent in a transaction of the user's is there at once if so wished, and else refused.
+    """
+
+    def __init__(self, clock: _Clock, *, tx_at_once: bool) -> None:
+        super().__init__(size=sys.maxsize, kept=None, clock=clock)
+        self._tx_at_once = tx_at_once
+
+    def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        self._check(transaction)
+        return self.enqueue_blocking(jobs, timedelta(0))
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        self._check(transaction)
+        return await self.enqueue(jobs)
+
+    def send_in(self, transaction: object, news: Sequence[News]) -> None:
+        self._check(transaction)
+        self.send_blocking(news, timedelta(0))
+
+    async def asend_in(self, transaction: object, news: Sequence[News]) -> None:
+        self._check(transaction)
+        await self.send(news)
+
+    def _check(self, transaction: object) -> None:
+        del transaction
+        if not self._tx_at_once:
+            raise ConfigError(
+                "jobs that travel are in memory, and so in nobody's transaction: with "
+                "travel(app, tx_at_once=True) they are there at once, committed or not"
+            )
+
+
 @contextmanager
 def travel(
     app: Windlass,
     *,
     at: datetime = START,
     follow: Callable[[datetime], object] = lambda _: None,
+    tx_at_once: bool = False,
     **flags: Any,
 ) -> Iterator[Travel]:
     """Put an app on an empty memory store, whose clock stands still, for the length of a test.
 
     The clock begins `at` a time; `follow` is called with it whenever it is moved, so that another
-    library can set the clock of your own code. Flags are a worker's (`slots=1`, `queues="mail"`);
-    unless they say otherwise there is one thread, so that `def` handlers run one after another.
+    library can set the clock of your own code. With `tx_at_once`, what is enqueued in a transaction
+    is there at once, whether that is committed or not.
+
+    Flags are a worker's (`slots=1`, `queues="mail"`); unless they say otherwise there is one thread,
+    so that `def` handlers run one after another.
 
     Raises:
         ValueError: the time has no time zone.
@@ -54,7 +95,7 @@ def travel(
     if at.tzinfo is None:
         raise ValueError(f"a time needs its time zone, and {at.isoformat()} has none")
     clock = _Clock(at.astimezone(UTC))
-    store = MemoryStore(size=sys.maxsize, kept=None, clock=clock)
+    store = _Ground(clock, tx_at_once=tx_at_once)
     follow(clock.now)
     # By a factory: a loop of the runner's own making would become the thread's current one.
     runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
