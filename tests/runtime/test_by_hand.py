@@ -99,7 +99,7 @@ class Bell:
         async def note(what: str) -> None:
             self.noted.append(what)
             if what == "tell":
-                await self.app.store.send([News(topic="event:told", id=uuid4(), body=b"1")])
+                await self.app.store.send([News(topic="bell:told", id=uuid4(), body=b"1")])
 
     def worker(self, *services: Callable[[Store], Service]) -> ByHand:
         class WithMore(ByHand):
@@ -156,7 +156,7 @@ def test_what_nobody_here_reacts_to_is_left_and_ends_nobodys_patience() -> None:
     async def main() -> None:
         store = bell.app.store
         await bell.set_alarm(bell.clock() - HOUR)
-        await store.send([News(topic="event:else", id=uuid4(), body=b"1")])
+        await store.send([News(topic="bell:else", id=uuid4(), body=b"1")])
         await store.enqueue([NewJob(id=uuid4(), kind="elsewhere", payload=b"{}")])
         async with bell.worker() as worker:
             assert await worker.work() == 0

@@ -83,8 +83,8 @@ def travel(
     library can set the clock of your own code. With `tx_at_once`, what is enqueued in a transaction
     is there at once, whether that is committed or not.
 
-    Flags are a worker's (`slots=1`, `queues="mail"`); unless they say otherwise there is one thread,
-    so that `def` handlers run one after another.
+    Flags are a worker's (`slots=1`, `queues="mail"`). Unless they say otherwise there is one
+    thread, so that `def` handlers run one after another.
 
     Raises:
         ValueError: the time has no time zone.
