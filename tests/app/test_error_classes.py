@@ -22,7 +22,18 @@ from tests.app.bed import (
     told,
     until,
 )
-from windlass import ConfigError, Context, ErrorClass, Handle, Job, Retry, State, StoreUnavailable
+from windlass import (
+    ConfigError,
+    Context,
+    ErrorClass,
+    Handle,
+    Job,
+    Retry,
+    State,
+    StoreUnavailable,
+    Windlass,
+)
+from windlass.testing import travel
 
 
 class Down(Exception):
@@ -51,10 +62,9 @@ async def attempted(handle: Handle[Any], attempts: int) -> Job:
 
 
 def test_a_job_outlives_an_outage_uncharged_and_tells_of_it(
-    bed: Bed, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clock = Clock()
-    app = bed.app(store=bed.store(clock=clock))
+    app = Windlass("memory://")
     app.classify(ErrorClass.SYSTEM, Down)
 
     @app.job(max_retries=0)
@@ -63,26 +73,22 @@ def test_a_job_outlives_an_outage_uncharged_and_tells_of_it(
             raise Down("the gateway does not answer")
         return "paid"
 
-    async def main() -> None:
-        async with serving(app, lease="1h"):
-            handle = await pay.aenqueue()
-            for n, longest in enumerate((5, 10, 20, 40, 80), start=1):
-                job = await attempted(handle, n)
-                assert (job.state, job.reason) == (State.SCHEDULED, "system error")
-                assert (job.failures, job.crashes, job.attempt) == (0, 0, n)
-                assert longest / 2 <= (job.due_at - clock.now).total_seconds() <= longest
-                assert job.error is not None
-                assert str(job.error).endswith("Down: the gateway does not answer")
-                assert job.history[-1].outcome == "system error"
-                assert job.history[-1].error == job.error
-                assert job.error.error_class is ErrorClass.SYSTEM
-                clock.now = job.due_at
-            # The breaker that the kind has of its own lets it try again after its cooldown.
-            await until(lambda: told(caplog, "breaker.opened"))
-            clock.advance(seconds=60)
-            assert await handle.aresult("10s") == "paid"
-
-    asyncio.run(main())
+    with travel(app) as t:
+        handle = pay.enqueue()
+        t.run_due()
+        for n, wait in enumerate((5, 10, 20, 40, 80), start=1):
+            job = t.assert_enqueued(handle, due=wait)
+            assert (job.state, job.reason) == (State.SCHEDULED, "system error")
+            assert (job.failures, job.crashes, job.attempt) == (0, 0, n)
+            assert job.error is not None
+            assert str(job.error).endswith("Down: the gateway does not answer")
+            assert job.history[-1].outcome == "system error"
+            assert job.history[-1].error == job.error
+            assert job.error.error_class is ErrorClass.SYSTEM
+            t.advance(wait)
+        # The breaker that the kind has of its own opened, and lets it try again after its cooldown.
+        assert told(caplog, "breaker.opened")
+        t.assert_completed(handle, result="paid")
     lines = told(caplog, "job.snoozed")
     assert [(line["reason"], line["error_class"]) for line in lines] == [
         ("system error", "system")

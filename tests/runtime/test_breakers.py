@@ -25,6 +25,7 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.job import Lane, WorkerInfo
 from windlass.runtime.breakers import Breakers
 from windlass.runtime.watch import Watch
+from windlass.testing import travel
 
 AT_ONCE = Retry(max_retries=1000, backoff=Backoff(base=timedelta(0)))
 
@@ -150,26 +151,29 @@ def test_while_it_is_half_open_no_more_jobs_run_at_once_than_probes(bed: Bed) ->
     asyncio.run(main())
 
 
-def test_a_probe_that_fails_opens_it_again(bed: Bed) -> None:
-    app, gateway = bed.app(), Gateway()
+def test_a_probe_that_fails_opens_it_again() -> None:
+    app, gateway = Windlass("memory://"), Gateway()
 
     @app.job(breaker=Breaker("stripe", cooldown="1h"), retry=AT_ONCE)
     async def charge() -> None:
         await gateway.call()
 
-    async def main() -> None:
-        await put(app, BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN))
-        await app.aenqueue_many(charge.draft() for _ in range(30))
-        async with serving(app, slots=10):
-            status = await becomes(app, BreakerState.OPEN)
-            assert status.why.startswith("a probe failed: ")
-            assert gateway.calls == 1
+    with travel(app, slots=10) as t:
+        asyncio.run(put(app, BreakerStatus(name="stripe", state=BreakerState.HALF_OPEN)))
+        app.enqueue_many(charge.draft() for _ in range(30))
+        t.run_due()
+        status = asyncio.run(status_of(app))
+        assert status.state is BreakerState.OPEN
+        assert status.why.startswith("a probe failed: ")
+        assert gateway.calls == 1
+        t.advance("59m")
+        assert gateway.calls == 1
+        t.advance("1m")
+        assert gateway.calls == 2
 
-    asyncio.run(main())
 
-
-def test_one_that_is_open_already_lets_nothing_start_at_a_workers_start(bed: Bed) -> None:
-    app, gateway = bed.app(), Gateway()
+def test_one_that_is_open_already_lets_nothing_start_at_a_workers_start() -> None:
+    app, gateway = Windlass("memory://"), Gateway()
 
     @app.job(breaker=Breaker("stripe"))
     async def charge() -> None:
@@ -179,15 +183,14 @@ def test_one_that_is_open_already_lets_nothing_start_at_a_workers_start(bed: Bed
     async def mail() -> None:
         pass
 
-    async def main() -> None:
-        await charge.aenqueue()
-        await app.control.open_breaker("stripe")
-        async with serving(app):
-            await (await mail.aenqueue()).aresult("5s")
-            await asyncio.sleep(1.2)  # Nothing happens, which takes its time.
-            assert gateway.calls == 0
-
-    asyncio.run(main())
+    with travel(app) as t:
+        charge.enqueue()
+        mail.enqueue()
+        asyncio.run(app.control.open_breaker("stripe"))
+        t.advance("30d")
+        t.assert_completed(mail)
+        t.assert_enqueued(charge)
+        assert gateway.calls == 0
 
 
 def test_the_probe_of_a_worker_comes_back_when_its_lease_has_ended(bed: Bed) -> None:
@@ -227,8 +230,8 @@ def test_the_probe_of_a_worker_comes_back_when_its_lease_has_ended(bed: Bed) -> 
     asyncio.run(main())
 
 
-def test_system_errors_open_a_breaker_of_the_kinds_own(bed: Bed) -> None:
-    app = bed.app()
+def test_system_errors_open_a_breaker_of_the_kinds_own() -> None:
+    app = Windlass("memory://")
     app.classify(ErrorClass.SYSTEM, Down)
 
     @app.job
@@ -240,42 +243,35 @@ def test_system_errors_open_a_breaker_of_the_kinds_own(bed: Bed) -> None:
         if fail:
             raise ValueError("no system error")
 
-    async def main() -> None:
-        async with serving(app, slots=1):
-            failing = await app.aenqueue_many(
-                mail.using(max_retries=0).draft(fail=True) for _ in range(9)
-            )
-            handles = await app.aenqueue_many(charge.draft() for _ in range(12))
-            status = await becomes(app, BreakerState.OPEN, "kind:charge")
-            assert status.kinds == ("charge",)
-            await (await mail.aenqueue(fail=False)).aresult("5s")
-            for handle in failing:
-                await in_state(handle, State.DEAD)
-            jobs = [await handle.ajob() for handle in handles]
-            assert {job.failures for job in jobs} == {0}
-            assert sum(job.state is State.PENDING for job in jobs) >= 12 - 5 - 2
-            assert [each.name for each in await app.control.breakers()] == ["kind:charge"]
-
-    asyncio.run(main())
+    with travel(app, slots=1) as t:
+        app.enqueue_many(mail.using(max_retries=0).draft(fail=True) for _ in range(9))
+        app.enqueue_many(charge.draft() for _ in range(12))
+        mail.enqueue(fail=False)
+        t.run_due()
+        (status,) = asyncio.run(app.control.breakers())
+        assert (status.name, status.state) == ("kind:charge", BreakerState.OPEN)
+        assert status.kinds == ("charge",)
+        t.assert_completed(mail, count=1)
+        t.assert_dead(mail, count=9)
+        assert {job.failures for job in t.jobs(charge)} == {0}
+        assert len(t.jobs(charge, State.PENDING)) == 12 - 5
 
 
-@on_embedded_stores
-def test_what_does_not_count_neither_opens_nor_closes_it(bed: Bed) -> None:
-    app = bed.app()
+def test_what_does_not_count_neither_opens_nor_closes_it() -> None:
+    app = Windlass("memory://")
 
     @app.job(breaker=Breaker("stripe", failures=1, on=Down), max_retries=0)
     async def charge(*, down: bool) -> None:
         raise Down if down else ValueError
 
-    async def main() -> None:
-        async with serving(app):
-            for _ in range(3):
-                await in_state(await charge.aenqueue(down=False), State.DEAD)
-            assert (await status_of(app)).state is BreakerState.CLOSED
-            await charge.aenqueue(down=True)
-            await becomes(app, BreakerState.OPEN)
-
-    asyncio.run(main())
+    with travel(app) as t:
+        app.enqueue_many(charge.draft(down=False) for _ in range(3))
+        t.run_due()
+        t.assert_dead(charge, count=3)
+        assert asyncio.run(status_of(app)).state is BreakerState.CLOSED
+        charge.enqueue(down=True)
+        t.run_due()
+        assert asyncio.run(status_of(app)).state is BreakerState.OPEN
 
 
 @on_embedded_stores
@@ -294,26 +290,23 @@ def test_a_timeout_counts_as_a_failure(bed: Bed) -> None:
     asyncio.run(main())
 
 
-@on_embedded_stores
-def test_a_success_between_them_makes_failures_no_row(bed: Bed) -> None:
-    app = bed.app()
+def test_a_success_between_them_makes_failures_no_row() -> None:
+    app = Windlass("memory://")
 
     @app.job(breaker=Breaker("stripe", failures=2), max_retries=0)
     async def charge(*, down: bool) -> None:
         if down:
             raise Down
 
-    async def main() -> None:
-        async with serving(app):
-            for _ in range(3):
-                await in_state(await charge.aenqueue(down=True), State.DEAD)
-                await in_state(await charge.aenqueue(down=False), State.COMPLETED)
-            assert (await status_of(app)).changes == 0
-            for _ in range(2):
-                await charge.aenqueue(down=True)
-            await becomes(app, BreakerState.OPEN)
-
-    asyncio.run(main())
+    with travel(app, slots=1) as t:
+        app.enqueue_many(charge.draft(down=down) for _ in range(3) for down in (True, False))
+        t.run_due()
+        t.assert_dead(charge, count=3)
+        t.assert_completed(charge, count=3)
+        assert asyncio.run(status_of(app)).changes == 0
+        app.enqueue_many(charge.draft(down=True) for _ in range(2))
+        t.run_due()
+        assert asyncio.run(status_of(app)).state is BreakerState.OPEN
 
 
 @on_embedded_stores

@@ -28,7 +28,6 @@ from windlass.core.job import (
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.store.memory import MemoryStore
-from windlass.store.memory import jobs as memory_jobs
 
 SHORT = timedelta(milliseconds=20)
 LANE = Lane("default", "work")
@@ -120,9 +119,8 @@ def test_running_and_finished_jobs_take_no_room() -> None:
     asyncio.run(main())
 
 
-def test_finished_jobs_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_jobs, "FINISHED_KEPT", 10)
-    store = MemoryStore(size=1000)
+def test_finished_jobs_are_forgotten_oldest_first() -> None:
+    store = MemoryStore(size=1000, kept=10)
 
     async def main() -> None:
         await store.enqueue([new(n + 1) for n in range(25)])
@@ -133,11 +131,8 @@ def test_finished_jobs_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatc
     asyncio.run(main())
 
 
-def test_pruning_and_forgetting_do_not_get_in_each_others_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(memory_jobs, "FINISHED_KEPT", 5)
-    store = MemoryStore(size=1000)
+def test_pruning_and_forgetting_do_not_get_in_each_others_way() -> None:
+    store = MemoryStore(size=1000, kept=5)
 
     async def main() -> None:
         await store.enqueue([new(n + 1) for n in range(4)])

@@ -6,8 +6,8 @@ import asyncio
 import importlib
 import os
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
@@ -128,6 +128,15 @@ class Windlass:
     @store.setter
     def store(self, store: Store) -> None:
         self._store = store
+
+    @contextmanager
+    def on_store(self, store: Store) -> Iterator[None]:
+        """Be on another store for the length of a block, and then on the one before again."""
+        before, self._store = self._store, store
+        try:
+            yield
+        finally:
+            self._store = before
 
     # -- enqueue -------------------------------------------------------------------------------
 
@@ -490,7 +499,7 @@ class Windlass:
         renews its lease from a thread, so that C code which holds the interpreter's lock for longer
         than the lease costs it its jobs.
         """
-        await self.worker(name=name, leash=None, burst=burst, **flags).run()
+        await self.worker(name=name, leash=None, burst=burst, of=Worker, **flags).run()
 
     def worker(
         self,
@@ -498,13 +507,14 @@ class Windlass:
         name: str = "",
         burst: bool = False,
         leash: Leash | None = None,
+        of: type[Worker] = Worker,
         **flags: object,
     ) -> Worker:
         """Return a worker that is not running yet: `run()` serves until `stop()`.
 
         A `burst` stops by itself once nothing of its own runs and nothing waits that it may run.
         What is scheduled for later, like a retry, is not waited for. The `leash` is for a worker
-        that has a supervisor, as on the command line.
+        that has a supervisor, as on the command line, and `of` makes workers of another sort.
 
         Raises:
             ConfigError: a setting is wrong, leaves no queue to serve, or no key for secrets.
@@ -516,11 +526,10 @@ class Windlass:
         if settings.url != self.settings.url:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
-        self._check_secrets()
+        self.check_secrets()
         flows.register(self)
         pipelines.register(self)
-        self.check_secrets()
-        return Worker(
+        return of(
             store=self.store,
             registry=self.registry,
             options=_worker_options(settings, name, burst=burst),

@@ -67,6 +67,7 @@ class Handlers:
         self._made: dict[str, Handle] = {}
         self._undoing: dict[str, Handle] = {}
         self._means: dict[str, Means | None] = {}
+        self._gatherings: list[Gathering] = []
 
     def of(self, registration: Registration, job: Job) -> Handle:
         """Return the handler of a kind, or what undoes the steps of a job of it."""
@@ -99,10 +100,16 @@ class Handlers:
             self._means[registration.kind] = means
             return means
 
+    def gather_no_more(self) -> bool:
+        """Run the batches that wait for more jobs with those that they have; say if any do."""
+        return sum(gathering.go_early() for gathering in self._gatherings) > 0
+
     def _innermost(self, registration: Registration) -> Handle:
         call, elsewhere = registration.target.call, self._elsewhere
         if registration.batch is not None:
-            return Gathering(registration, registration.batch, elsewhere, self._slots)
+            gathering = Gathering(registration, registration.batch, elsewhere, self._slots)
+            self._gatherings.append(gathering)
+            return gathering
         if registration.target.pool is Pool.LOOP:
             return lambda context: call(context, context.arguments)
 

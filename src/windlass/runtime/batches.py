@@ -77,6 +77,12 @@ class Gathering:
                 self._waiting.remove(place)
             raise
 
+    def go_early(self) -> bool:
+        """Call the handler for those who wait, since nobody else will come; say if any do."""
+        waits = bool(self._waiting)
+        self._go()
+        return waits
+
     def _go(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

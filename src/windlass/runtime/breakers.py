@@ -66,7 +66,7 @@ class Breakers(Gate):
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
-        self._look_at = self._loop.time()
+        self._look_at = self._now()
         self._clock: tuple[datetime, float] | None = None
         self._was = ""
 
@@ -84,7 +84,7 @@ class Breakers(Gate):
             return ()
         if watch.state is not BreakerState.HALF_OPEN:
             return (Allowance(watch.record, 0),)
-        watch.wanted_at = self._loop.time()
+        watch.wanted_at = self._now()
         if watch.left == 0 and watch.has_news(self._worker_id(), watch.wanted_at):
             self._news.set()
         return (Allowance(watch.record, watch.left),)
@@ -142,25 +142,38 @@ class Breakers(Gate):
         if worker := self._worker_id():
             for watch in self._watches.values():
                 watch.wanted_at = float("-inf")
-                if watch.has_news(worker, self._loop.time()):
+                if watch.has_news(worker, self._now()):
                     await self._tell(watch, worker)
+
+    def go_by(self, now: Callable[[], float]) -> None:
+        super().go_by(now)
+        self._look_at = now()
+
+    def looks_at(self) -> float | None:
+        now = self._store_time()
+        ends = [watch.left_open(now) for watch in self._watches.values()]
+        left = min((end.total_seconds() for end in ends if end is not None), default=None)
+        return None if left is None else self._now() + left
 
     async def tick(self) -> float:
         await self._wait()
+        await self.round()
+        return _BREATH if self._worker_id() else _LOOK
+
+    async def round(self) -> None:
         worker = self._worker_id()
         if not worker:
-            return _LOOK  # Between two leases: whatever was held is held by nobody.
-        if self._loop.time() >= self._look_at:
+            return  # Between two leases: whatever was held is held by nobody.
+        if self._now() >= self._look_at:
             await self._look(worker)
         for watch in self._watches.values():
-            moment = self._loop.time()
-            if watch.has_news(worker, moment) or watch.is_cooled(self._now()):
+            moment = self._now()
+            if watch.has_news(worker, moment) or watch.is_cooled(self._store_time()):
                 await self._tell(watch, worker)
-        return _BREATH
 
     async def _wait(self) -> None:
         """Wait for news, for the next look, or for the end of a cooldown."""
-        now, moment = self._now(), self._loop.time()
+        now, moment = self._store_time(), self._now()
         ends = [watch.left_open(now) for watch in self._watches.values()]
         waits = [self._look_at - moment, *(end.total_seconds() for end in ends if end is not None)]
         try:
@@ -183,12 +196,12 @@ class Breakers(Gate):
             self._learn(watch, read_status(watch.rule.name, records.get(watch.record)), worker)
             if is_new:
                 watch.enlist()
-        self._look_at = self._loop.time() + self._rest()
+        self._look_at = self._now() + self._rest()
         if worker != self._was:
             lost, self._was = self._was, worker
             for watch in self._watches.values():
                 watch.gone |= {lost} & watch.holders
-        starved = [w for w in self._watches.values() if w.is_starved(worker, self._loop.time())]
+        starved = [w for w in self._watches.values() if w.is_starved(worker, self._now())]
         if starved:
             known = {each.info.id for each in await self._store.workers() if not each.ended}
             for watch in starved:
@@ -204,8 +217,8 @@ class Breakers(Gate):
 
     async def _tell(self, watch: Watch, worker: str) -> None:
         """Let the reducer decide what has become of a breaker by what happened here."""
-        news = watch.take_news(worker, self._loop.time())
-        before = self._loop.time()
+        news = watch.take_news(worker, self._now())
+        before = self._now()
         try:
             applied = await self._store.apply(
                 [watch.record],
@@ -224,14 +237,14 @@ class Breakers(Gate):
         if watch.learn(status, worker):
             self._rouse()
         if not watch.is_closed:
-            self._look_at = min(self._look_at, self._loop.time() + _LOOK)
+            self._look_at = min(self._look_at, self._now() + _LOOK)
 
-    def _now(self) -> datetime | None:
+    def _store_time(self) -> datetime | None:
         """Return the store's time as far as it is known here."""
         if self._clock is None:
             return None
         told, at = self._clock
-        return told + timedelta(seconds=self._loop.time() - at)
+        return told + timedelta(seconds=self._now() - at)
 
 
 def _watches(rules: Mapping[str, Rule]) -> dict[str, Watch]:

@@ -110,6 +110,26 @@ class Claimer(Service):
         await self._rest(sweep)
         return 0
 
+    async def round(self) -> None:
+        await self.take_one()
+
+    async def take_one(self) -> bool:
+        """Claim and start the one job that is next, if there is one and room for it; say so."""
+        self._freed.clear()
+        room = self._room_left()
+        if room.slots <= 0:
+            return False
+        sweep = await self._sweep()
+        claim = plan(sweep.heads, self._policies(), room, at_most=1, now=sweep.now)
+        if claim.asks:
+            self._empty_handed = 0
+            await self._claim(claim)
+        return bool(claim.asks) and not self._empty_handed
+
+    async def wait_for_room(self) -> None:
+        """Return once a run has ended since it was last looked for a job."""
+        await self._freed.wait()
+
     def _room_left(self) -> Room:
         return _add(self._room(), self._reserved, -1)
 

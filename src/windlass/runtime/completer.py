@@ -34,6 +34,7 @@ class Completer(Service):
     """
 
     name = "completer"
+    prompted = True
 
     def __init__(
         self,

@@ -244,6 +244,10 @@ class Executor:
         assert task is not None, "a coroutine of ours always runs in a task"  # noqa: S101
         return task
 
+    def gather_no_more(self) -> bool:
+        """Run the batches that wait for more jobs with those that they have; say if any do."""
+        return self._handlers.gather_no_more()
+
     def stop(self, job_id: UUID, outcome: Outcome) -> None:
         """Ask a run to end for a reason; after its grace it ends without its handler's consent."""
         run = self._runs.get(job_id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from windlass.core.job import Head, Job, Lane
 from windlass.core.outcomes import Outcome
@@ -17,6 +18,18 @@ class Gate(Service):
     It ticks to draw what it may let through. When it is stopped the worker has drained, and it
     gives back what it still has.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now: Callable[[], float] = asyncio.get_running_loop().time
+
+    def go_by(self, now: Callable[[], float]) -> None:
+        """Measure time by another clock than the loop's, in seconds; before the first round."""
+        self._now = now
+
+    def looks_at(self) -> float | None:
+        """Return when it may let through what it holds back now, by its clock; None: unknown."""
+        return None
 
     def allowances(self, lane: Lane) -> Iterable[Allowance]:
         """Say how much may start of a lane now, less what is reserved; none: as much as there is.

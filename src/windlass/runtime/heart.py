@@ -84,7 +84,8 @@ class Heart:
         self._stopping.set()
         if self._ticker is not None:
             self._ticker.cancel()
-        await asyncio.to_thread(self._thread.join, self._interval)
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join, self._interval)
 
     def _tick(self) -> None:
         """Leave a trace, from the loop, that the loop moves."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Callable
 from datetime import timedelta
 
 from msgspec.structs import replace
@@ -32,6 +33,8 @@ class Judge:
         self._max_crashes = max_crashes
         self._max_retries = max_retries
         self._policies: dict[str, Policy] = {}
+        self.jitter: Callable[[], float] = random.random
+        """Spreads retries, from 0 to 1: by how much of their jitter they wait longer."""
 
     def end(
         self, job: Job, course: Course | None, outcome: Outcome, elapsed: timedelta
@@ -57,7 +60,7 @@ class Judge:
         """
         # The claim's time is the store's; what has passed since is ours to add.
         now = (job.started_at or job.due_at) + elapsed
-        jitter = random.random()  # noqa: S311 - spreads retries, hides nothing.
+        jitter = self.jitter()
         policy = self.policy(job)
         if job.saga is Saga.UNDOING:
             policy = dataclasses.replace(policy, undo=undo)

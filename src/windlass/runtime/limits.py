@@ -84,7 +84,6 @@ class Limits(Gate):
             resource, amount = registry[kind].resource or "", registry[kind].amount
             self._amounts[resource] = max(self._amounts.get(resource, 1), amount)
         self._overrides: Mapping[str, Json] = {}
-        self._now = asyncio.get_running_loop().time
         self._stirred = asyncio.Event()
         self._applied_at = self._heard_at = self._looked_at = self._counted_at = -math.inf
         self._forget("")
@@ -285,13 +284,30 @@ class Limits(Gate):
         if (due := self._due()) > self._now():
             await self._wait(due)
             return 0
+        await self._talk(worker)
+        return 0
+
+    async def round(self) -> None:
+        worker = self._worker_id()
+        if worker != self._worker:
+            self._forget(worker)
+        self._applied_at = -math.inf  # Whoever makes rounds by hand does so when there is reason.
+        if self._due() <= self._now():
+            await self._talk(worker)
+
+    def looks_at(self) -> float | None:
+        """Return when what is lacking has cooled, here or elsewhere."""
+        times = [at for purse in self._lacking for at in (purse.free_at, purse.ledger.next_tick)]
+        now = self._now()
+        return min((at for at in times if at is not None and at > now), default=None)
+
+    async def _talk(self, worker: str) -> None:
         await self._hear()
         await self._count_the_living()
         wishes = self._wishes(self._now())
         if wishes:
             await self._apply(worker, wishes)
         self._wake(self._now())
-        return 0
 
     async def stop(self) -> None:
         """End, and give back everything that no job has."""
@@ -318,7 +334,7 @@ class Limits(Gate):
         if self._stopping.is_set():
             return
         try:
-            async with asyncio.timeout_at(None if due == math.inf else due):
+            async with asyncio.timeout(None if due == math.inf else due - self._now()):
                 await self._stirred.wait()
         except TimeoutError:
             return
@@ -375,6 +391,7 @@ class Limits(Gate):
             elif wish.most:
                 wait = _LOOK if reply.after is None else min(reply.after, _LOOK)
                 purse.retry_at = self._lacking[purse] = now + max(wait, _TURN)
+                purse.free_at = None if reply.after is None else now + reply.after
         self._holders |= answer.holders
         if came:
             self._rouse()

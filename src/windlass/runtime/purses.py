@@ -26,8 +26,8 @@ class Purse:
     """The tokens of one key under one measure of a limit."""
 
     __slots__ = (
-        "_asked_at", "_starves_at", "_starving", "is_rate", "key", "ledger", "limit", "measure",
-        "name", "record", "retry_at",
+        "_asked_at", "_starves_at", "_starving", "free_at", "is_rate", "key", "ledger", "limit",
+        "measure", "name", "record", "retry_at",
     )  # fmt: skip
 
     def __init__(self, limit: Limit, measure: Measure, key: str, ledger: Ledger) -> None:
@@ -39,6 +39,8 @@ class Purse:
         self.record = limit.record(key)
         self.name = f"limit:{limit.name}:{measure.value}:{key}"
         self.retry_at = -math.inf
+        self.free_at: float | None = None
+        """When there will be some, by what the store last said; None: nobody knows."""
         self._starving = 0
         self._starves_at = self._asked_at = -math.inf
 

@@ -15,6 +15,8 @@ class Service:
     """A loop that ticks until it is stopped. A tick that fails is logged, and the loop goes on."""
 
     name = "service"
+    prompted = False
+    """Whether its rounds begin by waiting for somebody in this process to bring it work."""
 
     def __init__(self) -> None:
         self._stopping = asyncio.Event()
@@ -24,6 +26,10 @@ class Service:
     async def tick(self) -> float:
         """Do one round, and return how many seconds may pass until the next."""
         raise NotImplementedError
+
+    async def round(self) -> None:
+        """Do what a tick does at once, for somebody who makes its rounds by hand."""
+        await self.tick()
 
     def start(self) -> None:
         """Begin to tick."""

@@ -1,5 +1,15 @@
-"""What people need to test with Windlass: so far the laws that every store obeys."""
+"""What people need to test with Windlass: time travel for apps, and the laws for stores."""
 
 from windlass.testing.conformance import LAWS, Bench, Law, ManualClock, laws_for
+from windlass.testing.travel import Travel, travel, travel_fixture
 
-__all__ = ["LAWS", "Bench", "Law", "ManualClock", "laws_for"]
+__all__ = [
+    "LAWS",
+    "Bench",
+    "Law",
+    "ManualClock",
+    "Travel",
+    "laws_for",
+    "travel",
+    "travel_fixture",
+]

@@ -24,7 +24,8 @@ FINISHED_KEPT = 10_000
 class Jobs:
     """All jobs by id; the heads of lanes, and the job that is due next."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int | None = FINISHED_KEPT) -> None:
+        self._kept = kept
         self._jobs: dict[UUID, Job] = {}
         self._arrival: dict[UUID, int] = {}
         self._arrivals = 0
@@ -128,7 +129,7 @@ class Jobs:
 
     def _remember(self, job: Job) -> None:
         self._finished.append(job.id)
-        if len(self._finished) > FINISHED_KEPT:
+        if self._kept is not None and len(self._finished) > self._kept:
             oldest = self._jobs.get(self._finished.popleft())
             if oldest is not None and oldest.state in FINISHED:
                 self.forget(oldest)

@@ -49,7 +49,7 @@ from windlass.core.job import (
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, WAITING, State, may_move
 from windlass.core.unique import amended
-from windlass.store.memory.jobs import Jobs
+from windlass.store.memory.jobs import FINISHED_KEPT, Jobs
 from windlass.store.memory.keys import DoneKeys, Keys
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Plain, Schema
 from windlass.store.sql import Migration
@@ -88,12 +88,17 @@ class MemoryStore(Plain):
     capabilities = Capabilities(shared=False, durable=False, bounded=True, transactional=False)
 
     def __init__(
-        self, *, size: int = 1000, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        *,
+        size: int = 1000,
+        kept: int | None = FINISHED_KEPT,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """Make an empty store that lets `size` jobs wait, and remembers `kept` finished ones."""
         self._size = size
         self._clock = clock
         self._lock = threading.RLock()
-        self._jobs = Jobs()
+        self._jobs = Jobs(kept)
         self._keys = Keys()
         self._done = DoneKeys(self._jobs.__contains__)
         self._leases: dict[str, _Lease] = {}
@@ -327,6 +332,11 @@ class MemoryStore(Plain):
                 self._tell(each, now)
 
     # -- looking -------------------------------------------------------------------------------
+
+    def all_jobs(self) -> list[Job]:
+        """Return every job, in the order in which they came; from any thread, at once."""
+        with self._lock:
+            return list(self._jobs)
 
     async def get(self, job: UUID) -> Job | None:
         return self._jobs.get(job)
