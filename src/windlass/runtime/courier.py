@@ -67,6 +67,11 @@ class Courier(Service):
         self._roused.set()
         await super().stop()
 
+    async def round(self) -> None:
+        """Look now, and hear all there is."""
+        self.rouse()
+        await self.tick()
+
     async def tick(self) -> float:
         await self._wait()
         self._hearing = True

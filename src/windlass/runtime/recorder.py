@@ -28,6 +28,7 @@ class Recorder(Service):
     """
 
     name = "recorder"
+    prompted = True
 
     def __init__(self, store: Store, *, fenced: Callable[[Job], None]) -> None:
         super().__init__()

@@ -320,11 +320,10 @@ class Worker:
                 await self._children.stop()
                 raise
 
-    def _start(self) -> None:
+    def _services(self) -> list[Service]:
+        """Return all loops of this worker, in the order in which they start."""
         works = self._works
-        self._threads.start()
-        self._heart.start()
-        for service in (
+        return [
             works.completer,
             works.recorder,
             works.reporter,
@@ -332,7 +331,12 @@ class Worker:
             *self._scalers,
             *works.each_gate,
             works.claimer,
-        ):
+        ]
+
+    def _start(self) -> None:
+        self._threads.start()
+        self._heart.start()
+        for service in self._services():
             service.start()
         log.info(
             "worker.started",
