@@ -37,9 +37,9 @@ async def join(ctx: Context) -> int:
     return total
 
 
-@app.job(retry=NEVER)
+@app.job(isolate=True, retry=NEVER)
 def kill(ctx: Context) -> None:
-    """Take the process along."""
+    """Take the child along in which it runs."""
     note(ctx, "start")
     _die()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import signal
 import time
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -73,17 +72,14 @@ def test_workers_that_are_killed_all_the_time_work_off_a_flow_nevertheless(yard:
     check(yard, flow, join, 1_000)
 
 
-def test_a_member_that_kills_its_workers_is_dead_at_last_and_the_flow_goes_on(yard: Yard) -> None:
+def test_a_member_whose_processes_die_is_dead_at_last_and_the_flow_goes_on(yard: Yard) -> None:
     flow = yard.app.flow("deadly", on_failure="go_on")
     part, kill, after = (yard.producer(kind) for kind in ("part", "kill", "after"))
     good = flow.add(part.draft({"number": 1}))
     bad = flow.add(kill.draft({}))
     last = flow.add(after.draft({}), after=[good, bad])
     flow.enqueue()
-    settings: dict[str, Any] = {"max_crashes": 1}
-    first = yard.worker(app="fanning:app", **settings)
-    until(lambda: not first.is_running(), "its death")
-    yard.worker(app="fanning:app", **settings)
+    yard.worker(app="fanning:app", max_crashes=1)
     assert yard.settled(bad.id, within=60).state is State.DEAD
     assert yard.settled(flow.id, within=30).state is State.COMPLETED
     assert yard.job(last.id).result == b'["int","JobDead"]'
