@@ -1,0 +1,127 @@
+"""Steps and undos in child processes: recorded by the worker, which outlives them.
+
+The handlers are in steps_in_children.py, of which each test gets a copy that children can import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from msgspec.structs import replace
+
+from tests.app.bed import Bed, Through, in_state, serving
+from windlass import State
+from windlass.core.job import Checkpoint, Saga
+
+on_shared_stores = pytest.mark.parametrize("bed", ["sqlite", "postgres"], indirect=True)
+on_sqlite = pytest.mark.parametrize("bed", ["sqlite"], indirect=True)
+SLOW = 30.0
+
+
+@pytest.fixture
+def stairs(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module of handlers of the test's own, which children can import as well."""
+    name = f"stairs_{uuid4().hex}"
+    text = (Path(__file__).parent / "steps_in_children.py").read_text()
+    (bed.directory / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(bed.directory)
+    module = importlib.import_module(name)
+    module.app.configure(url=bed.url)
+    bed._made.append(module.app)
+    yield module
+    del sys.modules[name]
+
+
+def notes(stairs: Any) -> list[str]:
+    return stairs.NOTES.read_text().splitlines() if stairs.NOTES.exists() else []
+
+
+@on_shared_stores
+def test_steps_and_sleeps_in_a_child_are_recorded(bed: Bed, stairs: Any) -> None:
+    async def main() -> None:
+        async with serving(stairs.app, children=1):
+            for handler in (stairs.blocking, stairs.awaiting):
+                assert await (await handler.aenqueue()).aresult("30s") == "FIRSTSECOND"
+
+    asyncio.run(main())
+    assert notes(stairs) == 2 * ["do first", "do second"]
+
+
+@on_sqlite
+def test_what_was_done_in_a_child_is_undone_in_one(bed: Bed, stairs: Any) -> None:
+    async def main() -> None:
+        async with serving(stairs.app, children=1):
+            job = await in_state(await stairs.failing.aenqueue(), State.DEAD, within=SLOW)
+        assert (job.saga, job.reason) == (Saga.OVER, "permanent error; undone: flight, hotel")
+
+    asyncio.run(main())
+    done = ["do hotel", "do flight"]
+    assert notes(stairs) == [*done, "undo flight FLIGHT True", "undo hotel HOTEL True"]
+
+
+@on_sqlite
+def test_a_job_that_kills_its_child_too_often_is_undone(bed: Bed, stairs: Any) -> None:
+    async def main() -> None:
+        async with serving(stairs.app, children=1):
+            job = await in_state(await stairs.dying.aenqueue(), State.DEAD, within=SLOW)
+        assert job.reason is not None
+        assert job.reason.startswith("killed its process 3 times")
+        assert job.reason.endswith("; undone: hotel")
+        assert (job.saga, job.crashes) == (Saga.OVER, 3)
+
+    asyncio.run(main())
+    assert notes(stairs) == ["do hotel", "undo hotel HOTEL True"]
+
+
+@on_sqlite
+def test_a_job_in_a_child_whose_time_is_up_is_undone(bed: Bed, stairs: Any) -> None:
+    async def main() -> None:
+        async with serving(stairs.app, children=1):
+            job = await in_state(await stairs.late.aenqueue(), State.DEAD, within=SLOW)
+        assert job.reason == "gave up after 1 failure; undone: hotel"
+
+    asyncio.run(main())
+    assert notes(stairs) == ["do hotel", "undo hotel HOTEL True"]
+
+
+@on_sqlite
+def test_a_step_in_a_child_is_refused_with_the_remedy(bed: Bed, stairs: Any) -> None:
+    async def main() -> None:
+        async with serving(stairs.app, children=1):
+            job = await in_state(await stairs.changing.aenqueue(), State.DEAD, within=SLOW)
+        assert "comes twice in one run" in str(job.error)
+
+    asyncio.run(main())
+    assert notes(stairs) == ["do once"]
+
+
+@on_sqlite
+def test_a_step_in_a_child_whose_fence_is_lost_ends_its_run(bed: Bed, stairs: Any) -> None:
+    robbed: list[int] = []
+
+    class Robbed(Through):
+        async def checkpoint(self, checkpoints: list[Checkpoint]) -> list[bool]:
+            if not robbed:
+                checkpoints = [replace(each, token=1) for each in checkpoints]
+            robbed.append(1)
+            answer: list[bool] = await self.inner.checkpoint(checkpoints)
+            return answer
+
+    stairs.app.store = Robbed(stairs.app.store)
+
+    async def main() -> None:
+        async with serving(stairs.app, children=1):
+            handle = await stairs.awaiting.aenqueue()
+            assert await handle.aresult("30s") == "FIRSTSECOND"
+            job = await handle.ajob()
+        assert (job.failures, job.history[0].outcome) == (0, "released")
+
+    asyncio.run(main())
+    assert notes(stairs) == ["do first", "do first", "do second"]
