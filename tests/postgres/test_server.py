@@ -24,6 +24,7 @@ from tests.postgres.server import FAST, Server, ServerFailed, versions
 from tests.postgres.shared import joined
 from tests.postgres.wheel import WHEEL, installations
 
+pytestmark = pytest.mark.long  # They start a server each, and test what all the others stand on.
 ROOT = Path(__file__).parents[2]
 PATH = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
 IS_ROOT = os.geteuid() == 0
