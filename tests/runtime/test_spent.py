@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from tests.app.bed import until
+import pytest
+
+from tests.app.bed import in_state, serving, until
 from windlass import State, Windlass
 from windlass.core.job import Head, Job, Lane
 from windlass.core.outcomes import Succeeded
@@ -181,5 +183,29 @@ def test_a_limit_is_not_asked_while_a_gate_before_it_is_shut() -> None:
         assert not bench.limits._wanted
         assert [each.left for each in bench.gates.allowances(_lane("x"))] == [0]
         assert bench.limits._wanted
+
+    asyncio.run(main())
+
+
+def test_a_job_behind_many_that_lack_a_token_starts_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prevents: a plan that stops at the many, and a worker that rests without a look behind."""
+    monkeypatch.setattr("windlass.core.plan.MOST_SPENT", 2)
+    app, keys = Windlass("memory://"), range(300)
+
+    @app.job(key="account", rate="1/d")
+    async def book(account: str) -> None:
+        assert account
+
+    @app.job
+    async def other() -> None: ...
+
+    async def main() -> None:
+        async with serving(app, poll_interval="30s"):
+            for handle in await app.aenqueue_many(book.draft(str(key)) for key in keys):
+                await in_state(handle, State.COMPLETED, within=30)
+            await app.aenqueue_many(book.draft(str(key)) for key in keys)
+            await in_state(await other.aenqueue(), State.COMPLETED)
 
     asyncio.run(main())
