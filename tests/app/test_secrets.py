@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from base64 import b64encode
 from dataclasses import dataclass
@@ -216,3 +217,42 @@ def test_a_secret_whose_key_is_gone_is_left_alone_by_a_rotation(bed: Bed) -> Non
         assert await handle.ajob() == before
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@on_embedded_stores
+def test_secrets_of_a_batch_are_sealed_and_shown_with_none_of_its_jobs(
+    bed: Bed, in_thread: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prevents: a call for many jobs fails, and each keeps the secrets of all the others."""
+    app = bed.app(encryption_keys=OLD)
+    caplog.set_level("DEBUG")
+    calls: list[list[str]] = []
+
+    def charge_all(cards: list[Card]) -> None:
+        numbers = [card.number.reveal() for card in cards]
+        calls.append(numbers)
+        logging.getLogger("shop").warning("charging %s", numbers)
+        raise RuntimeError(f"declined: {numbers}")
+
+    async def charge_in_loop(cards: list[Card]) -> None:
+        charge_all(cards)
+
+    job: Any = app.job
+    handler = charge_all if in_thread else charge_in_loop
+    charge = job(name="charge", batch=2, within="5s", max_retries=0)(handler)
+
+    async def main() -> None:
+        hidden = (HIDDEN, "4222-also-hidden")
+        handles = await app.aenqueue_many(charge.draft(Card(Secret(each))) for each in hidden)
+        async with serving(app):
+            jobs = [await in_state(handle, State.DEAD) for handle in handles]
+        assert sorted(calls[0]) == sorted(hidden)
+        for each in jobs:
+            assert each.payload.startswith(b'{"number":{"$secret":"old.')
+            assert each.error is not None
+            assert each.error.message == "declined: ['***', '***']"
+            assert "hidden" not in repr(each)
+
+    asyncio.run(main())
+    assert "hidden" not in "".join(str(line) for line in told(caplog, "job.dead"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -221,6 +222,59 @@ def test_a_payload_is_mended_in_an_editor(
     monkeypatch.setenv("VISUAL", str(editor))
     shell.ok("dead", "redrive", job_id, "--edit")
     assert shell.job(job_id).payload == b'{"to":"c@example.org"}'
+
+
+def editing(monkeypatch: pytest.MonkeyPatch, shell: Shell, *commands: str) -> None:
+    """Let somebody edit by one command of sed after the other, and keep what they saw."""
+    monkeypatch.setattr(dead, "_can_ask", lambda: True)
+    steps = "\n".join(f"{number}) sed -i '{each}' \"$1\";;" for number, each in enumerate(commands))
+    editor = shell.directory / "editor"
+    editor.write_text(
+        f"#!/bin/sh\ncd {shlex.quote(str(shell.directory))}\nn=$(ls seen.* 2>/dev/null | wc -l)\n"
+        f'cp "$1" seen.$n\ncase $n in\n{steps}\nesac\n'
+    )
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+
+
+def test_what_nobody_could_take_is_edited_again_and_nothing_typed_is_lost(
+    shop: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job_id,) = shop.dead()
+    editing(monkeypatch, shop, 's/"a@.*"/broken/', "s/broken/5/", 's/5/"b@example.org"/')
+    said = shop("dead", "redrive", job_id, "--edit", "--app", "shop:app", stdin="y\ny\n")
+    assert said.code == 0, said.err
+    assert "it is no JSON" in said.err
+    assert "cannot take this" in said.err, "the handler wants text"
+    assert "broken" in (shop.directory / "seen.1").read_text()
+    assert '"to": 5' in (shop.directory / "seen.2").read_text()
+    assert shop.job(job_id).payload == b'{"to":"b@example.org"}'
+
+
+@pytest.mark.parametrize(
+    ("commands", "answer"),
+    [(['s/"a@.*"/broken/'], "n\n"), (["s/a@/a@/"], ""), (["s/[{]/ {/"], "")],
+    ids=["given up", "saved as it was", "only moved"],
+)
+def test_who_gives_up_editing_changes_nothing(
+    shop: Shell, monkeypatch: pytest.MonkeyPatch, commands: list[str], answer: str
+) -> None:
+    (job_id,) = shop.dead()
+    before = shop.job(job_id)
+    editing(monkeypatch, shop, *commands)
+    said = shop("dead", "redrive", job_id, "--edit", stdin=answer)
+    assert said.code == 1
+    assert "nothing was redriven" in said.err
+    assert shop.job(job_id) == before
+
+
+def test_a_dry_run_of_an_edit_changes_nothing(shop: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job_id,) = shop.dead()
+    before = shop.job(job_id)
+    editing(monkeypatch, shop, "s/a@/b@/")
+    said = shop.ok("dead", "redrive", job_id, "--edit", "--dry-run")
+    assert said.out == "1 dead job would be redriven\n"
+    assert shop.job(job_id) == before
 
 
 def test_nobody_is_asked_to_edit_where_nobody_is(shell: Shell) -> None:

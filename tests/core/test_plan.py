@@ -460,6 +460,16 @@ def test_a_plan_that_finds_many_lanes_spent_leaves_the_others_to_the_next_one(fa
     assert [len(each.asks) for each in plans] == [0, 0, 1]
 
 
+@fairly_or_not
+def test_a_thorough_plan_looks_at_all_lanes(fair: bool) -> None:
+    till = Till({"rich": 5})
+    poor = [head(key=f"k{n}", waited=MINUTE) for n in range(2 * MOST_SPENT)]
+    heads, policies = [*poor, head(key="rich")], till.policies(fair=fair)
+    claim = plan(heads, policies, ROOM, at_most=100, thorough=True)
+    assert [ask.lane.key for ask in claim.asks] == ["rich"]
+    assert not claim.cut
+
+
 def test_who_was_not_looked_at_is_not_passed_by_who_was() -> None:
     """Prevents: the rest goes to the last who was asked, as if all the others had nothing."""
     till = Till({"rich": 9, "late": 9})

@@ -7,12 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from tests.app.bed import until
+import pytest
+
+from tests.app.bed import in_state, serving, until
 from windlass import State, Windlass
 from windlass.core.job import Head, Job, Lane
 from windlass.core.outcomes import Succeeded
-from windlass.core.plan import Policies, Pool, Room, plan
-from windlass.runtime.gates import Gates
+from windlass.core.plan import Allowance, Policies, Pool, Room, plan
+from windlass.runtime.gates import Gate, Gates
 from windlass.runtime.limits import Limits
 from windlass.runtime.purses import SPARE
 from windlass.store.memory import MemoryStore
@@ -149,5 +151,61 @@ def test_who_uses_much_of_a_resource_is_looked_at_in_every_plan() -> None:
         for _ in range(3):
             assert bench.plan() == []
             assert bench.looked == KEYS
+
+    asyncio.run(main())
+
+
+def test_what_comes_after_a_token_that_is_lacking_is_not_asked_for() -> None:
+    """Prevents: two workers that each have a part of what both need, and wait for the other's."""
+
+    async def main() -> None:
+        bench = Bench(concurrency=1, resource="gpu")
+        assert bench.plan() == []
+        assert {purse.limit.name for purse in bench.limits._wanted} == {"gpu"}
+
+    asyncio.run(main())
+
+
+class Shut(Gate):
+    """Lets nothing through."""
+
+    def allowances(self, lane: Lane) -> list[Allowance]:
+        return [Allowance(lane.kind, 0)]
+
+
+def test_a_limit_is_not_asked_while_a_gate_before_it_is_shut() -> None:
+    """Prevents: tokens that are kept for jobs which a breaker lets nobody start."""
+
+    async def main() -> None:
+        bench = Bench(concurrency=1)
+        shut = Gates([Shut(), bench.limits])
+        assert [each.left for each in shut.allowances(_lane("x"))] == [0]
+        assert not bench.limits._wanted
+        assert [each.left for each in bench.gates.allowances(_lane("x"))] == [0]
+        assert bench.limits._wanted
+
+    asyncio.run(main())
+
+
+def test_a_job_behind_many_that_lack_a_token_starts_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prevents: a plan that stops at the many, and a worker that rests without a look behind."""
+    monkeypatch.setattr("windlass.core.plan.MOST_SPENT", 2)
+    app, keys = Windlass("memory://"), range(300)
+
+    @app.job(key="account", rate="1/d")
+    async def book(account: str) -> None:
+        assert account
+
+    @app.job
+    async def other() -> None: ...
+
+    async def main() -> None:
+        async with serving(app, poll_interval="30s"):
+            for handle in await app.aenqueue_many(book.draft(str(key)) for key in keys):
+                await in_state(handle, State.COMPLETED, within=30)
+            await app.aenqueue_many(book.draft(str(key)) for key in keys)
+            await in_state(await other.aenqueue(), State.COMPLETED)
 
     asyncio.run(main())

@@ -10,11 +10,12 @@ import asyncio
 import os
 import secrets
 import sys
-import traceback
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.torture.forks import failures, fork
 from tests.torture.ledger import Ledger
 from windlass import Kind, State, Windlass
 from windlass.core.job import Ask, Claim, Lane, Pulse, WorkerInfo
@@ -26,25 +27,8 @@ ledger = Ledger(Path(os.environ["TORTURE_YARD"]) / "ledger")
 
 
 def main(processes: int, each: int) -> int:
-    assert Windlass().store, "imported here, and not opened"
-    children = [pid for _ in range(processes) if (pid := _fork(processes * each, each))]
-    failed = [pid for pid in children if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
-    return len(failed)
-
-
-def _fork(total: int, each: int) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        live(total, each)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+    assert Windlass().store is not None, "imported here, and not opened"
+    return failures([fork(partial(live, processes * each, each)) for _ in range(processes)])
 
 
 def live(total: int, each: int) -> None:

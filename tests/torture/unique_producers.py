@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.torture.forks import failures, fork
 from tests.torture.ledger import Ledger
 from windlass import Kind, Unique, Windlass
 
@@ -21,26 +22,11 @@ ledger = Ledger(YARD / "ledger")
 
 
 def main(processes: int, on_duplicate: Any) -> int:
-    assert Windlass().store, "imported here, and not opened"
-    children = [pid for number in range(processes) if (pid := _fork(number + 1, on_duplicate))]
+    assert Windlass().store is not None, "imported here, and not opened"
+    numbers = range(1, processes + 1)
+    children = [fork(partial(produce, number, on_duplicate)) for number in numbers]
     (YARD / "go").touch()
-    failed = [pid for pid in children if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
-    return len(failed)
-
-
-def _fork(number: int, on_duplicate: Any) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        produce(number, on_duplicate)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+    return failures(children)
 
 
 def produce(number: int, on_duplicate: Any) -> None:

@@ -130,6 +130,7 @@ def plan(
     *,
     at_most: int,
     now: datetime | None = None,
+    thorough: bool = False,
 ) -> Claim:
     """Return what to claim: lanes that may run, most urgent first, within the room there is.
 
@@ -140,11 +141,11 @@ def plan(
     others by the next claim. Keys that take turns are as urgent as the oldest of them, and share
     what there is room for then. Without `now`, by the store's clock, no target is in jeopardy.
     Lanes that are known to be spent cost little; where many are found to be, the claim is `cut`,
-    and the next plan goes on from there.
+    and the next plan goes on from there. A `thorough` one looks at all of them.
     """
     purse = _Purse(room, at_most)
     allowed = partial(_allowances, policies, room)
-    finds = _Finds(policies)
+    finds = _Finds(policies, len(heads) + 1 if thorough else MOST_SPENT)
     asks: list[Ask] = []
     turns: list[Turn] = []
     for unit in _by_urgency(heads, policies, now):
@@ -335,9 +336,9 @@ class _Purse:
 class _Finds:
     """The lanes that a plan is the first to find spent."""
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: Policies, most: int) -> None:
         self._policies = policies
-        self._left = MOST_SPENT
+        self._left = most
 
     @property
     def are_too_many(self) -> bool:

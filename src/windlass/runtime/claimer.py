@@ -22,6 +22,8 @@ _GLANCE = 0.05
 """Seconds between two looks at the lanes while there is no room, where it matters who is new."""
 _AHEAD = 2
 """How many claims may be under way: one that is answered, and one that follows."""
+_CUTS = 20
+"""How many plans in a row may leave lanes to the next one."""
 _UNQUEUED = 3
 """How many budgets every claim has; what there are beyond those, queues have of their own."""
 
@@ -61,6 +63,7 @@ class Claimer(Service):
         self._under_way: set[asyncio.Task[float]] = set()
         self._reserved = Room(slots=0, threads=0)
         self._flowing = False
+        self._cuts = 0
 
     @property
     def is_claiming(self) -> bool:
@@ -93,7 +96,7 @@ class Claimer(Service):
             # What is under way will bring the slots' fill; a second claim would be a small one.
             return await self._claimed()
         sweep = await self._sweep()
-        claim = plan(sweep.heads, self._policies(), room, at_most=at_most, now=sweep.now)
+        claim = self._plan(sweep, room, at_most)
         if claim.asks and not self._flowing and not self._under_way:
             return await self._claim(claim)
         if claim.asks:
@@ -120,7 +123,7 @@ class Claimer(Service):
         if room.slots <= 0:
             return False
         sweep = await self._sweep()
-        claim = plan(sweep.heads, self._policies(), room, at_most=1, now=sweep.now)
+        claim = self._plan(sweep, room, 1)
         if claim.asks:
             self._empty_handed = 0
             await self._claim(claim)
@@ -129,6 +132,17 @@ class Claimer(Service):
     async def wait_for_room(self) -> None:
         """Return once a run has ended since it was last looked for a job."""
         await self._freed.wait()
+
+    def _plan(self, sweep: Sweep, room: Room, at_most: int) -> Claim:
+        # What was found spent is so for half a second; should there be more than can be looked at
+        # in that time, those behind them would never have their turn.
+        thorough = self._cuts >= _CUTS
+        policies = self._policies()
+        claim = plan(
+            sweep.heads, policies, room, at_most=at_most, now=sweep.now, thorough=thorough
+        )  # fmt: skip
+        self._cuts = self._cuts + 1 if claim.cut else 0
+        return claim
 
     def _room_left(self) -> Room:
         return _add(self._room(), self._reserved, -1)
