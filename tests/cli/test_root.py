@@ -38,6 +38,13 @@ COMMANDS = [
     "breakers open",
     "breakers close",
     "breakers auto",
+    "schedules list",
+    "schedules show",
+    "schedules next",
+    "schedules pause",
+    "schedules resume",
+    "schedules run",
+    "schedules remove",
     "queues drain",
     "slo",
     "workers",
@@ -55,7 +62,7 @@ def test_the_release_is_told(shell: Shell) -> None:
 def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: Shell) -> None:
     text = shell.ok("--help").out.partition("Commands:")[2]
     named = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
-    assert named[:13] == [
+    assert named[:14] == [
         "demo",
         "worker",
         "enqueue",
