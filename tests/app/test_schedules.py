@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -202,7 +203,7 @@ def test_a_run_by_hand_of_what_is_unique_returns_the_job_that_there_is(bed: Bed)
 
 def test_blocking_calls_are_refused_in_an_event_loop(app: Windlass) -> None:
     async def main() -> None:
-        for name, call in {
+        calls: dict[str, Callable[[], object]] = {
             "put": lambda: app.schedules.put("s", "report", every="1m"),
             "put_many": lambda: app.schedules.put_many({}, every="1m"),
             "list": lambda: app.schedules.list(),
@@ -212,7 +213,8 @@ def test_blocking_calls_are_refused_in_an_event_loop(app: Windlass) -> None:
             "run": lambda: app.schedules.run("s"),
             "remove": lambda: app.schedules.remove("s"),
             "upcoming": lambda: app.schedules.upcoming("s"),
-        }.items():
+        }
+        for name, call in calls.items():
             with pytest.raises(CalledFromEventLoop, match=f"await app.schedules.a{name}"):
                 call()
 

@@ -143,6 +143,25 @@ def test_what_is_due_is_what_would_have_ticked(
     assert older == max(len(forward) - most, 0)
 
 
+@pytest.mark.parametrize(
+    ("tz", "line", "before", "now", "tick"),
+    [
+        (BERLIN, "30 2 * * *", "2026-10-24T00:30", "2026-10-25T01:15", "2026-10-25T00:30"),
+        (NEW_YORK, "30 1 * * *", "2026-10-31T05:30", "2026-11-01T06:15", "2026-11-01T05:30"),
+        (LORD_HOWE, "45 1 * * *", "2026-04-03T14:45", "2026-04-04T15:05", "2026-04-04T14:45"),
+    ],
+)
+def test_a_tick_in_the_first_of_two_equal_hours_is_found_from_the_second(
+    tz: str, line: str, before: str, now: str, tick: str
+) -> None:
+    """Prevents a tick from being lost, since the clock seems to show that it comes yet."""
+    first, moment, latest = (
+        datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (before, now, tick)
+    )
+    assert cron(line, tz).due(first, moment, 1) == ([latest], 1)
+    assert cron(line, tz).due(first, moment, 5) == ([first, latest], 0)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     line=st.sampled_from(LINES),

@@ -174,7 +174,8 @@ class Schedules:
         found = await self._look(name)
         job = found.record.schedule.job_of(self._app.ids.next(), name, found.now)
         # Not within the change: only an enqueue says who holds the job's unique key.
-        (handle,) = await self._app.aenqueue_many([Draft(job=job)])
+        draft: Draft[Any] = Draft(job=job)
+        (handle,) = await self._app.aenqueue_many([draft])
         await self._change(name, lambda known, _: ran(_found(name, known), handle.id, found.now))
         return handle
 

@@ -18,18 +18,21 @@ def send(to: str = "all") -> str:
     return to
 
 
-@app.every("1h", isolate=True)
 class Tidy:
     def execute(self, ctx: Context) -> str:
         return str(ctx.tick)
 
 
+tidy = app.every("1h", isolate=True)(Tidy)
+
+
 async def right() -> None:
     reveal_type(sweep.enqueue(4))  # R: Handle[int]
     reveal_type(send.enqueue("a").result())  # R: str
-    reveal_type(Tidy.enqueue())  # R: Handle[str]
+    reveal_type(tidy.enqueue())  # R: Handle[str]
     reveal_type(app.schedules.list("a"))  # R: list[ScheduleStatus]
-    reveal_type(app.schedules.put("a", send.draft("b"), every="1m").next)  # R: datetime | None
+    put = app.schedules.put("a", send.draft("b"), every="1m")
+    reveal_type(put.next)  # R: datetime.datetime | None
     reveal_type(await app.schedules.arun("a"))  # R: Handle[Any]
     app.schedules.put("a", "send", {"to": "b"}, cron="0 7 * * *", tz="UTC", overlap="allow")
 
