@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from benchmarks.peer import Starts
-from windlass import Context, Handler, Kind, Windlass
+from windlass import Context, Kind, Windlass
 
 _SLOTS = 4_000
 _BATCH = 1_000
@@ -141,7 +141,7 @@ class WindlassWithoutWakeUps(WindlassPostgres):
     options: ClassVar[dict[str, Any]] = WindlassPostgres.options | {"listen_url": "off"}
 
 
-def _ten_steps(app: Windlass, note: Callable[[int], None]) -> Handler[[], None]:
+def _ten_steps(app: Windlass, note: Callable[[int], None]) -> Any:
     async def nothing() -> None: ...
 
     @app.job

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -113,6 +114,9 @@ def test_a_job_sleeps_without_a_slot_and_goes_on_where_it_was(
 
     around = Callbacks(completed=callback("completed"), failed=callback("failed"))
 
+    def has_slept(times: int) -> bool:
+        return len(told(caplog, "job.slept")) == times
+
     @app.job(middleware=[around])
     async def remind(ctx: Context) -> str:
         await ctx.step("first", calls.append, "first")
@@ -125,7 +129,7 @@ def test_a_job_sleeps_without_a_slot_and_goes_on_where_it_was(
         async with serving(app, slots=1, lease="1h"):
             handle = await remind.aenqueue()
             for name, count in (("sleep-1", 1), ("the other day", 2)):
-                await until(lambda count=count: len(told(caplog, "job.slept")) == count)
+                await until(partial(has_slept, count))
                 job = await handle.ajob()
                 assert (job.state, job.reason) == (State.SCHEDULED, f"asleep: {name}")
                 assert (job.due_at, job.history) == (clock.now + DAY, ())

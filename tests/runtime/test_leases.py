@@ -13,17 +13,20 @@ from tests.app.bed import Bed, Clock, Through, in_state, serving, told, until
 from windlass import State, Windlass
 from windlass.core.job import (
     Ask,
+    Checkpoint,
     Claim,
     Job,
     JobFilter,
     Lane,
     Pulse,
     Retention,
+    Saga,
     WorkerInfo,
 )
 from windlass.core.plan import Policies
 from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition
+from windlass.core.steps import Started, Steps, written
 from windlass.runtime.chores import Pruner, Rescuer
 from windlass.store import Store
 
@@ -238,6 +241,35 @@ def test_a_job_that_takes_worker_after_worker_with_it_is_suspected_and_dead_in_t
             *("lost", "suspected", *("lost", "crashed") * 3)
         ]
         assert [attempt.worker for attempt in job.history] == [f"victim {n}" for n in range(1, 9)]
+
+    asyncio.run(main())
+
+
+def test_a_job_that_is_lost_too_often_is_undone_before_it_is_dead(bed: Bed) -> None:
+    """Prevents a rescue that ends a job, and leaves standing what its steps have done."""
+    clock = Clock()
+    app = bed.app(store=bed.store(clock=clock))
+
+    @app.job
+    async def killer() -> None: ...
+
+    async def main() -> None:
+        store = app.store
+        handle = await killer.aenqueue()
+        alive = await register(store, "alive")
+        for run in range(1, 9):
+            await register(store, f"victim {run}")
+            await claim_one(store, "killer", f"victim {run}", token=run)
+            if run == 1:
+                steps = (written(Started(name="hotel")),)
+                checkpoint = Checkpoint(id=handle.id, token=run, steps=steps, saga=Saga.READY)
+                assert await store.checkpoint([checkpoint]) == [True]
+            await season(clock, store, alive)
+            await rescuer(store, alive).tick()
+        job = await handle.ajob()
+        assert (job.state, job.saga, job.crashes) == (State.PENDING, Saga.UNDOING, 3)
+        assert (job.reason or "").startswith("undoing: killed its process 3 times")
+        assert Steps(job.steps).to_undo == ["hotel"]
 
     asyncio.run(main())
 
