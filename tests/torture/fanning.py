@@ -32,7 +32,7 @@ async def part(ctx: Context, number: int) -> int:
 @app.job
 async def join(ctx: Context) -> int:
     note(ctx, "start")
-    total = sum(await ctx.results())
+    total: int = sum(await ctx.results())
     note(ctx, "end")
     return total
 
@@ -83,4 +83,4 @@ def _deciding(
 
 
 flows.Flows._hear = _hearing  # type: ignore[method-assign]
-flows._decided = _deciding
+flows._decided = _deciding  # type: ignore[assignment]
