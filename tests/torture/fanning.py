@@ -44,9 +44,10 @@ def kill(ctx: Context) -> None:
     _die()
 
 
-@app.job
-async def after(ctx: Context) -> list[str]:
-    return [type(each).__name__ for each in await ctx.results()]
+@app.job(isolate=True)
+def after(ctx: Context) -> list[str]:
+    """Ask for the results from a child."""
+    return [type(each).__name__ for each in ctx.results_blocking()]
 
 
 def _die() -> None:
