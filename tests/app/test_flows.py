@@ -214,6 +214,22 @@ def test_a_burst_works_off_a_whole_flow(bed: Bed) -> None:
     asyncio.run(main())
 
 
+@on_embedded_stores
+def test_a_burst_hears_what_happened_before_it(bed: Bed) -> None:
+    shop = Shop(bed.app())
+    flow = shop.app.flow("x", on_failure="go_on")
+    first = flow.add(shop.add.draft(1))
+    flow.add(shop.note.draft("after"), after=[first])
+
+    async def main() -> None:
+        handle = await flow.aenqueue()
+        await shop.app.control.cancel(first.id)
+        await asyncio.wait_for(shop.app.run_worker(burst=True), 20)
+        assert await handle.astatus() is State.COMPLETED
+
+    asyncio.run(main())
+
+
 # -- results ---------------------------------------------------------------------------------------
 
 
