@@ -191,10 +191,39 @@ def test_a_flow_is_built_in_blocking_code_too(bed: Bed) -> None:
 
 
 @on_embedded_stores
+def test_a_worker_hears_at_once_of_what_it_settled(bed: Bed) -> None:
+    """Without that, each job of a chain would wait for half a second for the next look."""
+    shop = Shop(bed.app())
+
+    async def main() -> None:
+        async with serving(shop.app):
+            handle = await shop.app.chain(*[shop.total.draft() for _ in range(40)]).aenqueue()
+            await handle.aresult("15s")
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
 def test_a_burst_works_off_a_whole_flow(bed: Bed) -> None:
     async def main() -> None:
         shop = Shop(bed.app())
-        handle = await shop.app.chain(*[shop.total.draft()] * 5).aenqueue()
+        handle = await shop.app.chain(*[shop.total.draft() for _ in range(5)]).aenqueue()
+        await asyncio.wait_for(shop.app.run_worker(burst=True), 20)
+        assert await handle.astatus() is State.COMPLETED
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_burst_hears_what_happened_before_it(bed: Bed) -> None:
+    shop = Shop(bed.app())
+    flow = shop.app.flow("x", on_failure="go_on")
+    first = flow.add(shop.add.draft(1))
+    flow.add(shop.note.draft("after"), after=[first])
+
+    async def main() -> None:
+        handle = await flow.aenqueue()
+        await shop.app.control.cancel(first.id)
         await asyncio.wait_for(shop.app.run_worker(burst=True), 20)
         assert await handle.astatus() is State.COMPLETED
 
@@ -411,7 +440,7 @@ async def heard(app: Windlass, topic: str) -> bool:
 
 @on_a_shop
 async def test_nothing_is_left_of_a_flow_that_ended(shop: Shop) -> None:
-    handle = await shop.app.chain(*[shop.total.draft()] * 3).aenqueue()
+    handle = await shop.app.chain(*[shop.total.draft() for _ in range(3)]).aenqueue()
     await handle.aresult("10s")
     await until(lambda: _is_forgotten(shop.app))
 

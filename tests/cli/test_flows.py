@@ -158,6 +158,13 @@ def test_cancelling_a_flow_cancels_what_has_not_run(shell: Shell, mill: Mill) ->
     assert shell.ok("flows", "show", other, "--json").json["states"] == {"cancelled": 9}
 
 
+def test_a_job_tells_to_which_flow_it_belongs(shell: Shell, mill: Mill) -> None:
+    flow = mill.enqueue(fan)
+    told = shell.ok("jobs", "show", flow[:-1] + "2").out
+    assert f"flow:{flow}:2" in told
+    assert shell.ok("jobs", "show", flow[:-1] + "2", "--json").json["flow"] == flow
+
+
 def test_a_job_that_is_no_flow_is_refused(shell: Shell, mill: Mill) -> None:
     flow = mill.enqueue(fan)
     member = flow[:-1] + "1"

@@ -49,7 +49,7 @@ class Run:
     waiting: dict[int, str] = field(default_factory=dict)
     free: set[int] = field(default_factory=set)
     order: list[int] = field(default_factory=list)
-    over: bool = False
+    ended: bool = False
     revived: int = 0
     unheard: list[tuple[int, State]] = field(default_factory=list)
 
@@ -74,6 +74,14 @@ class Run:
             self.order.append(number)
         return self.hear(ends)
 
+    def is_over(self) -> bool:
+        """Say whether the flow's own job was freed."""
+        return self.ended
+
+    def is_forgotten(self) -> bool:
+        """Say whether there is no record any more."""
+        return self.record is None
+
     def hear(self, ends: Iterable[tuple[int, State]]) -> Advance:
         step = advance(self.chart, FLOW, self.record, ends)
         self.record = step.record
@@ -88,8 +96,8 @@ class Run:
             for number in freed:
                 del self.waiting[number]
         if 0 in self.free:
-            assert not self.over, "the flow ends once"
-            self.over = True
+            assert not self.ended, "the flow ends once"
+            self.ended = True
             self.free.discard(0)
         self.revived += step.revived
         return step
@@ -111,9 +119,9 @@ def test_a_child_is_freed_by_the_last_of_its_parents() -> None:
     assert run.free == {2}
     run.end((2, COMPLETED))
     assert run.free == {3}
-    assert not run.over
+    assert not run.is_over()
     run.end((3, COMPLETED))
-    assert run.over
+    assert run.is_over()
 
 
 def test_many_are_freed_by_one_name() -> None:
@@ -143,9 +151,9 @@ def test_a_number_that_is_not_in_the_graph_is_nobodys() -> None:
 def test_a_flow_that_ended_is_forgotten() -> None:
     run = Run(chart_of(node("a")))
     run.end((1, COMPLETED))
-    assert run.record is not None, "its own job has yet to tell what came of it"
+    assert not run.is_forgotten(), "its own job has yet to tell what came of it"
     run.end((0, COMPLETED))
-    assert run.record is None
+    assert run.is_forgotten()
 
 
 # -- a parent that failed --------------------------------------------------------------------------
@@ -160,7 +168,7 @@ def test_stop_cancels_the_child_and_what_comes_after_it(state: State) -> None:
     assert "'b' (job 2 of the flow) is cancelled" in (step.cancelled or {})[3]
     assert run.free == {4}
     run.end((4, COMPLETED))
-    assert run.over
+    assert run.is_over()
     run.hear(run.unheard)
     assert letters(run) == f"f{'d' if state is DEAD else 'x'}xxc"
 
@@ -239,9 +247,9 @@ def test_compensation_undoes_children_before_their_parents() -> None:
     assert run.free == {RELEASE}
     run.end((RELEASE, COMPLETED))
     assert run.free == {TELL}
-    assert not run.over
+    assert not run.is_over()
     run.end((TELL, COMPLETED))
-    assert run.over
+    assert run.is_over()
     assert run.record is not None
     conclusion = concluded(run.chart, run.record)
     assert conclusion.ending == "undone"
@@ -276,7 +284,7 @@ def test_a_stopped_branch_of_a_flow_is_not_undone() -> None:
     run.end((1, COMPLETED))
     step = run.end((2, DEAD))
     assert set(step.cancelled or {}) == {3, 4}
-    assert run.over
+    assert run.is_over()
 
 
 def test_an_undo_that_is_dead_holds_the_others_until_it_is_redriven() -> None:
@@ -286,7 +294,7 @@ def test_an_undo_that_is_dead_holds_the_others_until_it_is_redriven() -> None:
     run.end((REFUND, COMPLETED))
     assert run.free == {TELL}, "release waits for unpack, but the flow does not"
     run.end((TELL, COMPLETED))
-    assert run.over
+    assert run.is_over()
     assert run.record is not None
     conclusion = concluded(run.chart, run.record)
     assert conclusion.ending == "undo_failed"
@@ -324,7 +332,7 @@ def test_a_member_that_is_redriven_changes_nothing_that_was_decided() -> None:
     assert (step.freed, step.cancelled) == ([], {})
     assert letters(run) == ".cxf"
     run.end((3, COMPLETED))
-    assert run.over
+    assert run.is_over()
 
 
 def test_a_redriven_member_that_completes_in_time_is_undone_with_the_others() -> None:
@@ -340,7 +348,7 @@ def test_a_redriven_member_that_completes_in_time_is_undone_with_the_others() ->
 
 
 def _summed(run: Run) -> tuple[str, str]:
-    assert run.over
+    assert run.is_over()
     assert run.record is not None
     conclusion = concluded(run.chart, run.record)
     return conclusion.ending, conclusion.reason
@@ -372,7 +380,8 @@ def test_a_failure_that_is_not_excused_is_told() -> None:
 
 
 def test_a_leaf_is_excused_if_the_flow_goes_on() -> None:
-    for on_failure, ending in (("go_on", "completed"), ("stop", "stopped")):
+    endings: dict[OnFailure, str] = {"go_on": "completed", "stop": "stopped"}
+    for on_failure, ending in endings.items():
         run = Run(chart_of(*[node("a")] * 5, on_failure=on_failure))
         run.end(*((number, DEAD) for number in range(1, 6)))
         assert _summed(run)[0] == ending
@@ -400,7 +409,7 @@ def test_every_flow_ends_and_no_child_runs_before_its_parents_have_ended(seed: i
     chart = chart_by(chance)
     run = Run(chart)
     ended: dict[int, State] = {}
-    while not run.over:
+    while not run.is_over():
         assert run.free or run.unheard, f"it hangs: {run.record}"
         for number in run.free:
             _check_turn(chart, number, ended)
@@ -476,12 +485,12 @@ def test_many_are_cancelled_in_several_changes() -> None:
     step = run.end((1, DEAD))
     assert len(step.cancelled or {}) == 500
     assert step.more
-    assert not run.over, "some are still parked"
+    assert not run.is_over(), "some are still parked"
     step = run.hear(run.unheard)
     assert (len(step.cancelled or {}), step.more) == (500, True)
     step = run.hear([])
     assert (len(step.cancelled or {}), step.more) == (201, False)
-    assert run.over
+    assert run.is_over()
     assert list(run.waiting) == []
 
 
@@ -489,7 +498,7 @@ def test_a_cancelled_flow_is_remembered_until_all_of_it_is_cancelled() -> None:
     run = Run(chart_of(*[node("a")] * 700))
     step = run.end((0, CANCELLED))
     assert (len(step.cancelled or {}), step.more) == (500, True)
-    assert run.record is not None
+    assert not run.is_forgotten()
     run.hear([(700, COMPLETED)])
-    assert run.record is None
+    assert run.is_forgotten()
     assert len(run.unheard) == 699, "the last one completed before it could be cancelled"

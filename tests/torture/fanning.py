@@ -32,7 +32,7 @@ async def part(ctx: Context, number: int) -> int:
 @app.job
 async def join(ctx: Context) -> int:
     note(ctx, "start")
-    total = sum(await ctx.results())
+    total: int = sum(await ctx.results())
     note(ctx, "end")
     return total
 
@@ -44,9 +44,10 @@ def kill(ctx: Context) -> None:
     _die()
 
 
-@app.job
-async def after(ctx: Context) -> list[str]:
-    return [type(each).__name__ for each in await ctx.results()]
+@app.job(isolate=True)
+def after(ctx: Context) -> list[str]:
+    """Ask for the results from a child."""
+    return [type(each).__name__ for each in ctx.results_blocking()]
 
 
 def _die() -> None:
@@ -83,4 +84,4 @@ def _deciding(
 
 
 flows.Flows._hear = _hearing  # type: ignore[method-assign]
-flows._decided = _deciding
+flows._decided = _deciding  # type: ignore[assignment]

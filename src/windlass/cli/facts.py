@@ -52,6 +52,7 @@ def job_facts(job: Job) -> Facts:
         "key": job.key,
         "headers": job.headers,
         "waiting_for": job.waiting_for,
+        "flow": None if job.flow is None else str(job.flow),
         "cancel_requested": job.cancel_requested,
         "progress": None
         if job.progress is None

@@ -73,6 +73,7 @@ def _rows(job: Job, now: datetime) -> Iterator[tuple[str, str]]:
         "progress": _progress(job),
         "cancelling": "asked to end" if job.cancel_requested else "",
         "waits for": job.waiting_for,
+        "flow": str(job.flow or ""),
         "created": show.moment(job.created_at, now),
         "due": show.moment(job.due_at, now),
         "started": show.moment(job.started_at, now),

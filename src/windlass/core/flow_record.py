@@ -131,18 +131,14 @@ class _Course:
         """Let the last jobs have their turn if all others are settled, and then the flow's own."""
         chart = self._chart
         undos, last = chart.size + 1, chart.size + chart.undos + 1
-        is_held = self._is_any(DEAD, undos, last)
-        unsettled = FREE if is_held else WAITS + FREE
-        if (
-            self.condemned
-            or self._is_any(WAITS + FREE, 1, undos)
-            or self._is_any(unsettled, undos, last)
-        ):
+        # What still waits to undo something waits for an undo that is dead.
+        are_undos_over = not self._is_any(FREE, undos, last)
+        if self.condemned or self._is_any(WAITS + FREE, 1, undos) or not are_undos_over:
             return
         for stage in chart.last:
             self._free(stage)
         if not self._is_any(WAITS + FREE, last, chart.total + 1):
-            self._free_own(is_held=is_held)
+            self._free_own(is_held=self._is_any(DEAD, undos, last))
 
     def give_up(self, first: int, end: int, why: str, among: bytes = WAITS) -> None:
         """Condemn those of some jobs that are in one of some states."""

@@ -77,11 +77,14 @@ class Courier(Service):
         self._hearing = True
         try:
             topics, self._told = list(self._told), {}
-            if self._loop.time() >= self._next_look:
+            is_look = self._loop.time() >= self._next_look
+            if is_look:
                 topics += [each for each in await self._store.topics(_TOPICS) if each not in topics]
                 # Workers do not look all at the same moment: one that is late finds nothing.
                 self._next_look = self._loop.time() + _LOOK * random.uniform(0.8, 1.2)  # noqa: S311
-            await self._hear_all(topics)
+            heard = await self._hear_all(topics)
+            if is_look and heard:
+                self._next_look = 0.0  # There may be more than one look shows.
         finally:
             self._hearing = False
         return 0
@@ -98,30 +101,33 @@ class Courier(Service):
         except TimeoutError:
             return
 
-    async def _hear_all(self, topics: Sequence[str]) -> None:
+    async def _hear_all(self, topics: Sequence[str]) -> int:
+        """Take topics to their hearers; return of how many the news were heard."""
         by_hearer: dict[Hearer, list[str]] = {}
         now = self._loop.time()
         for topic in topics:
             hearer = self._hearer_of(topic)
             if hearer is not None and self._resting.get(topic, 0.0) <= now:
                 by_hearer.setdefault(hearer, []).append(topic)
+        heard = 0
         for hearer, wanted in by_hearer.items():
             for start in range(0, len(wanted), _TOPICS):
-                await self._hear(hearer, wanted[start : start + _TOPICS])
+                heard += await self._hear(hearer, wanted[start : start + _TOPICS])
+        return heard
 
-    async def _hear(self, hearer: Hearer, topics: Sequence[str]) -> None:
+    async def _hear(self, hearer: Hearer, topics: Sequence[str]) -> int:
         """Hear topics together; if that fails, each for itself, so that one holds up no other."""
         try:
             await hearer(topics)
         except StoreError:
             raise
         except Exception:
-            if len(topics) == 1:
-                log.exception("news.unheard", topic=topics[0], next_in=_REST)
-                self._resting = {topics[0]: self._loop.time() + _REST, **self._still_resting()}
-                return
-            for topic in topics:
-                await self._hear(hearer, [topic])
+            if len(topics) > 1:
+                return sum([await self._hear(hearer, [topic]) for topic in topics])
+            log.exception("news.unheard", topic=topics[0], next_in=_REST)
+            self._resting = {**self._still_resting(), topics[0]: self._loop.time() + _REST}
+            return 0
+        return len(topics)
 
     def _still_resting(self) -> dict[str, float]:
         now = self._loop.time()
