@@ -47,8 +47,7 @@ from windlass.store.sql import Migration, load_statements
 FROZEN = {
     1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
     2: "ceb5d789eb41c883563fbe4851299447c0c622837e37aae8153f32a6d7ee3990",
-    3: "5d1993aac8536e4f85d1e204c00c9d4ff32747b7cb4ab94d6f03aca62a0a13ca",
-    4: "616940525df7f56f957be8247a60aad4b19374b242d0eefc7819aff583edcbe7",
+    3: "38996ef479050017402560fb0fad71e3d39a0f900c4af26e24637943eadfb6c9",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 

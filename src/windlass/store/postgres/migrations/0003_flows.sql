@@ -313,7 +313,8 @@ AS $$
 -- more than the budgets hold that it draws on (draws has a bit for each). A claim that is lost
 -- only runs again, so it need not wait for the disk; in a transaction that acknowledges, it does.
 -- Returns, for each job, which ask it is for and what is not known from that; what few jobs have
--- comes as JSON, or not at all.
+-- comes as JSON, or not at all. A negative count asks a lane whose jobs must not overtake each
+-- other for its oldest job, and for none if somebody has that locked.
 DECLARE
     now     timestamptz := clock();
     room    integer;
@@ -327,7 +328,7 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     FOR ask IN 1 .. cardinality(queues) LOOP
-        room := counts[ask];
+        room := CASE WHEN counts[ask] < 0 THEN 1 ELSE counts[ask] END;
         FOR budget IN 1 .. cardinality(budgets) LOOP
             IF draws[ask] & (1 << (budget - 1)) <> 0 THEN
                 room := least(room, budgets[budget]);
@@ -337,12 +338,20 @@ BEGIN
         RETURN QUERY
         UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = holder, token = fence,
                         started_at = now, updated_at = now, progress = NULL
-        WHERE ctid = ANY (ARRAY(
+        WHERE ctid = ANY (CASE WHEN counts[ask] < 0 THEN ARRAY(
+            SELECT ctid FROM jobs WHERE state = 'pending' AND ctid = (
+                SELECT ctid FROM jobs
+                WHERE state = 'pending' AND queue = queues[ask] AND kind = kinds[ask]
+                  AND priority = priorities[ask] AND key = keys[ask]
+                ORDER BY due_at, seq LIMIT 1)
+            FOR UPDATE SKIP LOCKED)
+        ELSE ARRAY(
             SELECT ctid FROM jobs
             WHERE state = 'pending' AND queue = queues[ask] AND kind = kinds[ask]
               AND priority = priorities[ask] AND key = keys[ask]
               AND (due_at, seq) >= (floors[ask], floor_seqs[ask])
-            ORDER BY due_at, seq LIMIT room FOR UPDATE SKIP LOCKED))
+            ORDER BY due_at, seq LIMIT room FOR UPDATE SKIP LOCKED)
+        END)
         RETURNING ask, id, payload, due_at, created_at, now, attempt, failures, crashes,
             CASE WHEN cancel_requested OR num_nonnulls(
                 expires_at, max_retries, timeout, unique_key, headers, error, reason, history, steps) > 0
