@@ -259,7 +259,7 @@ def test_a_park_whose_answer_was_lost_is_no_failure(bed: Bed) -> None:
             return applied
 
     app, ship, _ = waiting_app(bed, store=None)
-    app.store = Deaf(bed.store())  # type: ignore[assignment]
+    app.store = Deaf(bed.store())
 
     async def main() -> None:
         async with serving(app):

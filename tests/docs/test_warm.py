@@ -16,6 +16,10 @@ CALLS = ("--version", "jobs nonsense", "jobs list", "migrate", "jobs list --json
 def said(program: str, directory: Path) -> list[tuple[int, str, str]]:
     directory.mkdir()
     environment = {**os.environ, "COLUMNS": "200", "WINDLASS_URL": "sqlite:///jobs.db"}
+
+    def shown(text: str) -> str:
+        return text.replace(str(directory), "")
+
     ran = [
         subprocess.run(
             [program, *call.split()],
@@ -28,13 +32,7 @@ def said(program: str, directory: Path) -> list[tuple[int, str, str]]:
         )
         for call in CALLS
     ]
-    return [
-        (
-            each.returncode,
-            *(text.replace(str(directory), "") for text in (each.stdout, each.stderr)),
-        )
-        for each in ran
-    ]
+    return [(each.returncode, shown(each.stdout), shown(each.stderr)) for each in ran]
 
 
 def test_a_fork_answers_as_a_process_of_its_own_does(tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ def test_breakers_that_nobody_named_are_looked_at_seldom_while_they_are_closed(
 
     async def main() -> None:
         async with serving(app) as worker:
-            (gate,) = worker._flow.each_gate
+            (gate,) = worker._works.each_gate
             assert isinstance(gate, Breakers)
             await in_state(await charge.aenqueue(down=False), State.COMPLETED)
             now = asyncio.get_running_loop().time
