@@ -23,6 +23,7 @@ COMMANDS = [
     "jobs show",
     "jobs retry",
     "jobs cancel",
+    "why",
     "dead list",
     "dead show",
     "dead redrive",
@@ -55,11 +56,12 @@ def test_the_release_is_told(shell: Shell) -> None:
 def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: Shell) -> None:
     text = shell.ok("--help").out.partition("Commands:")[2]
     named = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
-    assert named[:13] == [
+    assert named[:14] == [
         "demo",
         "worker",
         "enqueue",
         "jobs",
+        "why",
         "dead",
         "queues",
         "slo",

@@ -91,7 +91,9 @@ class Windlass:
         self.providers = Providers()
         self.ids = Ids()
         self.portal = Portal()
-        self.control = Control(lambda: self.store, self.registry)
+        self.control = Control(
+            lambda: self.store, self.registry, lambda: Redaction(self.settings.redact)
+        )
         self.job = JobDecorator(self)
 
     def configure(self, **flags: object) -> None:

@@ -5,7 +5,6 @@ Likewise of one job, for `windlass jobs show`: why it waits.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +13,7 @@ from windlass.cli import show, target
 from windlass.core.breaker_record import BreakerState, BreakerStatus
 from windlass.core.errors import WindlassError
 from windlass.core.job import Finding, Job, Lane, Sweep, WorkerRecord
-from windlass.core.pauses import Paused
+from windlass.core.pauses import resuming
 from windlass.core.states import WAITING
 from windlass.store import Store
 
@@ -57,12 +56,6 @@ async def hindrances(app: Windlass, job: Job) -> list[Finding]:
         Finding(problem=f"{what} {name} is paused", remedy=resuming(what, name))
         for what, name in (await app.control.paused()).holding(job.lane)
     ]
-
-
-def resuming(what: Paused, name: str) -> str:
-    """Return the command that ends a pause."""
-    named = shlex.quote(name) if what == "queue" else f"--{what} {shlex.quote(name)}"
-    return f"windlass queues resume {named}"
 
 
 def load(reference: str | None, url: str | None, report: Report) -> Windlass | None:

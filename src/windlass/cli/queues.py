@@ -11,9 +11,9 @@ import typer
 from rich.text import Text
 
 from windlass.app import Windlass
-from windlass.cli import diagnosis, facts, options, show, target
+from windlass.cli import facts, options, show, target
 from windlass.cli.listing import Column, Listing
-from windlass.core.pauses import Pauses
+from windlass.core.pauses import Pauses, resuming
 from windlass.core.states import WAITING, State
 from windlass.core.text import inert
 
@@ -51,7 +51,7 @@ def list_queues(
         _list(depths)
     for what, name in pauses:
         if what != "queue":
-            show.note(f"{what} {name} is paused: {diagnosis.resuming(what, name)}")
+            show.note(f"{what} {name} is paused: {resuming(what, name)}")
 
 
 def _list(depths: Sequence[Depth]) -> None:

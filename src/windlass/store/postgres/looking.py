@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from windlass.core.job import ErrorGroup, Finding, Job, JobFilter, Page, QueueCount
+from windlass.core.job import AGING, ErrorGroup, Finding, Job, JobFilter, Page, QueueCount, Standing
 from windlass.core.states import State
 from windlass.store.postgres.listen import Ear
 from windlass.store.postgres.rows import group_of, instant, job_of
@@ -66,6 +66,15 @@ async def counts(cursor: Cursor, sql: Statements) -> list[QueueCount]:
         )
         for queue, state, count, oldest in await fetch(cursor, sql["count_jobs"])
     ]
+
+
+async def standing(cursor: Cursor, sql: Statements, job: UUID, limit: int) -> Standing:
+    """Count what is before a job in its queue."""
+    found = Standing()
+    values = {"id": job, "limit": limit, "span": found.span, "step": AGING}
+    for ahead, ended in await fetch(cursor, sql["standing"], values):
+        found = Standing(ahead=ahead, ended=ended)
+    return found
 
 
 async def findings(cursor: Cursor, sql: Statements, ear: Ear) -> list[Finding]:

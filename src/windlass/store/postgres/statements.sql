@@ -306,6 +306,21 @@ UNION ALL
 SELECT queue, state, count(*), NULL FROM {schema}.finished_jobs GROUP BY queue, state
 ORDER BY queue, state
 
+-- name: standing
+-- Count the jobs that go before one in its queue, and those that ended there lately.
+SELECT (SELECT count(*) FROM (
+            SELECT FROM {schema}.jobs AS other
+            WHERE other.state = 'pending' AND other.queue = own.queue AND other.id <> own.id
+              AND (other.due_at - other.priority * %(step)s::interval, other.seq)
+                  < (own.due_at - own.priority * %(step)s::interval, own.seq)
+            LIMIT %(limit)s) AS before),
+       (SELECT count(*) FROM {schema}.finished_jobs AS finished
+        WHERE finished.queue = own.queue AND finished.finished_at > now - %(span)s::interval
+          AND finished.slot IN ({schema}.slot_of(now), {schema}.slot_of(now - %(span)s::interval)))
+       + (SELECT count(*) FROM {schema}.dead_jobs AS dead
+          WHERE dead.queue = own.queue AND dead.finished_at > now - %(span)s::interval)
+FROM {schema}.jobs AS own, {schema}.clock() AS now WHERE own.id = %(id)s
+
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,

@@ -37,6 +37,7 @@ from windlass.core.job import (
     QueueCount,
     Retention,
     Ringing,
+    Standing,
     Sweep,
     WorkerInfo,
     WorkerRecord,
@@ -337,6 +338,9 @@ class PostgresStore:
 
     async def counts(self) -> list[QueueCount]:
         return await self._look(lambda cursor: looking.counts(cursor, self._sql))
+
+    async def standing(self, job: UUID, *, limit: int) -> Standing:
+        return await self._look(lambda cursor: looking.standing(cursor, self._sql, job, limit))
 
     async def workers(self) -> list[WorkerRecord]:
         rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["list_workers"]))

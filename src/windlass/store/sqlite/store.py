@@ -21,6 +21,7 @@ import msgspec
 from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
+    AGING,
     Checkpoint,
     Claim,
     Enqueued,
@@ -37,6 +38,7 @@ from windlass.core.job import (
     QueueCount,
     Retention,
     Ringing,
+    Standing,
     Sweep,
     WorkerInfo,
     WorkerRecord,
@@ -312,6 +314,21 @@ class SqliteStore(Plain):
                 )
                 for queue, state, count, oldest in db.execute(work.sql["count_jobs"])
             ]
+
+        return await self._look(piece)
+
+    async def standing(self, job: UUID, *, limit: int) -> Standing:
+        none = Standing()
+        values = {
+            "id": str(job),
+            "limit": limit,
+            "since": micros(self._clock() - none.span),
+            "step": AGING // timedelta(microseconds=1),
+        }
+
+        def piece(db: sqlite3.Connection) -> Standing:
+            row = db.execute(work.sql["standing"], values).fetchone()
+            return none if row is None else Standing(ahead=row[0], ended=row[1])
 
         return await self._look(piece)
 
