@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from windlass.app import Windlass
-from windlass.cli import show, target
+from windlass.cli import checkup, show, target
 from windlass.core.breaker_record import BreakerState, BreakerStatus
 from windlass.core.errors import WindlassError
 from windlass.core.job import Finding, Job, Lane, Sweep, WorkerRecord
@@ -139,6 +139,8 @@ async def _is_ready(store: Store, report: Report) -> bool:
 async def _examine_work(app: Windlass, report: Report) -> None:
     report.problems.extend(await app.store.findings())
     workers, sweep = await app.store.workers(), await app.store.sweep()
+    report.problems.extend(filter(None, [await checkup.clocks_apart(app.store)]))
+    report.notes.extend(checkup.releases_apart(workers))
     paused = await app.control.paused()
     alive = [worker for worker in workers if worker.alive]
     report.facts["workers"] = f"{len(alive)} alive" + (

@@ -44,7 +44,7 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.store.columns import as_json
-from windlass.store.postgres import hot, looking, schema, work
+from windlass.store.postgres import health, hot, looking, schema, work
 from windlass.store.postgres.enqueueing import Enqueueing
 from windlass.store.postgres.foreign import aforeign, foreign
 from windlass.store.postgres.heartbeat import Heartbeat
@@ -348,7 +348,7 @@ class PostgresStore:
 
     async def findings(self) -> list[Finding]:
         ear = self._home().ear
-        return await self._look(lambda cursor: looking.findings(cursor, self._sql, ear))
+        return await self._look(lambda cursor: health.findings(cursor, self._sql, ear))
 
     # -- connections ---------------------------------------------------------------------------
 
