@@ -33,7 +33,7 @@ class Context:
     )  # fmt: skip
 
     log: Logger = _log
-    """A logger whose lines carry the ids of the job, its flow and the worker; kind, queue, attempt."""
+    """A logger whose lines carry the ids of job, flow and worker, the kind, queue and attempt."""
 
     def __init__(
         self,
