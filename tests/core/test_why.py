@@ -392,8 +392,19 @@ def test_a_finished_job_says_what_became_of_it(state: State) -> None:
 
 def test_what_is_worth_knowing_besides_comes_last() -> None:
     history = (Attempt(number=1, worker="w", started_at=NOW, duration=SECOND, outcome="suspected"),)
-    job = a_job(history=history, saga=Saga.UNDOING, expires_at=NOW + MINUTE)
-    assert causes(job) == [Cause.NEXT, Cause.UNDOING, Cause.SUSPECT, Cause.EXPIRES]
+    error = ErrorInfo(type="Refused", message="no")
+    job = a_job(
+        history=history,
+        saga=Saga.UNDOING,
+        expires_at=NOW + MINUTE,
+        failures=1,
+        attempt=2,
+        error=error,
+    )
+    next_, undoing, failed, *rest = reasons(job)
+    assert (next_.cause, undoing.cause) == (Cause.NEXT, Cause.UNDOING)
+    assert failed.told == "it has failed before, in attempt 2: Refused: no"
+    assert [each.cause for each in rest] == [Cause.SUSPECT, Cause.EXPIRES]
 
 
 @pytest.mark.parametrize(

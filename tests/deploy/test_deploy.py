@@ -1,4 +1,4 @@
-"""What deploy/ ships fits the code: flags, settings, ports and times; and every file is explained."""
+"""What deploy/ ships fits the code: flags, settings, ports, times; and every file is explained."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from windlass.cli import cli
 from windlass.core.durations import duration
+from windlass.runtime.graces import DRAIN_GRACE
 from windlass.settings import describe_settings, load_settings
 
 yaml = pytest.importorskip("yaml", reason="pip install windlass[dev]")
@@ -26,7 +27,7 @@ DEPLOY = ROOT / "deploy"
 UNIT = DEPLOY / "systemd" / "windlass.service"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
-DRAIN = 10.0
+DRAIN = DRAIN_GRACE.total_seconds()
 """Seconds that `--drain` waits for beyond the shutdown timeout."""
 OF_THE_ENDPOINT = {"METRICS_PORT", "WINDLASS_METRICS_HOST", "WINDLASS_METRICS_TOKEN"}
 OTHERS = {"WINDLASS_APP", "PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
@@ -106,9 +107,8 @@ def test_the_unit_gives_a_drain_the_time_that_it_takes_and_tells_the_supervisor_
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     path = tmp_path / "windlass.service"
-    path.write_text(
-        re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text(), flags=re.MULTILINE)
-    )
+    there = UNIT.read_text("utf-8").replace("/srv/shop/.venv/bin/windlass", "/bin/true")
+    path.write_text(there)
     said = subprocess.run(
         ["systemd-analyze", "verify", path], capture_output=True, text=True, check=False
     )

@@ -10,6 +10,9 @@ from typing import Any
 
 from windlass.core.durations import human
 
+START = "windlass worker MODULE:ATTR"
+"""What starts a worker."""
+
 
 class Cause(StrEnum):
     """What a reason is about, for programs."""

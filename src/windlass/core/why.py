@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from windlass.core.breaker_record import BreakerState, BreakerStatus
+from windlass.core.fates import finished, running
 from windlass.core.holds import Hold
 from windlass.core.job import EVENT, FLOW, Job, Saga, Standing, WorkerRecord
 from windlass.core.pauses import Pauses, resuming
-from windlass.core.reasons import Cause, Reason, at, span
+from windlass.core.reasons import START, Cause, Reason, at, span
 from windlass.core.states import State
 from windlass.core.suspicion import is_suspect
 
-START = "windlass worker MODULE:ATTR"
 AHEAD_COUNTED = 10_000
 """How many jobs before one are counted; more than that is many."""
 _NAMED = 5
@@ -45,17 +45,16 @@ class Scene:
 def explain(job: Job, scene: Scene) -> tuple[Reason, ...]:
     """Return why a job does not run, or what became of it, the most telling reason first."""
     if job.state is State.RUNNING:
-        return tuple(_running(job, scene))
+        return (*running(job, scene.workers, scene.now), *_marks(job, scene.now))
     if job.state is State.SCHEDULED:
         return (_scheduled(job, scene.now), *_barred(job, scene), *_marks(job, scene.now))
     if job.state is not State.PENDING:
-        return (_finished(job, scene.now),)
-    barred = [*_barred(job, scene)]
-    reasons = [*barred, *(() if barred else _crowded(job, scene)), *_marks(job, scene.now)]
-    if all(each.cause in (Cause.SUSPECT, Cause.UNDOING, Cause.EXPIRES) for each in reasons):
+        return (finished(job, scene.now),)
+    reasons = [*_barred(job, scene)] or [*_crowded(job, scene)]
+    if not reasons:
         told = "it is next: a worker takes it as soon as it looks"
-        reasons.insert(0, Reason(cause=Cause.NEXT, told=told, remedy="windlass workers"))
-    return tuple(reasons)
+        reasons = [Reason(cause=Cause.NEXT, told=told, remedy="windlass workers")]
+    return (*reasons, *_marks(job, scene.now))
 
 
 # -- what has no due time yet ------------------------------------------------------------------
@@ -256,60 +255,6 @@ def _behind(job: Job, standing: Standing) -> Reason:
     return Reason(cause=Cause.BEHIND, told=told, remedy=remedy, facts=facts)
 
 
-# -- what runs, and what has ended -------------------------------------------------------------
-
-
-def _running(job: Job, scene: Scene) -> Iterator[Reason]:
-    holder = next((each for each in scene.workers if each.info.id == job.worker), None)
-    cancel = f"windlass jobs cancel {job.id}"
-    since = "" if job.started_at is None else f" since {at(job.started_at, scene.now)}"
-    told = f"worker {job.worker} runs it{since} (attempt {job.attempt})"
-    if job.progress is not None:
-        told += f"; it is at {job.progress.fraction:.0%} {job.progress.message}".rstrip()
-    facts = {"worker": job.worker, "attempt": job.attempt}
-    if holder is None or not holder.alive:
-        yield _lost(job, holder, scene)
-    else:
-        told += f"; its lease lasts until {at(holder.lease_until, scene.now)}"
-    if job.cancel_requested:
-        told_so = "it was asked to end, and ends when its handler does"
-        yield Reason(cause=Cause.CANCELLING, told=told_so)
-    yield Reason(cause=Cause.RUNNING, told=told, remedy=cancel, since=job.started_at, facts=facts)
-    yield from _marks(job, scene.now)
-
-
-def _lost(job: Job, holder: WorkerRecord | None, scene: Scene) -> Reason:
-    ended = "is not known any more"
-    if holder is not None:
-        ended = f"has lost its lease ({at(min(holder.lease_until, scene.now), scene.now)})"
-    told = f"worker {job.worker}, which holds it, {ended}"
-    if any(each.alive for each in scene.workers):
-        return Reason(cause=Cause.LOST, told=f"{told}; another one rescues it soon")
-    return Reason(cause=Cause.LOST, told=f"{told}, and none is alive to rescue it", remedy=START)
-
-
-def _finished(job: Job, now: datetime) -> Reason:
-    ended = "" if job.finished_at is None else f" {at(job.finished_at, now)}"
-    reason = f": {job.reason}" if job.reason else ""
-    by = f" by {job.worker}" if job.worker else ""
-    if job.state is State.COMPLETED:
-        took = ""
-        if job.finished_at and job.started_at:
-            took = f" after {span(job.finished_at - job.started_at)}"
-        told = f"it was completed{by}{took}{ended}"
-        show = f"windlass jobs show {job.id}"
-        return Reason(cause=Cause.COMPLETED, told=told, remedy=show, since=job.finished_at)
-    if job.state is State.CANCELLED:
-        told = f"it was cancelled{ended}{reason}"
-        again = "nothing brings it back; enqueue a new one"
-        return Reason(cause=Cause.CANCELLED, told=told, remedy=again, since=job.finished_at)
-    error = f"; {job.error}" if job.error else ""
-    told = f"it is dead since{ended}, after attempt {job.attempt}{reason}{error}"
-    facts = {"attempt": job.attempt, "error": None if job.error is None else str(job.error)}
-    redrive = f"windlass jobs retry {job.id}"
-    return Reason(cause=Cause.DEAD, told=told, remedy=redrive, since=job.finished_at, facts=facts)
-
-
 # -- what is worth knowing besides -------------------------------------------------------------
 
 
@@ -317,6 +262,11 @@ def _marks(job: Job, now: datetime) -> Iterator[Reason]:
     if job.saga is Saga.UNDOING:
         told = "it failed for good, and what its steps did is being undone"
         yield Reason(cause=Cause.UNDOING, told=told, remedy=f"windlass jobs show {job.id}")
+    if job.state is State.PENDING and job.failures and job.error is not None:
+        told = f"it has failed before, in attempt {job.attempt}: {job.error}"
+        facts = {"attempt": job.attempt, "failures": job.failures, "error": str(job.error)}
+        show = f"windlass jobs show {job.id}"
+        yield Reason(cause=Cause.RETRYING, told=told, remedy=show, facts=facts)
     if is_suspect(job) and job.state is not State.RUNNING:
         told = "its process died while it ran, so it runs alone, in a child process"
         yield Reason(cause=Cause.SUSPECT, told=told, remedy=f"windlass jobs show {job.id}")
