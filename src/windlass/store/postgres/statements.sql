@@ -308,12 +308,17 @@ ORDER BY queue, state
 
 -- name: standing
 -- Count the jobs that go before one in its queue, and those that ended there lately.
+-- Lane by lane, since each is walked in its order, and no further than to the job's own place.
 SELECT (SELECT count(*) FROM (
-            SELECT FROM {schema}.jobs AS other
-            WHERE other.state = 'pending' AND other.queue = own.queue AND other.id <> own.id
-              AND (other.due_at - other.priority * %(step)s::interval, other.seq)
-                  < (own.due_at - own.priority * %(step)s::interval, own.seq)
-            LIMIT %(limit)s) AS before),
+            SELECT FROM {schema}.sweep() AS lane CROSS JOIN LATERAL (
+                SELECT FROM {schema}.jobs AS other
+                WHERE other.state = 'pending' AND other.queue = lane.queue
+                  AND other.kind = lane.kind AND other.priority = lane.priority
+                  AND other.key = lane.key AND (other.due_at, other.seq)
+                      < (own.due_at + (lane.priority - own.priority) * %(step)s::interval, own.seq)
+                LIMIT %(limit)s) AS before
+            WHERE lane.queue = own.queue
+            LIMIT %(limit)s) AS ahead),
        (SELECT count(*) FROM {schema}.finished_jobs AS finished
         WHERE finished.queue = own.queue AND finished.finished_at > now - %(span)s::interval
           AND finished.slot IN ({schema}.slot_of(now), {schema}.slot_of(now - %(span)s::interval)))

@@ -364,7 +364,7 @@ FROM jobs GROUP BY queue, state ORDER BY queue, state
 -- Count the jobs that go before one in its queue, and those that ended there lately.
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM jobs AS other
-            WHERE other.state = 'pending' AND other.queue = own.queue AND other.id <> own.id
+            WHERE other.state = 'pending' AND other.queue = own.queue
               AND (other.due_at - other.priority * :step, other.seq)
                   < (own.due_at - own.priority * :step, own.seq)
             LIMIT :limit)),
