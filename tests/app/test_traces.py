@@ -140,8 +140,8 @@ def test_blocking_code_and_handlers_in_threads_are_traced_alike(bed: Bed, spans:
 def test_every_attempt_has_a_span_and_an_error_is_told_without_its_secrets(
     bed: Bed, spans: Spans
 ) -> None:
-    app = bed.app()
-    leak = "password=S3cret"
+    app = bed.app(redact=["shoe_size"])
+    leak = "shoe_size=S3cret"
 
     @app.job(max_retries=1)
     async def fail() -> None:
