@@ -51,7 +51,7 @@ class Context:
     )  # fmt: skip
 
     log: Logger = _log
-    """A logger whose lines carry the job's id, kind, queue and attempt, and the worker's id."""
+    """A logger whose lines carry the ids of job, flow and worker, the kind, queue and attempt."""
 
     def __init__(
         self,
@@ -414,13 +414,15 @@ class Context:
 
     def _fields(self) -> Mapping[str, object]:
         job = self.job
-        return {
+        fields = {
             "job_id": job.id,
             "kind": job.kind,
             "queue": job.queue,
             "attempt": job.attempt,
             "worker_id": self.worker_id,
         }
+        flow = job.flow
+        return fields if flow is None else {**fields, "flow": flow}
 
     def _begin_transaction(self) -> None:
         if self.settled or self._in_transaction:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tests.app.bed import Bed, in_state, on_embedded_stores, serving, told
+from tests.app.bed import Bed, in_state, on_embedded_stores, serving, told, until
 from windlass import CallNext, Context, Middleware, Retry, Snooze, State
+from windlass.core.durations import duration
+from windlass.core.job import flow_id, member_id
 
 pytestmark = on_embedded_stores
 
@@ -186,3 +191,56 @@ def test_every_retry_is_logged_with_its_attempt_and_death_with_its_reason(
 
     with caplog.at_level("INFO", logger="windlass"):
         asyncio.run(main())
+
+
+def test_a_retry_says_when_the_next_attempt_is_also_where_jobs_keep_their_order(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prevents a retry of an ordered kind from being told as a release, without a time."""
+    app = bed.app()
+
+    @app.job(retry=Retry(max_retries=2).waiting("1h"))
+    async def loose() -> None:
+        raise ValueError("no")
+
+    @app.job(retry=Retry(max_retries=2).waiting("1h"), key="account", ordered=True)
+    async def strict(account: str) -> None:
+        raise ValueError("no")
+
+    async def main() -> None:
+        async with serving(app):
+            await loose.aenqueue()
+            await strict.aenqueue("a")
+            await until(lambda: len(told(caplog, "job.retried")) == 2)
+
+    began = datetime.now(UTC)
+    with caplog.at_level("INFO", logger="windlass"):
+        asyncio.run(main())
+    for line in told(caplog, "job.retried"):
+        wait = duration(line["next"])
+        assert wait > timedelta(minutes=1)
+        assert timedelta(0) <= line["next_at"] - began - wait <= timedelta(minutes=1)
+    assert told(caplog, "job.released") == []
+
+
+def test_lines_of_a_job_that_belongs_to_a_flow_name_it(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+    flow = flow_id(1_000, 7)
+
+    @app.job(max_retries=0)
+    async def fail() -> None:
+        logging.getLogger("shop").warning("about to fail")
+        raise ValueError("no")
+
+    async def main() -> None:
+        await app.store.enqueue([replace(fail.draft().job, id=member_id(flow, 3))])
+        await fail.aenqueue()
+        async with serving(app):
+            await until(lambda: len(told(caplog, "job.dead")) == 2)
+
+    with caplog.at_level("INFO"):
+        asyncio.run(main())
+    for event in ("job.started", "job.raised", "job.dead"):
+        assert {line.get("flow") for line in told(caplog, event)} == {None, flow}

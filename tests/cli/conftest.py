@@ -36,6 +36,7 @@ from windlass.core.job import (
 )
 from windlass.core.settle import Transition
 from windlass.core.states import State
+from windlass.release import __version__
 from windlass.store.sqlite import SqliteStore
 
 T = TypeVar("T")
@@ -53,13 +54,12 @@ async def send_email(to: str, copies: int = 1) -> str:
 
 
 def _worker(name: str, **told: Any) -> WorkerInfo:
-    usual: dict[str, Any] = {"slots": 4, "kinds": ("send_email",)}
+    usual: dict[str, Any] = {"slots": 4, "kinds": ("send_email",), "release": __version__}
     return WorkerInfo(
         id=name,
         name=name,
         host="host",
         pid=12,
-        release="1",
         lease=timedelta(seconds=60),
         **usual | told,
     )

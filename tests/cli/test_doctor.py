@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from windlass.cli import checkup
+from windlass.release import __version__
+from windlass.store.memory import MemoryStore
 from windlass.store.sqlite.file import MIGRATIONS, SCHEMA
 
 if TYPE_CHECKING:
@@ -174,6 +179,40 @@ def test_dead_letters_that_grow_are_a_note_with_the_way_to_look(shell: Shell) ->
     report = shell("doctor", "--json").json
     assert report["facts"]["dead"] == "1 job"
     assert not [each for each in report["notes"] if "grow" in each["problem"]], "it is long ago"
+
+
+def notes(shell: Shell) -> list[str]:
+    return [each["problem"] for each in shell.ok("doctor", "--json").json["notes"]]
+
+
+def test_workers_of_several_releases_are_told_by_their_names(shell: Shell) -> None:
+    for name in ("w1", "w2"):
+        shell.register(name, release=__version__)
+    assert notes(shell) == []
+    shell.register("w3", release="0.0.1")
+    (told,) = notes(shell)
+    assert told == (
+        f"workers of several releases of windlass are alive (0.0.1: w3; {__version__}: w1, w2)"
+    )
+    for name in ("w1", "w2"):
+        shell.retire(name)
+    (told,) = notes(shell)
+    assert told.startswith("workers run another release")
+    shell.retire("w3")
+    assert notes(shell) == ["no worker is alive"], "those that are gone do not matter"
+
+
+@pytest.mark.parametrize(
+    ("off", "told"), [(1, None), (-1, None), (90, "1m30s ahead of"), (-90, "1m30s behind")]
+)
+def test_a_host_whose_clock_is_not_the_stores_is_told(off: int, told: str | None) -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    store = MemoryStore(clock=lambda: now)
+    found = asyncio.run(checkup.clocks_apart(store, host_time=lambda: now + timedelta(seconds=off)))
+    assert (found is None) is (told is None)
+    if found is not None and told is not None:
+        assert told in found.problem
+        assert "NTP" in found.remedy
 
 
 def test_an_app_without_handlers_is_a_problem(shell: Shell) -> None:

@@ -138,6 +138,7 @@ def test_another_name_in_the_environment_wins_over_a_windlass_name_in_a_file(loa
         ("WINDLASS_EXCLUDE", "mail, reports", "exclude", ("mail", "reports")),
         ("WINDLASS_IMPORTS", "shop.jobs", "imports", ("shop.jobs",)),
         ("WINDLASS_LOG_FORMAT", "json", "log_format", "json"),
+        ("WINDLASS_TRACES", "on", "traces", "on"),
         ("WINDLASS_URL", "memory://\n", "url", "memory://"),
     ],
 )

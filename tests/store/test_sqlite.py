@@ -10,6 +10,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -77,6 +78,20 @@ def test_a_file_that_others_may_read_is_a_finding(store: SqliteStore, path: Path
     (finding,) = asyncio.run(store.findings())
     assert "can be read by other users" in finding.problem
     assert finding.remedy == f"chmod 600 {path}"
+
+
+def test_a_file_that_is_mostly_empty_is_a_finding(store: SqliteStore, path: Path) -> None:
+    asyncio.run(store.open())
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE once (filled BLOB)")
+        db.execute("INSERT INTO once VALUES (zeroblob(80000000))")
+        db.commit()
+        assert asyncio.run(store.findings()) == []
+        db.execute("DROP TABLE once")
+        db.commit()
+    (finding,) = asyncio.run(store.findings())
+    assert finding.problem.startswith("of the 80 MB of ")
+    assert finding.remedy.endswith(f"sqlite3 {path} VACUUM")
 
 
 def test_a_relative_path_is_shown_as_the_absolute_one_it_became(

@@ -39,7 +39,8 @@ from windlass.core.names import check_name
 from windlass.core.payload import PayloadCodec
 from windlass.core.redaction import Redaction
 from windlass.core.unique import identity_of
-from windlass.middleware import Callbacks, log_runs
+from windlass.middleware import Callbacks, log_runs, trace_runs
+from windlass.observe.traces import is_loaded, sending
 from windlass.registry import Middleware, Registry, whole_payload
 from windlass.release import __version__
 from windlass.resources import Providers, Resources
@@ -97,7 +98,9 @@ class Windlass:
         self.providers = Providers()
         self.ids = Ids()
         self.portal = Portal()
-        self.control = Control(lambda: self.store, self.registry)
+        self.control = Control(
+            lambda: self.store, self.registry, lambda: Redaction(self.settings.redact)
+        )
         self.schedules = Schedules(self)
         """What is enqueued time and again: looked at, put, paused, run."""
         self.job = JobDecorator(self)
@@ -184,12 +187,13 @@ class Windlass:
             CalledFromEventLoop: this would block an event loop.
         """
         listed = list(drafts)
-        jobs = [draft.job for draft in listed]
-        if tx is not None:
-            answers = self.store.enqueue_in(tx, jobs)
-        else:
+        if tx is None:
             refuse_in_event_loop("app.enqueue_many(...)", "await app.aenqueue_many(...)")
-            answers = self.store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
+        with sending([draft.job for draft in listed], self.settings.traces) as jobs:
+            if tx is not None:
+                answers = self.store.enqueue_in(tx, jobs)
+            else:
+                answers = self.store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
         return [
             Handle(self, answer.id, draft.hint, existing=answer.existing)
             for draft, answer in zip(listed, answers, strict=True)
@@ -198,7 +202,8 @@ class Windlass:
     def enqueue_draft(self, draft: Draft[R]) -> Handle[R]:
         """Enqueue one job from blocking code, in a thread that is known to run no event loop."""
         store = self._store or self.store
-        (answer,) = store.enqueue_blocking([draft.job], self.settings.enqueue_timeout)
+        with sending([draft.job], self.settings.traces) as jobs:
+            (answer,) = store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
         return Handle(self, answer.id, draft.hint, existing=answer.existing)
 
     async def aenqueue_many(
@@ -212,8 +217,10 @@ class Windlass:
             StoreError: the store did not take them.
         """
         listed = list(drafts)
-        jobs = [draft.job for draft in listed]
-        answers = await (self._enqueue(jobs) if tx is None else self.store.aenqueue_in(tx, jobs))
+        with sending([draft.job for draft in listed], self.settings.traces) as jobs:
+            answers = await (
+                self._enqueue(jobs) if tx is None else self.store.aenqueue_in(tx, jobs)
+            )
         return [
             Handle(self, answer.id, draft.hint, existing=answer.existing)
             for draft, answer in zip(listed, answers, strict=True)
@@ -560,7 +567,8 @@ class Windlass:
     def layers(self) -> tuple[Middleware, ...]:
         """The middleware around every handler, in order."""
         callbacks = (self._callbacks,) if self._callbacks.wanted else ()
-        return (*self._middleware, *callbacks)
+        tracing = (trace_runs,) if is_loaded(self.settings.traces) else ()
+        return (*tracing, *self._middleware, *callbacks)
 
     def load_imports(self, modules: Sequence[str]) -> None:
         """Import modules for the handlers that they register.

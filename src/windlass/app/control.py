@@ -12,12 +12,14 @@ from uuid import UUID
 
 from windlass.app.breaker_levers import BreakerLevers
 from windlass.app.limit_levers import LimitLevers
+from windlass.app.why import WhyLevers
 from windlass.core.changes import FROM, Changes, Move, Verb
 from windlass.core.durations import Duration, duration
 from windlass.core.errors import IllegalMove, UnknownJob
 from windlass.core.flow import topic_of
 from windlass.core.job import ErrorGroup, Job, Json, Saga
 from windlass.core.pauses import PAUSES, Pauses, pause_record
+from windlass.core.redaction import Redaction
 from windlass.core.text import storable
 from windlass.registry import Registry
 from windlass.runtime.flows import Flows
@@ -36,12 +38,18 @@ _REMEDIES = {
 _BEING_UNDONE = "what it did is being undone, and that is done to the end"
 
 
-class Control(LimitLevers, BreakerLevers):
+class Control(LimitLevers, BreakerLevers, WhyLevers):
     """The levers of a store. All of them are coroutines."""
 
-    def __init__(self, store: Callable[[], Store], registry: Registry) -> None:
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        registry: Registry,
+        redaction: Callable[[], Redaction] = Redaction,
+    ) -> None:
         self._store = store
         self._registry = registry
+        self._redaction = redaction
 
     async def cancel(self, job_id: UUID, *, reason: str = "cancelled by an operator") -> Job:
         """Cancel a waiting job, or ask a running one to end; so with all jobs of a flow.

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from windlass.app import Windlass
-from windlass.cli import show, target
+from windlass.cli import checkup, show, target
 from windlass.cli.discretion import discreet_group, redaction_of
-from windlass.cli.hindrances import of_breakers, resuming
+from windlass.cli.hindrances import of_breakers
 from windlass.core.breaker_record import BreakerStatus
 from windlass.core.errors import WindlassError
 from windlass.core.job import ErrorGroup, Finding, Lane, Sweep, WorkerRecord
+from windlass.core.pauses import resuming
 from windlass.core.states import State
 from windlass.store import Store
 
@@ -141,6 +142,8 @@ async def _is_ready(store: Store, report: Report) -> bool:
 async def _examine_work(app: Windlass, report: Report) -> None:
     report.problems.extend(await app.store.findings())
     workers, sweep = await app.store.workers(), await app.store.sweep()
+    report.problems.extend(filter(None, [await checkup.clocks_apart(app.store)]))
+    report.notes.extend(checkup.releases_apart(workers))
     paused = await app.control.paused()
     alive = [worker for worker in workers if worker.alive]
     report.facts["workers"] = f"{len(alive)} alive" + (

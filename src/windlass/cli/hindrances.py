@@ -11,7 +11,7 @@ from windlass.cli import show
 from windlass.core.breaker_record import BreakerState, BreakerStatus
 from windlass.core.job import Finding, Job
 from windlass.core.limits import Limit, Measure
-from windlass.core.pauses import Paused
+from windlass.core.pauses import resuming
 from windlass.core.states import WAITING, State
 
 
@@ -30,12 +30,6 @@ async def hindrances(app: Windlass, job: Job, now: datetime) -> list[Finding]:
     if job.state is State.PENDING:
         found += [_used_up(*each, job) for each in await app.control.used_up(job.lane)]
     return found
-
-
-def resuming(what: Paused, name: str) -> str:
-    """Return the command that ends a pause."""
-    named = shlex.quote(name) if what == "queue" else f"--{what} {shlex.quote(name)}"
-    return f"windlass queues resume {named}"
 
 
 def of_breakers(

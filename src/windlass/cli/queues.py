@@ -12,9 +12,8 @@ from rich.text import Text
 
 from windlass.app import Windlass
 from windlass.cli import facts, options, show, target
-from windlass.cli.hindrances import resuming
 from windlass.cli.listing import Column, Listing
-from windlass.core.pauses import Pauses
+from windlass.core.pauses import Pauses, resuming
 from windlass.core.states import WAITING, State
 from windlass.core.text import inert
 

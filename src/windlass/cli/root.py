@@ -20,6 +20,7 @@ _COMMANDS = [
     "worker",
     "enqueue",
     "jobs",
+    "why",
     "dead",
     "queues",
     "schedules",

@@ -25,6 +25,8 @@ OVERLAP = "windlass-overlap"
 """The header of a schedule's jobs for whose end its next tick waits."""
 FLOW = "flow:"
 """What the id of a flow is put behind, where a job waits for it, or news tell of it."""
+AGING = timedelta(minutes=1)
+"""How much waiting a step of priority is worth."""
 HISTORY_KEPT = 100
 """How many attempts a job remembers, the latest: a job may be snoozed for ever."""
 
@@ -318,6 +320,14 @@ class QueueCount(Struct, frozen=True, kw_only=True):
     state: State
     count: int
     oldest: datetime | None = None
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """How many jobs of its queue are before a job, and how many ended there in the last `span`."""
+
+    ahead: int = 0
+    ended: int = 0
+    span: timedelta = timedelta(minutes=1)
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):

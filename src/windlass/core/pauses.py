@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -56,6 +57,12 @@ class Pauses:
             yield "kind", lane.kind
         if lane.key in self.keys:
             yield "key", lane.key
+
+
+def resuming(what: Paused, name: str) -> str:
+    """Return the command that ends a pause."""
+    named = shlex.quote(name) if what == "queue" else f"--{what} {shlex.quote(name)}"
+    return f"windlass queues resume {named}"
 
 
 def pause_record(queue: str | None, kind: str | None, key: str | None) -> str:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from windlass.core.fairness import Rotation
-from windlass.core.job import Ask, Claim, Head, Lane, Turn
+from windlass.core.job import AGING, Ask, Claim, Head, Lane, Turn
 from windlass.core.pauses import Pauses
 
 SLOTS = "slots"
@@ -67,7 +67,7 @@ class Policies:
     paused: Pauses = field(default_factory=Pauses)
     ordered: frozenset[str] = frozenset()
     """Kinds whose jobs must not be overtaken, so that no claim may begin above a lane's head."""
-    aging: timedelta = timedelta(minutes=1)
+    aging: timedelta = AGING
     targets: Mapping[str, timedelta] = field(default_factory=dict)
     rotation: Rotation | None = None
     allowances: Callable[[Lane], Iterable[Allowance]] = _unlimited

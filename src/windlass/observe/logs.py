@@ -33,7 +33,7 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 job_fields: ContextVar[Callable[[], Mapping[str, object]]] = ContextVar(
     "windlass_job_fields", default=dict
 )
-"""Tells what every line inside a job carries: job_id, worker_id, kind, queue and attempt."""
+"""Tells what every line inside a job carries: job_id, worker_id, kind, queue, attempt and flow."""
 
 
 class Logger:

@@ -109,6 +109,8 @@ class Gathering:
         first = places[0].context
         ids = [str(place.context.job_id) for place in places]
         told = {"kind": self._kind, "worker_id": first.worker_id, "job_ids": ids}
+        if len(queues := {place.context.queue for place in places}) == 1:
+            told["queue"] = queues.pop()
         job_fields.set(lambda: told)
         # What one of them may not show, none may: they share the lines, and the errors.
         known = [text for place in places for text in place.context.secrets]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from windlass.core.durations import human
+from windlass.core.durations import human, resolve
 from windlass.core.job import Job, Saga
 from windlass.core.settle import Transition
 from windlass.core.states import State
@@ -26,13 +26,15 @@ _CRASHES = {
 
 def fields_of(job: Job, worker_id: str) -> dict[str, Any]:
     """Return what every line about a job carries."""
-    return {
+    fields = {
         "job_id": job.id,
         "worker_id": worker_id,
         "kind": job.kind,
         "queue": job.queue,
         "attempt": job.attempt,
     }
+    flow = job.flow
+    return fields if flow is None else {**fields, "flow": flow}
 
 
 def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
@@ -40,9 +42,7 @@ def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
     crashed = move.attempt is not None and move.attempt.outcome in _CRASHES
     is_trouble = move.failures or move.state is State.DEAD or move.error is not None or crashed
     say = log.warning if is_trouble else log.info
-    fields: dict[str, Any] = {}
-    if move.due is not None:
-        fields["next"] = human(move.due) if isinstance(move.due, timedelta) else str(move.due)
+    fields: dict[str, Any] = _next(move)
     if move.error is not None:
         fields["error"] = str(move.error)
         if move.error.error_class is not None:
@@ -56,9 +56,20 @@ def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
     )
 
 
+def _next(move: Transition) -> dict[str, Any]:
+    """Return in how long the job is tried again, and when: by this host's clock, as the line is."""
+    # A job whose kind is ordered keeps its place, and is held back there.
+    due = move.due or move.hold
+    if due is None:
+        return {}
+    now = datetime.now(UTC)
+    at = resolve(due, now)
+    return {"next": human(max(at - now, timedelta(0))), "next_at": at}
+
+
 def event_of(move: Transition) -> str:
     """Return the name of what happened to a job that was not completed."""
-    if move.state is State.SCHEDULED:
+    if move.state is State.SCHEDULED or move.hold is not None:
         if move.failures:
             return "job.retried"
         return "job.slept" if move.steps and move.attempt is None else "job.snoozed"

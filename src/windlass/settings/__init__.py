@@ -9,7 +9,7 @@ from windlass.settings.loading import (
     describe_settings,
     load_settings,
 )
-from windlass.settings.model import LogFormat, LogLevel, Served, Settings, usable_cpus
+from windlass.settings.model import LogFormat, LogLevel, Served, Settings, Traces, usable_cpus
 from windlass.settings.redaction import redact_url
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Setting",
     "SettingHelp",
     "Settings",
+    "Traces",
     "describe_settings",
     "load_settings",
     "read_dotenv",

@@ -12,6 +12,7 @@ from windlass.settings.keys import EncryptionKey
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LogFormat = Literal["auto", "console", "json"]
+Traces = Literal["auto", "on", "off"]
 
 
 def usable_cpus() -> int:
@@ -60,6 +61,7 @@ class Settings:
     enqueue_timeout: timedelta = timedelta(seconds=10)
     log_level: LogLevel = "info"
     log_format: LogFormat = "auto"
+    traces: Traces = "auto"
     queues: tuple[Served, ...] = ()
     exclude: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()

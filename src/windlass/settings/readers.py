@@ -156,3 +156,4 @@ QUEUES = Reader(
 LEVEL = _one_of("debug", "info", "warning", "error", "critical", warn="warning", fatal="critical")
 SWITCH = Reader("true or false", _on_or_off)
 FORMAT = _one_of("auto", "console", "json")
+TRACES = _one_of("auto", "on", "off")

@@ -151,6 +151,10 @@ RULES: dict[str, Rule] = {
     "log_format": Rule(
         readers.FORMAT, "How log lines look; auto: for people on a terminal, else JSON."
     ),
+    "traces": Rule(
+        readers.TRACES,
+        "Spans for OpenTelemetry; auto: if the program has set a provider; see docs/traces.md.",
+    ),
     "queues": Rule(
         readers.QUEUES,
         "The queues that a worker serves; mail=10: with at most so many of its slots.",

@@ -35,6 +35,7 @@ from windlass.core.job import (
     QueueCount,
     Retention,
     Ringing,
+    Standing,
     Sweep,
     WorkerInfo,
     WorkerRecord,
@@ -335,6 +336,12 @@ class Store(Protocol):
 
     async def counts(self) -> list[QueueCount]:
         """Count the jobs of every queue by state."""
+
+    async def standing(self, job: UUID, *, limit: int) -> Standing:
+        """Count the pending jobs of its queue that go before a job, up to a limit.
+
+        Those are the ones that were due before it; a step of priority is worth a minute of that.
+        """
 
     async def workers(self) -> list[WorkerRecord]:
         """Return the workers that are known, newest first."""

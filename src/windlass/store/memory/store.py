@@ -21,6 +21,7 @@ from windlass.core.changes import Applied, Changes, Decide, Hear, Move, Verb, mo
 from windlass.core.durations import resolve
 from windlass.core.errors import Fenced, QueueFull
 from windlass.core.job import (
+    AGING,
     FLOW,
     HISTORY_KEPT,
     Checkpoint,
@@ -42,6 +43,7 @@ from windlass.core.job import (
     Retention,
     Ringing,
     Saga,
+    Standing,
     Sweep,
     WorkerInfo,
     WorkerRecord,
@@ -386,6 +388,19 @@ class MemoryStore(Plain):
             for (queue, state), count in sorted(counted.items())
         ]
 
+    async def standing(self, job: UUID, *, limit: int) -> Standing:
+        with self._lock:
+            own, jobs, now = self._jobs.get(job), list(self._jobs), self._clock()
+        none = Standing()
+        if own is None:
+            return none
+        others = [each for each in jobs if each.queue == own.queue]
+        # A stable sort: their arrival decides between those that were due together.
+        waiting = [each for each in others if each.state is State.PENDING or each is own]
+        ahead = sorted(waiting, key=_urgency).index(own)
+        ended = [each for each in others if each.finished_at and now - each.finished_at < none.span]
+        return Standing(ahead=min(ahead, limit), ended=len(ended))
+
     async def workers(self) -> list[WorkerRecord]:
         with self._lock:
             now = self._clock()
@@ -615,6 +630,10 @@ class MemoryStore(Plain):
 
 def _is_held(job: Job, worker: str) -> bool:
     return job.state is State.RUNNING and job.worker == worker
+
+
+def _urgency(job: Job) -> float:
+    return job.due_at.timestamp() - job.priority * AGING.total_seconds()
 
 
 def _is_past(job: Job, retention: Retention, now: datetime) -> bool:

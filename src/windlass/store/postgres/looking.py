@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from windlass.core.job import ErrorGroup, Finding, Job, JobFilter, Page, QueueCount
+from windlass.core.job import AGING, ErrorGroup, Job, JobFilter, Page, QueueCount, Standing
 from windlass.core.states import State
-from windlass.store.postgres.listen import Ear
 from windlass.store.postgres.rows import group_of, instant, job_of
 from windlass.store.postgres.work import Cursor, Statements, fetch
 
@@ -68,23 +67,10 @@ async def counts(cursor: Cursor, sql: Statements) -> list[QueueCount]:
     ]
 
 
-async def findings(cursor: Cursor, sql: Statements, ear: Ear) -> list[Finding]:
-    """Tell of whatever at the server does not do jobs good."""
-    found = [
-        Finding(
-            problem=f"process {pid} ({application or user}) has held a transaction open for "
-            f"{seconds / 60:,.0f} minutes, so that nothing deleted since can be cleaned up",
-            remedy=f"end it, or: SELECT pg_terminate_backend({pid})",
-        )
-        for pid, user, application, seconds in await fetch(cursor, sql["old_snapshots"])
-    ]
-    if ear.is_deaf:
-        found.append(
-            Finding(
-                problem="notifications do not arrive, so that new jobs are found by polling: "
-                f"{ear.trouble}",
-                remedy="if this is a pooler, set WINDLASS_LISTEN_URL to the server's own URL, "
-                "or to off",
-            )
-        )
+async def standing(cursor: Cursor, sql: Statements, job: UUID, limit: int) -> Standing:
+    """Count what is before a job in its queue."""
+    found = Standing()
+    values = {"id": job, "limit": limit, "span": found.span, "step": AGING}
+    for ahead, ended in await fetch(cursor, sql["standing"], values):
+        found = Standing(ahead=ahead, ended=ended)
     return found

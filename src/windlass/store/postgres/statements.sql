@@ -321,6 +321,26 @@ UNION ALL
 SELECT queue, state, count(*), NULL FROM {schema}.finished_jobs GROUP BY queue, state
 ORDER BY queue, state
 
+-- name: standing
+-- Count the jobs that go before one in its queue, and those that ended there lately.
+-- Lane by lane, since each is walked in its order, and no further than to the job's own place.
+SELECT (SELECT count(*) FROM (
+            SELECT FROM {schema}.sweep() AS lane CROSS JOIN LATERAL (
+                SELECT FROM {schema}.jobs AS other
+                WHERE other.state = 'pending' AND other.queue = lane.queue
+                  AND other.kind = lane.kind AND other.priority = lane.priority
+                  AND other.key = lane.key AND (other.due_at, other.seq)
+                      < (own.due_at + (lane.priority - own.priority) * %(step)s::interval, own.seq)
+                LIMIT %(limit)s) AS before
+            WHERE lane.queue = own.queue
+            LIMIT %(limit)s) AS ahead),
+       (SELECT count(*) FROM {schema}.finished_jobs AS finished
+        WHERE finished.queue = own.queue AND finished.finished_at > now - %(span)s::interval
+          AND finished.slot IN ({schema}.slot_of(now), {schema}.slot_of(now - %(span)s::interval)))
+       + (SELECT count(*) FROM {schema}.dead_jobs AS dead
+          WHERE dead.queue = own.queue AND dead.finished_at > now - %(span)s::interval)
+FROM {schema}.jobs AS own, {schema}.clock() AS now WHERE own.id = %(id)s
+
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,
@@ -332,5 +352,39 @@ FROM {schema}.workers, {schema}.clock() AS now ORDER BY started_at DESC, id
 SELECT pid, usename, application_name, extract(epoch FROM now() - xact_start)::bigint
 FROM pg_stat_activity
 WHERE datname = current_database() AND backend_xmin IS NOT NULL
-  AND xact_start < now() - interval '10 minutes'
+  AND xact_start < now() - %(old)s::interval
+ORDER BY xact_start LIMIT 1
+
+-- name: old_prepared
+-- List transactions that were prepared, and neither committed nor rolled back since.
+SELECT gid, owner, extract(epoch FROM now() - prepared)::bigint
+FROM pg_prepared_xacts
+WHERE database = current_database() AND prepared < now() - %(old)s::interval
+ORDER BY prepared LIMIT 5
+
+-- name: idle_slots
+-- List replication slots that keep rows for a reader who is not there.
+SELECT slot_name, greatest(age(xmin), age(catalog_xmin))
+FROM pg_replication_slots
+WHERE NOT active AND (database IS NULL OR database = current_database())
+  AND greatest(age(xmin), age(catalog_xmin)) > 100000
+ORDER BY 2 DESC LIMIT 5
+
+-- name: bloat
+-- List tables with far more dead rows than live ones, which no vacuum has looked at for long.
+SELECT relid::regclass::text, n_live_tup, n_dead_tup, pg_table_size(relid),
+       coalesce(extract(epoch FROM now() - greatest(last_vacuum, last_autovacuum)), -1)::bigint,
+       current_setting('autovacuum')::boolean
+           AND NOT coalesce(reloptions::text ILIKE '%%autovacuum_enabled=%%f%%', false)
+FROM pg_stat_user_tables JOIN pg_class ON pg_class.oid = relid
+WHERE relnamespace = to_regnamespace(quote_ident({literal}))
+  AND n_dead_tup > greatest(%(dead_rows)s, 2 * n_live_tup)
+  AND coalesce(greatest(last_vacuum, last_autovacuum), pg_postmaster_start_time())
+      < now() - %(old)s::interval
+ORDER BY n_dead_tup DESC LIMIT 5
+
+-- name: notifications
+-- Say how full the queue of notifications is, and who has been in a transaction for longest.
+SELECT pg_notification_queue_usage(), pid, application_name
+FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL
 ORDER BY xact_start LIMIT 1

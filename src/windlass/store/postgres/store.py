@@ -37,13 +37,14 @@ from windlass.core.job import (
     QueueCount,
     Retention,
     Ringing,
+    Standing,
     Sweep,
     WorkerInfo,
     WorkerRecord,
 )
 from windlass.core.settle import Transition
 from windlass.store.columns import as_json
-from windlass.store.postgres import hot, looking, schema, work
+from windlass.store.postgres import health, hot, looking, schema, work
 from windlass.store.postgres.enqueueing import Enqueueing
 from windlass.store.postgres.foreign import aforeign, foreign
 from windlass.store.postgres.heartbeat import Heartbeat
@@ -335,13 +336,16 @@ class PostgresStore:
     async def counts(self) -> list[QueueCount]:
         return await self._look(lambda cursor: looking.counts(cursor, self._sql))
 
+    async def standing(self, job: UUID, *, limit: int) -> Standing:
+        return await self._look(lambda cursor: looking.standing(cursor, self._sql, job, limit))
+
     async def workers(self) -> list[WorkerRecord]:
         rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["list_workers"]))
         return [worker_of(row) for row in rows]
 
     async def findings(self) -> list[Finding]:
         ear = self._home().ear
-        return await self._look(lambda cursor: looking.findings(cursor, self._sql, ear))
+        return await self._look(lambda cursor: health.findings(cursor, self._sql, ear))
 
     # -- connections ---------------------------------------------------------------------------
 

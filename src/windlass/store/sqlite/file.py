@@ -140,6 +140,19 @@ def schema_at(path: Path) -> int | None:
         raise unreachable(path, error) from error
 
 
+def usage(path: Path) -> tuple[int, int]:
+    """Return how many bytes of a file are in use, and how many it has."""
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            pages, free, size = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+    except sqlite3.Error as error:
+        raise unreachable(path, error) from error
+    return (pages - free) * size, pages * size
+
+
 def unreachable(path: Path, error: Exception) -> StoreError:
     """Return the error of ours that says what another says, and what to do about it."""
     said = str(error)

@@ -360,6 +360,19 @@ ORDER BY number DESC, found.kind, found.fingerprint
 SELECT queue, state, count(*), min(CASE WHEN state IN ('scheduled', 'pending') THEN due_at END)
 FROM jobs GROUP BY queue, state ORDER BY queue, state
 
+-- name: standing
+-- Count the jobs that go before one in its queue, and those that ended there lately.
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM jobs AS other
+            WHERE other.state = 'pending' AND other.queue = own.queue
+              AND (other.due_at - other.priority * :step, other.seq)
+                  < (own.due_at - own.priority * :step, own.seq)
+            LIMIT :limit)),
+       (SELECT count(*) FROM jobs AS ended
+        WHERE ended.state IN ('completed', 'dead', 'cancelled') AND ended.queue = own.queue
+          AND ended.finished_at > :since)
+FROM jobs AS own WHERE own.id = :id
+
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,

@@ -21,6 +21,7 @@ import msgspec
 from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
+    AGING,
     Checkpoint,
     Claim,
     Enqueued,
@@ -37,6 +38,7 @@ from windlass.core.job import (
     QueueCount,
     Retention,
     Ringing,
+    Standing,
     Sweep,
     WorkerInfo,
     WorkerRecord,
@@ -48,7 +50,7 @@ from windlass.store.protocol import Capabilities, Plain, Schema
 from windlass.store.sql import Migration
 from windlass.store.sqlite import news as news_work
 from windlass.store.sqlite import work
-from windlass.store.sqlite.file import MIGRATIONS, SCHEMA, Turn, prepare, schema_at
+from windlass.store.sqlite.file import MIGRATIONS, SCHEMA, Turn, prepare, schema_at, usage
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
     group_of,
@@ -62,6 +64,7 @@ from windlass.store.sqlite.threads import Closed, Reader, Watch, Work, Writer, w
 
 T = TypeVar("T")
 _WAL_LARGE = 256 * 1024 * 1024
+_SLACK_LARGE = 64 * 1024 * 1024
 _FORK_PATIENCE = 5.0
 _WATCH_SHORTEST = 0.001
 _WATCH_LONGEST = 0.02
@@ -315,6 +318,21 @@ class SqliteStore(Plain):
 
         return await self._look(piece)
 
+    async def standing(self, job: UUID, *, limit: int) -> Standing:
+        none = Standing()
+        values = {
+            "id": str(job),
+            "limit": limit,
+            "since": micros(self._clock() - none.span),
+            "step": AGING // timedelta(microseconds=1),
+        }
+
+        def piece(db: sqlite3.Connection) -> Standing:
+            row = db.execute(work.sql["standing"], values).fetchone()
+            return none if row is None else Standing(ahead=row[0], ended=row[1])
+
+        return await self._look(piece)
+
     async def workers(self) -> list[WorkerRecord]:
         def piece(db: sqlite3.Connection) -> list[WorkerRecord]:
             return [
@@ -458,6 +476,15 @@ class SqliteStore(Plain):
                 Finding(
                     problem=f"the write-ahead log {wal} has grown to {size / 1e6:,.0f} MB",
                     remedy="find the program that holds a read transaction open, and end it",
+                )
+            )
+        used, size = usage(self._path)
+        if size - used > max(_SLACK_LARGE, used):
+            found.append(
+                Finding(
+                    problem=f"of the {size / 1e6:,.0f} MB of {self._path}, jobs use "
+                    f"{used / 1e6:,.0f}: so much was once in it",
+                    remedy=f"while no worker runs: sqlite3 {self._path} VACUUM",
                 )
             )
         return found

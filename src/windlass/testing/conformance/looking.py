@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from windlass.core.changes import Verb
-from windlass.core.job import ErrorInfo, Finding, JobFilter, QueueCount
+from windlass.core.job import ErrorInfo, Finding, JobFilter, QueueCount, Standing
 from windlass.core.states import State
 from windlass.testing.conformance.bench import HOUR, MANY, MINUTE, SECOND, Bench, ids
 from windlass.testing.conformance.law import law
@@ -165,6 +165,38 @@ async def jobs_are_counted_by_queue_and_state(bench: Bench) -> None:
         QueueCount(queue="mail", state=State.SCHEDULED, count=2, oldest=start + SECOND + MINUTE),
     ]
     assert sorted(counts, key=lambda count: (count.queue, count.state)) == expected
+
+
+@law
+async def a_job_stands_behind_those_of_its_queue_that_go_before_it(bench: Bench) -> None:
+    """Those were due before it, or came before it; a step of priority is worth a minute."""
+    await bench.enqueue(queue="mail", kind="a")
+    await bench.enqueue(queue="mail", kind="b", key="k")
+    await bench.advance(2 * MINUTE)
+    await bench.enqueue(queue="files")
+    await bench.enqueue(queue="mail", due=HOUR)
+    job = await bench.enqueue(queue="mail", kind="b")
+    assert await bench.store.standing(job, limit=MANY) == Standing(ahead=2)
+    await bench.enqueue(queue="mail")
+    assert (await bench.store.standing(job, limit=MANY)).ahead == 2
+    urgent = await bench.enqueue(queue="mail", priority=3)
+    assert (await bench.store.standing(urgent, limit=MANY)).ahead == 0
+    assert (await bench.store.standing(job, limit=MANY)).ahead == 3
+    assert (await bench.store.standing(job, limit=1)).ahead == 1
+    assert await bench.store.standing(bench.new().id, limit=MANY) == Standing()
+
+
+@law
+async def jobs_that_ended_in_its_queue_lately_are_counted_for_a_job(bench: Bench) -> None:
+    """So that one can tell for how long it will be behind others."""
+    job = await bench.enqueue(queue="mail", kind="waits")
+    await bench.job_in(State.COMPLETED, queue="mail")
+    await bench.advance(2 * MINUTE)
+    for state in (State.COMPLETED, State.DEAD, State.CANCELLED):
+        await bench.job_in(state, queue="mail")
+    await bench.job_in(State.COMPLETED, queue="files")
+    await bench.advance(SECOND)
+    assert (await bench.store.standing(job, limit=MANY)).ended == 3
 
 
 @law

@@ -1,0 +1,193 @@
+"""Owns spans: a producer's around an enqueue, a consumer's around a run, linked by job headers.
+
+They follow OpenTelemetry's conventions for messaging. OpenTelemetry is imported only if `traces`
+is on; else it counts whether the program has imported it, and set a provider.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from windlass.core.errors import ConfigError
+from windlass.core.failure import describe
+from windlass.core.job import ErrorInfo, Job, NewJob
+from windlass.release import __version__
+from windlass.settings import Traces
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer, TracerProvider
+
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
+"""The headers of a job that carry the context of its producer, as W3C Trace Context has them."""
+_SYSTEM = "windlass"
+_API = "opentelemetry.trace"
+
+
+def is_loaded(choice: Traces) -> bool:
+    """Say whether there may be spans in this process, without importing anything for "auto".
+
+    Raises:
+        ConfigError: they are wanted, and OpenTelemetry is not installed.
+    """
+    if choice == "on":
+        _imported()
+    return choice != "off" and _API in sys.modules
+
+
+def sending(jobs: list[NewJob], choice: Traces) -> AbstractContextManager[list[NewJob]]:
+    """Put a producer's span around an enqueue, and give the jobs to be enqueued instead."""
+    tracing = None if choice == "off" else tracing_in_force(choice)
+    return nullcontext(jobs) if tracing is None else tracing.sending(jobs)
+
+
+def tracing_in_force(choice: Traces = "auto") -> Tracing | None:
+    """Return what makes spans, or None as long as the program has set no provider."""
+    api = sys.modules.get(_API)
+    if api is None:
+        if choice != "on":
+            return None
+        api = _imported()
+    # Another thread may be importing it.
+    proxy = getattr(api, "ProxyTracerProvider", None)
+    if proxy is None:
+        return None
+    provider = api.get_tracer_provider()
+    if isinstance(provider, proxy):
+        return None
+    if _Known.tracing is None or _Known.tracing.provider is not provider:
+        _Known.tracing = Tracing(api, provider)
+    return _Known.tracing
+
+
+def _imported() -> ModuleType:
+    try:
+        return importlib.import_module(_API)
+    except ImportError as error:
+        raise ConfigError(
+            "traces are on, and OpenTelemetry is not installed: pip install windlass[otel]"
+        ) from error
+
+
+class Tracing:
+    """Makes spans by the provider of this program."""
+
+    def __init__(self, api: Any, provider: TracerProvider) -> None:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self.provider = provider
+        self._api = api
+        self._tracer: Tracer = provider.get_tracer("windlass", __version__)
+        self._propagator = TraceContextTextMapPropagator()
+
+    @contextmanager
+    def sending(self, jobs: list[NewJob]) -> Iterator[list[NewJob]]:
+        """Give jobs whose headers say where they come from; a context that they have stays."""
+        queues = {job.queue for job in jobs}
+        queue = queues.pop() if len(queues) == 1 else None
+        attributes: dict[str, Any] = _attributes("enqueue", "send", queue)
+        if len(jobs) == 1:
+            attributes |= _about(jobs[0])
+        else:
+            attributes["messaging.batch.message_count"] = len(jobs)
+        with self._span(
+            "enqueue" if queue is None else f"enqueue {queue}",
+            self._api.SpanKind.PRODUCER,
+            attributes,
+        ) as span:
+            carried: dict[str, str] = {}
+            self._propagator.inject(carried)
+            try:
+                yield [_carrying(job, carried) for job in jobs]
+            except Exception as error:
+                self.failed(span, describe(error))
+                raise
+
+    def running(self, job: Job, worker_id: str) -> AbstractContextManager[Span]:
+        """Put a consumer's span around a run: in its producer's trace, and linked to its span."""
+        parent = self._propagator.extract(_strings(job.headers))
+        origin = self._api.get_current_span(parent).get_span_context()
+        attributes = {
+            **_attributes("process", "process", job.queue),
+            **_about(job),
+            "messaging.client.id": worker_id,
+            "windlass.attempt": job.attempt,
+        }
+        return self._span(
+            f"process {job.queue}",
+            self._api.SpanKind.CONSUMER,
+            attributes,
+            context=parent,
+            links=[self._api.Link(origin)] if origin.is_valid else [],
+        )
+
+    def failed(self, span: Span, error: ErrorInfo) -> None:
+        """Say in a span what was raised, as it may be seen."""
+        span.set_attribute("error.type", error.type)
+        span.set_status(self._api.Status(self._api.StatusCode.ERROR, str(error)))
+        span.add_event(
+            "exception",
+            {
+                "exception.type": error.type,
+                "exception.message": error.message,
+                "exception.stacktrace": error.traceback,
+            },
+        )
+
+    def _span(
+        self, name: str, kind: Any, attributes: Mapping[str, Any], **more: Any
+    ) -> AbstractContextManager[Span]:
+        # What is recorded of an exception by itself would not be masked.
+        made: AbstractContextManager[Span] = self._tracer.start_as_current_span(
+            name,
+            kind=kind,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+            **more,
+        )
+        return made
+
+
+class _Known:
+    """What was made for the provider that this process had last."""
+
+    tracing: Tracing | None = None
+
+
+def _attributes(operation: str, kind: str, queue: str | None) -> dict[str, Any]:
+    found = {
+        "messaging.system": _SYSTEM,
+        "messaging.operation.name": operation,
+        "messaging.operation.type": kind,
+    }
+    return found if queue is None else {**found, "messaging.destination.name": queue}
+
+
+def _about(job: Job | NewJob) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "messaging.message.id": str(job.id),
+        "messaging.message.body.size": len(job.payload),
+        "windlass.kind": job.kind,
+    }
+    if isinstance(job, Job) and job.flow is not None:
+        found["messaging.message.conversation_id"] = str(job.flow)
+    return found
+
+
+def _carrying(job: NewJob, carried: Mapping[str, str]) -> NewJob:
+    if not carried or TRACEPARENT in job.headers:
+        return job
+    return replace(job, headers={**job.headers, **carried})
+
+
+def _strings(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Return the context among headers, which may have been written by anybody."""
+    named = (TRACEPARENT, TRACESTATE)
+    return {name: headers[name] for name in named if isinstance(headers.get(name), str)}

@@ -1,0 +1,224 @@
+"""What deploy/ ships fits the code: flags, settings, ports, times; and every file is explained."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from windlass.cli import cli
+from windlass.core.durations import duration
+from windlass.runtime.graces import DRAIN_GRACE
+from windlass.settings import describe_settings, load_settings
+
+yaml = pytest.importorskip("yaml", reason="pip install windlass[dev]")
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+UNIT = DEPLOY / "systemd" / "windlass.service"
+DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+DRAIN = DRAIN_GRACE.total_seconds()
+"""Seconds that `--drain` waits for beyond the shutdown timeout."""
+OF_THE_ENDPOINT = {"METRICS_PORT", "WINDLASS_METRICS_HOST", "WINDLASS_METRICS_TOKEN"}
+OTHERS = {"WINDLASS_APP", "PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+PROBES = {"/health/live", "/health/ready"}
+
+
+def known_variables() -> set[str]:
+    settings = describe_settings()
+    names = {name for each in settings for name in (each.variable, *each.other_names)}
+    return names | OF_THE_ENDPOINT | OTHERS
+
+
+def objects(kind: str) -> list[dict[str, Any]]:
+    loaded = [each for path in MANIFESTS for each in yaml.safe_load_all(path.read_text("utf-8"))]
+    return [each for each in loaded if each["kind"] == kind]
+
+
+def only(kind: str) -> dict[str, Any]:
+    (found,) = objects(kind)
+    return found
+
+
+def worker() -> dict[str, Any]:
+    (container,) = only("Deployment")["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def config() -> dict[str, str]:
+    return dict(only("ConfigMap")["data"])
+
+
+class Unit(configparser.RawConfigParser):
+    """A unit of systemd, in which a name may occur more than once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(strict=False, delimiters=("=",), comment_prefixes=("#",))
+        self.optionxform = str  # type: ignore[assignment,method-assign]
+        self.read(path)
+        self.text = path.read_text("utf-8")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        pairs = re.findall(r"^Environment=(\w+)=(.*)$", self.text, re.MULTILINE)
+        return dict(pairs)
+
+
+def check_command(words: list[str]) -> None:
+    """Check that the command line understands this, but for values."""
+    command, *rest = words
+    told = CliRunner().invoke(cli, [command, "--help"])
+    assert told.exit_code == 0, command
+    for flag in [word for word in rest if word.startswith("--")]:
+        assert re.search(rf"{flag}\b", told.output), f"{command} has no {flag}"
+
+
+# -- systemd ---------------------------------------------------------------------------------------
+
+
+def test_the_unit_starts_a_worker_by_flags_that_there_are() -> None:
+    unit = Unit(UNIT)
+    program, *words = shlex.split(unit["Service"]["ExecStart"])
+    assert Path(program).name == "windlass"
+    check_command(words)
+    assert set(unit.environment) <= known_variables()
+
+
+def test_the_unit_gives_a_drain_the_time_that_it_takes_and_tells_the_supervisor_alone() -> None:
+    unit = Unit(UNIT)
+    timeout = duration(unit.environment["WINDLASS_SHUTDOWN_TIMEOUT"]).total_seconds()
+    assert float(unit["Service"]["TimeoutStopSec"]) >= timeout + DRAIN
+    assert unit["Service"]["KillMode"] == "mixed"
+    assert unit["Service"]["KillSignal"] == "SIGTERM"
+    assert unit["Service"]["OOMPolicy"] == "continue"
+    assert "-HUP" in unit["Service"]["ExecReload"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    path = tmp_path / "windlass.service"
+    there = UNIT.read_text("utf-8").replace("/srv/shop/.venv/bin/windlass", "/bin/true")
+    path.write_text(there)
+    said = subprocess.run(
+        ["systemd-analyze", "verify", path], capture_output=True, text=True, check=False
+    )
+    assert [line for line in said.stderr.splitlines() if "windlass.service" in line] == []
+
+
+# -- docker ----------------------------------------------------------------------------------------
+
+
+def instructions() -> dict[str, list[str]]:
+    text = re.sub(r"\\\n\s*", " ", DOCKERFILE.read_text("utf-8"))
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            word, _, rest = line.partition(" ")
+            found.setdefault(word, []).append(rest)
+    return found
+
+
+def test_the_image_runs_a_worker_that_gets_its_signals_and_is_not_root() -> None:
+    found = instructions()
+    assert json.loads(found["ENTRYPOINT"][0]) == ["windlass"]
+    check_command(json.loads(found["CMD"][0]))
+    assert found["STOPSIGNAL"] == ["SIGTERM"]
+    assert int(found["USER"][0]) > 0
+
+
+def test_the_image_sets_what_is_known_and_looks_after_its_own_health() -> None:
+    found = instructions()
+    variables = dict(pair.split("=", 1) for pair in shlex.split(found["ENV"][0]))
+    assert set(variables) <= known_variables()
+    assert found["EXPOSE"] == [variables["METRICS_PORT"]]
+    check = json.loads(found["HEALTHCHECK"][0].partition("CMD ")[2])
+    compile(check[2], "HEALTHCHECK", "exec")
+    assert any(path in check[2] for path in PROBES)
+
+
+# -- kubernetes ------------------------------------------------------------------------------------
+
+
+def test_the_settings_of_all_pods_can_be_set_to_that() -> None:
+    variables = {**config(), **only("Secret")["stringData"]}
+    assert set(variables) <= known_variables()
+    mine = {name: value for name, value in variables.items() if name not in OF_THE_ENDPOINT}
+    resolved = load_settings({}, code={}, environ=mine, directory=ROOT)
+    assert resolved.warnings == ()
+
+
+def test_the_probes_ask_where_the_worker_answers() -> None:
+    (port,) = worker()["ports"]
+    assert str(port["containerPort"]) == config()["METRICS_PORT"]
+    assert config()["WINDLASS_METRICS_HOST"] == "0.0.0.0"
+    paths = {}
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        asked = worker()[name]["httpGet"]
+        assert asked["port"] == port["name"]
+        paths[name] = asked["path"]
+    assert paths["livenessProbe"] == "/health/live", "an outage of the database restarts nobody"
+    assert paths["readinessProbe"] == "/health/ready"
+
+
+def test_a_pod_has_the_time_to_drain() -> None:
+    stopping = worker()["lifecycle"]["preStop"]["exec"]["command"]
+    assert stopping == ["windlass", "worker", "--drain", "1"]
+    check_command(stopping[1:])
+    timeout = duration(config()["WINDLASS_SHUTDOWN_TIMEOUT"]).total_seconds()
+    grace = only("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace >= timeout + DRAIN + 5
+
+
+def containers() -> Iterator[dict[str, Any]]:
+    for kind in ("Deployment", "Job"):
+        yield from only(kind)["spec"]["template"]["spec"]["containers"]
+
+
+def test_every_container_runs_a_command_that_there_is_from_one_image_and_not_as_root() -> None:
+    names = {only("ConfigMap")["metadata"]["name"], only("Secret")["metadata"]["name"]}
+    for each in containers():
+        check_command(each["args"])
+        sources = [next(iter(source.values()))["name"] for source in each["envFrom"]]
+        assert set(sources) <= names
+        assert each["securityContext"]["allowPrivilegeEscalation"] is False
+        assert each["securityContext"]["readOnlyRootFilesystem"] is True
+    assert len({each["image"] for each in containers()}) == 1
+
+
+def test_the_scaler_goes_by_the_metric_of_the_workers_and_never_to_none() -> None:
+    spec = only("ScaledObject")["spec"]
+    assert spec["scaleTargetRef"]["name"] == only("Deployment")["metadata"]["name"]
+    assert spec["minReplicaCount"] >= 1
+    (trigger,) = spec["triggers"]
+    assert re.findall(r"windlass_\w+", trigger["metadata"]["query"]) == ["windlass_queue_depth"]
+
+
+def test_prometheus_finds_the_pods_and_their_token() -> None:
+    spec = only("PodMonitor")["spec"]
+    labels = only("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"] == labels
+    (endpoint,) = spec["podMetricsEndpoints"]
+    assert endpoint["port"] == worker()["ports"][0]["name"]
+    credentials = endpoint["authorization"]["credentials"]
+    assert credentials["name"] == only("Secret")["metadata"]["name"]
+    assert credentials["key"] in only("Secret")["stringData"]
+
+
+# -- the page about it -----------------------------------------------------------------------------
+
+
+def test_every_file_is_explained_and_every_file_that_is_named_is_there() -> None:
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    named = set(re.findall(r"deploy/(?:systemd|docker|kubernetes)/[\w.]+", page))
+    shipped = {path.relative_to(ROOT).as_posix() for path in [UNIT, DOCKERFILE, *MANIFESTS]}
+    assert named == shipped
