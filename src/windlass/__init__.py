@@ -49,7 +49,7 @@ from windlass.core.errors import (
     UnknownSchedule,
     WindlassError,
 )
-from windlass.core.flow_record import FlowResult
+from windlass.core.flow_result import FlowResult
 from windlass.core.job import Job
 from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.retry import Backoff, Retry

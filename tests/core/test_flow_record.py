@@ -22,7 +22,8 @@ from windlass.core.flow import (
     undo_wait_of,
     wait_of,
 )
-from windlass.core.flow_record import Advance, FlowResult, advance, begun, concluded
+from windlass.core.flow_record import Advance, advance, begun
+from windlass.core.flow_result import FlowResult, concluded
 from windlass.core.job import Json, flow_id
 from windlass.core.states import State
 

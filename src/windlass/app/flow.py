@@ -16,7 +16,7 @@ from windlass.context import Context
 from windlass.core import flow as graphs
 from windlass.core.errors import FlowInvalid, Permanent
 from windlass.core.flow import AFTER, FLOW_KIND, POLICIES, Chart, Graph, OnFailure, topic_of
-from windlass.core.flow_record import FlowResult, concluded
+from windlass.core.flow_result import FlowResult, concluded
 from windlass.core.job import NewJob, member_id
 from windlass.core.names import check_name
 from windlass.core.outcomes import Cancel
