@@ -286,6 +286,8 @@ class Pulse(Struct, frozen=True, kw_only=True):
     loop_lag: timedelta = timedelta(0)
     listening: bool = True
     """Whether the store's news arrive; if not, new jobs are found by polling."""
+    metrics: str = ""
+    """Where its metrics are served, host and port; empty: nowhere."""
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True):
@@ -310,6 +312,31 @@ class QueueCount(Struct, frozen=True, kw_only=True):
     state: State
     count: int
     oldest: datetime | None = None
+
+
+class Depth(Struct, frozen=True, kw_only=True):
+    """How many jobs of a queue are in a state; `capped`: there are more, which were not counted."""
+
+    queue: str
+    state: State
+    count: int
+    capped: bool = False
+
+
+class Depths(Struct, frozen=True, kw_only=True):
+    """How many jobs there are that are not finished, as far as they were counted."""
+
+    counts: tuple[Depth, ...]
+    snapshot_age: float | None = None
+    """For how many seconds somebody has held a snapshot of the database; None: there are none."""
+
+
+class Connections(Struct, frozen=True, kw_only=True):
+    """The connections of a store's pool: open ones, those lent out, and how many there may be."""
+
+    open: int
+    in_use: int
+    limit: int
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):

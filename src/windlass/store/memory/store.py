@@ -25,6 +25,7 @@ from windlass.core.job import (
     HISTORY_KEPT,
     Checkpoint,
     Claim,
+    Depths,
     Enqueued,
     ErrorGroup,
     Finding,
@@ -49,6 +50,7 @@ from windlass.core.job import (
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, WAITING, State, may_move
 from windlass.core.unique import amended
+from windlass.store.depths import depths_of
 from windlass.store.memory.jobs import Jobs
 from windlass.store.memory.keys import DoneKeys, Keys
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Plain, Schema
@@ -375,6 +377,11 @@ class MemoryStore(Plain):
             QueueCount(queue=queue, state=state, count=count, oldest=oldest.get((queue, state)))
             for (queue, state), count in sorted(counted.items())
         ]
+
+    async def depths(self, most: int) -> Depths:
+        with self._lock:
+            counted = Counter((job.queue, job.state) for job in self._jobs)
+        return depths_of(((*place, count) for place, count in counted.items()), most)
 
     async def workers(self) -> list[WorkerRecord]:
         with self._lock:

@@ -23,6 +23,7 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
     Checkpoint,
     Claim,
+    Depths,
     Enqueued,
     ErrorGroup,
     Finding,
@@ -44,6 +45,7 @@ from windlass.core.job import (
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.store.columns import as_json
+from windlass.store.depths import QUEUES, depths_of
 from windlass.store.protocol import Capabilities, Plain, Schema
 from windlass.store.sql import Migration
 from windlass.store.sqlite import news as news_work
@@ -312,6 +314,15 @@ class SqliteStore(Plain):
                 )
                 for queue, state, count, oldest in db.execute(work.sql["count_jobs"])
             ]
+
+        return await self._look(piece)
+
+    async def depths(self, most: int) -> Depths:
+        values = {"most": most, "queues": QUEUES}
+
+        def piece(db: sqlite3.Connection) -> Depths:
+            rows = db.execute(work.sql["depths"], values).fetchall()
+            return depths_of(((queue, State(state), count) for queue, state, count in rows), most)
 
         return await self._look(piece)
 
