@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,13 +35,15 @@ from windlass.core.payload import PayloadCodec
 from windlass.core.redaction import Redaction
 from windlass.core.unique import identity_of
 from windlass.middleware import Callbacks, log_runs
+from windlass.observe.meters import Meters
 from windlass.registry import Middleware, Registry, whole_payload
 from windlass.release import __version__
 from windlass.resources import Providers, Resources
 from windlass.runtime import Hooks, Worker, WorkerOptions
 from windlass.runtime.leash import Leash
 from windlass.runtime.loading import refuse_worker
-from windlass.settings import Resolved, Settings, load_settings
+from windlass.runtime.office import access_of
+from windlass.settings import DEFAULT, Resolved, Settings, load_settings
 from windlass.store import Store, store_at
 
 R = TypeVar("R")
@@ -58,7 +61,8 @@ class Windlass:
 
     The URL is the argument, else WINDLASS_URL, else `sqlite:///windlass.db`. `imports` names
     modules that a worker loads first, so that their handlers are registered. `middleware` is put
-    around every handler, first one outermost; log lines about runs come by themselves.
+    around every handler, first one outermost; log lines about runs come by themselves. `meters`
+    makes what a worker counts its jobs with: see `Meters`.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Windlass:
         *,
         imports: Sequence[str] = (),
         middleware: Sequence[Middleware] = (),
+        meters: Callable[[], Meters] = Meters,
         **settings: Any,
     ) -> None:
         self._code = {"url": url, "imports": tuple(imports), **settings}
@@ -78,6 +83,7 @@ class Windlass:
         self.settings = self.resolved.settings
         """The settings in force."""
         self._middleware = (log_runs, *middleware)
+        self._meters = meters
         self._callbacks = Callbacks()
         self._on_start: list[Callable[[], Awaitable[None] | None]] = []
         self._on_shutdown: list[Callable[[], Awaitable[None] | None]] = []
@@ -378,7 +384,8 @@ class Windlass:
         refuse_worker()
         if name:
             check_name("worker", name)
-        settings = self._resolve(flags).settings
+        resolved = self._resolve(flags)
+        settings = resolved.settings
         if settings.url != self.settings.url:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
@@ -386,7 +393,12 @@ class Windlass:
         return Worker(
             store=self.store,
             registry=self.registry,
-            options=_worker_options(settings, name, burst=burst),
+            options=replace(
+                _worker_options(settings, name, burst=burst),
+                # A program that embeds a worker may have a port of its own, so it has to say so.
+                metrics=None if leash or not _is_told(resolved) else access_of(settings),
+            ),
+            meters=self._meters(),
             middleware=self.layers,
             hooks=Hooks(
                 on_start=self._on_start,
@@ -465,6 +477,10 @@ def _worker_options(settings: Settings, name: str, *, burst: bool) -> WorkerOpti
         timeout=settings.timeout,
         redaction=Redaction(settings.redact),
     )
+
+
+def _is_told(resolved: Resolved) -> bool:
+    return resolved.sources["metrics_port"].source != DEFAULT
 
 
 def _told(handles: Sequence[Handle[Any]]) -> FanOut:

@@ -27,6 +27,8 @@ PREFIX = "sample:"
 TURN = "sample:turn"
 CLUSTER = "sample:cluster"
 EVERY = timedelta(seconds=15)
+_WALK, _LEAST_WALK, _MOST_WALK = 60_000, 5_000, 500_000
+_SHORT, _LONG = 0.1, 0.3
 _BREAKERS = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
@@ -65,6 +67,8 @@ class Sample(Struct, kw_only=True):
     by: str = ""
     seconds: float = 0.0
     """How long the store took to tell."""
+    walk: int = 0
+    """How many jobs of each state were looked at, at most."""
     queues: dict[str, QueueSample] = {}
     kinds: dict[str, KindSample] = {}
     breakers: dict[str, int] = {}
@@ -81,6 +85,21 @@ def read_sample(record: Json | None) -> Sample | None:
         return None if record is None else msgspec.convert(record, Sample)
     except msgspec.ValidationError:
         return None
+
+
+def walk_after(before: Sample | None) -> int:
+    """Return how many jobs of each state the next sample may look at: what the store has time for.
+
+    Nobody looks at more than there are, so that only a sample that was cut short says how fast the
+    store could go.
+    """
+    if before is None or not before.walk:
+        return _WALK
+    if before.seconds > _LONG:
+        return max(before.walk // 2, _LEAST_WALK)
+    if not any(queue.capped for queue in before.queues.values()):
+        return min(max(before.walk, _LEAST_WALK), _WALK)
+    return min(before.walk * 2, _MOST_WALK) if before.seconds < _SHORT else before.walk
 
 
 class Facts(Struct, kw_only=True):
@@ -128,8 +147,8 @@ def _queues(facts: Facts, alive: Sequence[WorkerRecord]) -> dict[str, QueueSampl
     for each in facts.depths.counts:
         weight[each.queue] = weight.get(each.queue, 0.0) + each.count
     left = _left(facts.stats)
-    for queue in (*left, *facts.pauses.queues, *(head.lane.queue for head in facts.heads)):
-        weight.setdefault(queue, 0.0)
+    for name in (*left, *facts.pauses.queues, *(head.lane.queue for head in facts.heads)):
+        weight.setdefault(name, 0.0)
     named = bounded(weight)
     queues: dict[str, QueueSample] = {name: QueueSample() for name in named.values()}
     for each in facts.depths.counts:

@@ -7,13 +7,15 @@ is stuck, and after it has died.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from windlass.core.families import OF_CLUSTER, OF_PROCESSES, OF_RUNS, OF_SUPERVISOR
+from windlass.core.families import FAMILIES
 from windlass.core.job import Json
-from windlass.core.metrics import Buckets, Labels, Series, exposition
+from windlass.core.metrics import Buckets, Labels, Series, Value, exposition
 from windlass.core.sample import series_of
 
 Counts = dict[str, list[tuple[Labels, float]]]
@@ -104,27 +106,57 @@ def _sum(known: Buckets | None, counts: list[int], total: float) -> Buckets:
     return Buckets(added, known.total + total)
 
 
+class Process(NamedTuple):
+    """A worker process as whoever serves its figures knows it."""
+
+    figures: Figures
+    lag: float
+    """For how many seconds its loop has stood still."""
+    beat_at: float
+    """When its lease was last renewed, by whomever."""
+
+    def is_ready(self, now: float) -> bool:
+        """Say whether it serves, keeps its lease and reaches the store."""
+        return replace(self.figures.life, beat_at=self.beat_at).is_ready(now)
+
+    def gauges(self, now: float) -> dict[str, float]:
+        """Return what is told of it by itself; ages grow also while it cannot tell any."""
+        life = self.figures.life
+        return {
+            "windlass_up": float(self.is_ready(now)),
+            "windlass_loop_lag_seconds": round(self.lag, 3),
+            "windlass_heartbeat_age_seconds": round(max(now - self.beat_at, 0.0), 3),
+            "windlass_store_contact_age_seconds": round(max(now - life.asked_at, 0.0), 3),
+            **self.figures.gauges,
+        }
+
+
 def page(
-    processes: Mapping[str, Figures],
+    processes: Mapping[str, Process],
     *,
     now: float,
+    others: Iterable[Figures] = (),
     gone: Totals | None = None,
     supervisor: Mapping[str, float] | None = None,
 ) -> str:
-    """Write what there is to tell of some processes, and of the cluster as they know it."""
+    """Write what there is to tell of some processes, and of the cluster as they know it.
+
+    `others` have counted something, too, and `gone` are those that do not run any more.
+    """
     totals = Totals() if gone is None else gone.copy()
-    values: dict[str, Series] = {}
-    for process, figures in processes.items():
+    for figures in (*(each.figures for each in processes.values()), *others):
         totals.add(figures)
-        for name, value in figures.gauges.items():
-            of_process = values.setdefault(name, {})
-            assert isinstance(of_process, dict)  # noqa: S101 - of our own making.
-            of_process[(process,)] = value
-    values |= totals.values()
-    values |= {name: {(): value} for name, value in (supervisor or {}).items()}
-    values |= _of_cluster(processes.values(), now)
-    families = (*OF_RUNS, *OF_PROCESSES, *OF_SUPERVISOR, *OF_CLUSTER)
-    return exposition(families, values)
+    of_processes: dict[str, dict[Labels, Value]] = {}
+    for name, process in processes.items():
+        for family, value in process.gauges(now).items():
+            of_processes.setdefault(family, {})[(name,)] = value
+    values: dict[str, Series] = {
+        **totals.values(),
+        **of_processes,
+        **{family: {(): value} for family, value in (supervisor or {}).items()},
+        **_of_cluster([each.figures for each in processes.values()], now),
+    }
+    return exposition(FAMILIES.values(), values)
 
 
 def _of_cluster(processes: Iterable[Figures], now: float) -> dict[str, Series]:
@@ -132,4 +164,4 @@ def _of_cluster(processes: Iterable[Figures], now: float) -> dict[str, Series]:
     newest = max(known, key=lambda each: each.sampled_at, default=None)
     if newest is None or newest.sample is None:
         return {}
-    return series_of(newest.sample, age=max(now - newest.sampled_at, 0.0))
+    return series_of(newest.sample, age=round(max(now - newest.sampled_at, 0.0), 3))

@@ -6,7 +6,6 @@ a list that is copied while somebody counts is at most one count behind.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
@@ -18,7 +17,7 @@ from windlass.core.metrics import NAMES, OTHER
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.core.suspicion import CRASHED, LOST, LOST_WITH_HOST, SUSPECTED
-from windlass.observe.figures import Counts, Histograms
+from windlass.observe.figures import Counts, Figures, Histograms
 
 PAIRS = 1_000
 """How many pairs of a queue and a kind are told apart."""
@@ -80,8 +79,6 @@ class Meters:
         self._queues: set[str] = set()
         self._kinds: set[str] = set()
         self._calls: dict[str, Calls] = {}
-        self.asked_at = 0.0
-        """When the store last answered, by `time.monotonic`."""
 
     # -- what it is told -----------------------------------------------------------------------
 
@@ -122,7 +119,6 @@ class Meters:
 
     def called(self, call: str, seconds: float, jobs: int | None = None) -> None:
         """Count a call that the store has answered, with the number of jobs that went with it."""
-        self.asked_at = time.monotonic()
         calls = self._of_call(call)
         calls.seconds += seconds
         calls.times[bisect_left(_CALLS, seconds)] += 1
@@ -140,6 +136,10 @@ class Meters:
     def tallies(self) -> list[Tallies]:
         """The counts by queue and kind."""
         return list(self._tallies.values())
+
+    def figures(self) -> Figures:
+        """Return all that was counted."""
+        return Figures(counts=self.counts(), histograms=self.histograms())
 
     def counts(self) -> Counts:
         """Return the counters by family."""

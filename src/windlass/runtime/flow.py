@@ -15,6 +15,7 @@ from windlass.core.plan import Policies, Room
 from windlass.core.settle import Transition, completed
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
+from windlass.observe.meters import Meters
 from windlass.registry import Middleware, Registry
 from windlass.resources import Resources
 from windlass.runtime.children import Children
@@ -60,6 +61,8 @@ class Flow:
         options: WorkerOptions,
         judge: Judge,
         tally: Tally,
+        meters: Meters,
+        asked: Callable[[], None],
         threads: Threads,
         children: Children,
         resources: Resources,
@@ -70,6 +73,7 @@ class Flow:
         self._options = options
         self._judge = judge
         self._tally = tally
+        self._meters = meters
         self._worker_id = worker_id
         self._slots = slots
         self._is_scaled = not options.slots.fixed
@@ -80,7 +84,9 @@ class Flow:
         self.shares = Shares(options.queue_slots)
         self.cleaner = Cleaner()
         self.reporter = Reporter(store, fenced=self._cancel_lost)
-        self.completer = Completer(store, settled=self._log_settled, fenced=self._log_fenced)
+        self.completer = Completer(
+            store, settled=self._log_settled, fenced=self._log_fenced, meters=meters
+        )
         self.executor = Executor(
             registry=registry,
             middleware=middleware,
@@ -120,6 +126,8 @@ class Flow:
             start=self._start_job,
             gates=self.gates,
             demand=self.demand,
+            meters=meters,
+            asked=asked,
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
         )
@@ -188,6 +196,9 @@ class Flow:
         self.reporter.forget(run.job)
         if run.task is not None:  # What never began was not processed.
             self._tally.processed += 1
+            self._meters.ran(run.job, self._now() - run.began)
+            if is_over:
+                self._meters.settled(run.job, completed(run.job, None))
         if self.shares:
             self.shares.give(run.job.queue)
         if self.gates:
@@ -215,6 +226,7 @@ class Flow:
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
         move = settled.transition
+        self._meters.settled(settled.job, move)
         if self.gates:
             self.gates.settled(settled.job, move)
         if move.state is not State.COMPLETED and event_of(move) != RESCUED:
@@ -227,10 +239,12 @@ class Flow:
         run = self.executor.runs.get(job.id)
         if run is not None and run.job.token == job.token:
             self._tally.fenced += 1
+            self._meters.fenced(job)
             self.executor.stop(job.id, Released(reason="lease lost"))
 
     def _log_fenced(self, refused: Settlement) -> None:
         self._tally.fenced += 1
+        self._meters.fenced(refused.job)
         if self.gates:
             self.gates.settled(refused.job, None)
         log.warning(

@@ -385,10 +385,11 @@ GROUP BY queue
 UNION ALL
 SELECT queue, 'scheduled', count(*)
 FROM (SELECT queue FROM jobs INDEXED BY jobs_due
-      WHERE state = 'scheduled' AND (waiting_for IS NULL OR waiting_for GLOB 'event:*')
+      WHERE state = 'scheduled' AND (waiting_for IS NULL OR substr(waiting_for, 1, 6) = 'event:')
       UNION ALL
       SELECT queue FROM jobs INDEXED BY jobs_parked
-      WHERE waiting_for IS NOT NULL AND NOT waiting_for GLOB 'event:*' AND state = 'scheduled'
+      WHERE waiting_for IS NOT NULL AND substr(waiting_for, 1, 6) <> 'event:'
+        AND state = 'scheduled'
       LIMIT :most + 1)
 GROUP BY queue
 UNION ALL
