@@ -39,6 +39,7 @@ from windlass.core.states import State
 from windlass.core.unique import Unique
 from windlass.middleware import Callbacks, CallNext, Middleware
 from windlass.observe.logs import configure_logging
+from windlass.observe.meters import Meters
 from windlass.release import __version__
 from windlass.resources import Inject, Resources
 
@@ -65,6 +66,7 @@ __all__ = [
     "JobDead",
     "Kind",
     "MemoryExceeded",
+    "Meters",
     "Middleware",
     "PayloadError",
     "PayloadInvalid",

@@ -98,15 +98,17 @@ class Endpoint:
         self._metrics = metrics
         self._health = health
         self._thread: threading.Thread | None = None
+        self._begun = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
         self._serving = 0
+        self._problem = ""
         self.address = ""
         """Where it is served, `host:port`; empty: nowhere."""
 
     def start(self) -> None:
-        """Take the wanted port, or the next that is free, and serve; without any, say so."""
-        listener = _listener(self._access)
+        """Take the wanted port, or the next that is free, and serve; `tell` says where."""
+        listener, self._problem = _listener(self._access)
         if listener is None:
             return
         port = listener.getsockname()[1]
@@ -116,6 +118,13 @@ class Endpoint:
             target=lambda: asyncio.run(self._serve(listener)), name="windlass-metrics", daemon=True
         )
         self._thread.start()
+
+    def tell(self) -> None:
+        """Log where it is served, or why it is not."""
+        if self._problem:
+            remedy = "set WINDLASS_METRICS_PORT to another one, or to 0"
+            log.warning("metrics.not_served", problem=self._problem, remedy=remedy)
+            return
         log.info("metrics.served", address=self.address, wanted=self._access.port)
         if self._access.is_closed:
             log.warning("metrics.closed", address=self.address, why=_CLOSED.strip())
@@ -123,7 +132,7 @@ class Endpoint:
     def stop(self) -> None:
         """Serve no more."""
         if self._thread is not None:
-            if self._loop is not None and self._over is not None and not self._loop.is_closed():
+            if self._begun.wait(_PATIENCE) and self._loop is not None and self._over is not None:
                 self._loop.call_soon_threadsafe(self._over.set)
             self._thread.join(_PATIENCE)
             self._thread = None
@@ -132,6 +141,7 @@ class Endpoint:
     async def _serve(self, listener: socket.socket) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(self._meet, sock=listener, limit=_REQUEST)
+        self._begun.set()
         async with server:
             await self._over.wait()
 
@@ -190,20 +200,16 @@ class Endpoint:
         return _answer(200, self._metrics(), type_=CONTENT_TYPE)
 
 
-def _listener(access: Access) -> socket.socket | None:
-    """Return a socket at the first port that is free; None, and a word about it, if none is."""
+def _listener(access: Access) -> tuple[socket.socket | None, str]:
+    """Return a socket at the first port that is free; none, and why, if there is none."""
     family = socket.AF_INET6 if ":" in access.host else socket.AF_INET
     for port in range(access.port, min(access.port + PORTS, 65_536)):
         try:
-            return socket.create_server((access.host, port), family=family)
+            return socket.create_server((access.host, port), family=family), ""
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                problem = f"{access.host}:{port}: {error.strerror or error}"
-                break
-    else:
-        problem = f"no port is free from {access.port} on"
-    log.warning("metrics.not_served", problem=problem, remedy="set WINDLASS_METRICS_PORT, or 0")
-    return None
+                return None, f"{access.host}:{port}: {error.strerror or error}"
+    return None, f"no port of {access.host} is free from {access.port} on"
 
 
 def _authorization(headers: list[str]) -> str:

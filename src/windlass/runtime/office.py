@@ -44,6 +44,7 @@ class Office:
         """What is counted here of the wards' jobs and leases."""
         self._access: Access | None = None
         self._endpoint: Endpoint | None = None
+        self._is_told = False
         self._gone = Totals()
         self._deaths = 0
         self._processes = 0
@@ -66,8 +67,15 @@ class Office:
             if access is not None:
                 self._endpoint = Endpoint(access, metrics=self._page, health=self._health)
                 self._endpoint.start()
+                self._is_told = False
         for ward in self._wards():
             ward.metrics = self.address
+
+    def tell(self) -> None:
+        """Log where it is, once it is worth knowing: a worker serves."""
+        if self._endpoint is not None and not self._is_told:
+            self._is_told = True
+            self._endpoint.tell()
 
     def close(self) -> None:
         """Serve no more."""

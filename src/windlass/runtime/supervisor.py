@@ -281,6 +281,7 @@ class Supervisor:
                         ward.keeping = self._go(keep_lease(ward))
                 case leash.Ready():
                     self._was_ready = True
+                    self._office.tell()
                     ward.ready.set()
                 case leash.Leaving():
                     self._let_go(ward, word)

@@ -322,6 +322,7 @@ class Worker:
                 self._options.metrics, metrics=self._vitals.page, health=self._vitals.health
             )
             self._endpoint.start()
+            self._endpoint.tell()
         self._threads.start()
         self._heart.start()
         for service in (

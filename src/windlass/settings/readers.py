@@ -139,6 +139,8 @@ def _host(raw: object, _unit: Unit) -> str:
 
 def _token(raw: object, _unit: Unit) -> str:
     text = raw.strip() if isinstance(raw, str) else ""
+    if raw in ("", "none"):
+        return ""
     if not re.fullmatch(r"[!-~]{16,512}", text, re.ASCII):
         raise ValueError("not a token")
     return text
