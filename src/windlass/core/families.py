@@ -73,6 +73,7 @@ OF_PROCESSES = (
     Family(
         "windlass_heartbeat_age_seconds", "gauge", "Since when the lease was renewed.", _PROCESS
     ),
+    Family("windlass_lease_seconds", "gauge", "For how long a renewal is good.", _PROCESS),
     Family(
         "windlass_store_contact_age_seconds",
         "gauge",

@@ -122,8 +122,11 @@ class Process(NamedTuple):
     def gauges(self, now: float) -> dict[str, float]:
         """Return what is told of it by itself; ages grow also while it cannot tell any."""
         life = self.figures.life
+        if not life.asked_at:  # It has told nothing yet.
+            return {"windlass_up": 0.0, "windlass_loop_lag_seconds": round(self.lag, 3)}
         return {
             "windlass_up": float(self.is_ready(now)),
+            "windlass_lease_seconds": life.lease,
             "windlass_loop_lag_seconds": round(self.lag, 3),
             "windlass_heartbeat_age_seconds": round(max(now - self.beat_at, 0.0), 3),
             "windlass_store_contact_age_seconds": round(max(now - life.asked_at, 0.0), 3),
