@@ -20,6 +20,7 @@ from benchmarks.entrants import PEERS, in_python, peer
 from benchmarks.fairness import fairness
 from benchmarks.field import QUICK, Field, Sizes
 from benchmarks.limits import limits
+from benchmarks.observing import observing
 from benchmarks.races import drain, latency, single, snapshot
 from benchmarks.report import Race, Report
 from benchmarks.steadiness import crowd, naps, waiting
@@ -35,6 +36,7 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "naps": naps,
     "limits": limits,
     "fairness": fairness,
+    "observing": observing,
 }
 """By which names they can be chosen. `drain` measures the bulk enqueue, too: it has to fill."""
 
