@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.app.bed import Bed, Through, in_state, on_embedded_stores, serving, until
-from windlass import Job, Meters, State, Windlass
+from windlass import Context, Job, MeasureRuns, Meters, State, Windlass
 from windlass.core.kind_stats import RECORD, read_stats
 from windlass.core.sample import CLUSTER, TURN, read_sample
 from windlass.runtime import Worker, sampler
@@ -241,6 +241,28 @@ async def test_users_can_replace_the_meters(bed: Bed) -> None:
         await in_state(await send.aenqueue(), State.COMPLETED)
     assert [kind for kind, _ in Told.ran_jobs] == ["send"]
     await app.aclose()
+
+
+@on_embedded_stores
+@awaited
+async def test_runs_can_be_measured_by_a_middleware(bed: Bed) -> None:
+    told: list[tuple[str, str, bool]] = []
+
+    def measured(ctx: Context, end: str, seconds: float) -> None:
+        told.append((ctx.job.kind, end, 0 <= seconds < 5))
+        raise LookupError("nobody minds this")
+
+    app = bed.app(middleware=[MeasureRuns(measured)])
+
+    @app.job(max_retries=0)
+    async def work(good: bool) -> None:
+        if not good:
+            raise ValueError
+
+    async with serving(app):
+        await in_state(await work.aenqueue(True), State.COMPLETED)
+        await in_state(await work.aenqueue(False), State.DEAD)
+    assert told == [("work", "returned", True), ("work", "raised", True)]
 
 
 CANARY = "canary-5up3r-s3cr3t"
