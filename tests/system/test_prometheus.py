@@ -80,7 +80,7 @@ def address(directory: Path, queue: str) -> str:
         found = re.search(r'"metrics\.served".*"address": "([^"]+)"', log)
         return found and found[1]
 
-    return until(look, f"the metrics of {queue}")
+    return str(until(look, f"the metrics of {queue}"))
 
 
 def until(look: Callable[[], Any], what: str) -> Any:
