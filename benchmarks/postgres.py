@@ -21,6 +21,7 @@ from benchmarks.fairness import fairness
 from benchmarks.field import QUICK, Field, Sizes
 from benchmarks.flows import flows
 from benchmarks.limits import limits
+from benchmarks.observing import observing
 from benchmarks.races import drain, latency, single, snapshot
 from benchmarks.report import Race, Report
 from benchmarks.steadiness import crowd, naps, waiting
@@ -39,6 +40,7 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "fairness": fairness,
     "steps": steps,
     "flows": flows,
+    "observing": observing,
 }
 """By which names they can be chosen. `drain` measures the bulk enqueue, too: it has to fill."""
 

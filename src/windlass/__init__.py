@@ -56,8 +56,9 @@ from windlass.core.retry import Backoff, Retry
 from windlass.core.secret import Secret
 from windlass.core.states import State
 from windlass.core.unique import Unique
-from windlass.middleware import Callbacks, CallNext, Middleware
+from windlass.middleware import Callbacks, CallNext, MeasureRuns, Middleware
 from windlass.observe.logs import configure_logging
+from windlass.observe.meters import Meters
 from windlass.release import __version__
 from windlass.resources import Inject, Resources
 from windlass.steps import Step, current_step
@@ -90,7 +91,9 @@ __all__ = [
     "JobCancelled",
     "JobDead",
     "Kind",
+    "MeasureRuns",
     "MemoryExceeded",
+    "Meters",
     "Middleware",
     "Node",
     "PayloadError",

@@ -119,13 +119,13 @@ def test_a_file_that_is_no_database_is_told(shell: Shell) -> None:
 
 
 def test_variables_that_do_nothing_are_told(shop: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("METRICS_PORT", "9090")
+    monkeypatch.setenv("REDIS_URL", "redis://h")
     monkeypatch.setenv("WINDLASS_SLOT", "5")
     monkeypatch.setenv("WINDLASS_APP", "shop:app")
     (found,) = problems(shop)
     assert "did you mean WINDLASS_SLOTS?" in found["problem"]
     notes = shop("doctor", "--json").json["notes"]
-    assert any("METRICS_PORT is set, and not used by this release" in n["problem"] for n in notes)
+    assert any("REDIS_URL is set, and not used by this release" in n["problem"] for n in notes)
 
 
 def test_jobs_that_wait_while_nobody_works_are_a_problem(shell: Shell) -> None:

@@ -16,7 +16,12 @@ VERSION = 15
 PLACES = (f"/usr/lib/postgresql/{VERSION}/bin", "/usr/sbin", "/usr/bin")
 """Where Debian puts programs; not all of it is on the path of everybody."""
 PACKAGES: Mapping[str, str] = MappingProxyType(
-    {f"postgresql-{VERSION}": "postgres", "pgbouncer": "pgbouncer", "openssl": "openssl"}
+    {
+        f"postgresql-{VERSION}": "postgres",
+        "pgbouncer": "pgbouncer",
+        "openssl": "openssl",
+        "prometheus": "promtool",
+    }
 )
 """The packages that are needed, each with the program that it is needed for."""
 CERTIFIED = "certified"

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ from windlass.core.limits import limit_of_app
 from windlass.core.names import check_name
 from windlass.core.redaction import Redaction
 from windlass.middleware import Callbacks, log_runs, trace_runs
+from windlass.observe.meters import Meters
 from windlass.observe.traces import is_loaded
 from windlass.registry import Middleware, Registry
 from windlass.release import __version__
@@ -36,7 +38,8 @@ from windlass.resources import Providers, Resources
 from windlass.runtime import Hooks, Worker, WorkerOptions
 from windlass.runtime.leash import Leash
 from windlass.runtime.loading import refuse_worker
-from windlass.settings import Resolved, Settings, load_settings
+from windlass.runtime.office import access_of
+from windlass.settings import DEFAULT, Resolved, Settings, load_settings
 from windlass.store import Store, store_at
 
 R = TypeVar("R")
@@ -54,7 +57,8 @@ class Windlass(Sender):
 
     The URL is the argument, else WINDLASS_URL, else `sqlite:///windlass.db`. `imports` names
     modules that a worker loads first, so that their handlers are registered. `middleware` is put
-    around every handler, first one outermost; log lines about runs come by themselves.
+    around every handler, first one outermost; log lines about runs come by themselves. `meters`
+    makes what a worker counts its jobs with: see `Meters`.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Windlass(Sender):
         *,
         imports: Sequence[str] = (),
         middleware: Sequence[Middleware] = (),
+        meters: Callable[[], Meters] = Meters,
         **settings: Any,
     ) -> None:
         self._code = {"url": url, "imports": tuple(imports), **settings}
@@ -74,6 +79,7 @@ class Windlass(Sender):
         self.settings = self.resolved.settings
         """The settings in force."""
         self._middleware = (log_runs, *middleware)
+        self._meters = meters
         self._callbacks = Callbacks()
         self._on_start: list[Callable[[], Awaitable[None] | None]] = []
         self._on_shutdown: list[Callable[[], Awaitable[None] | None]] = []
@@ -255,7 +261,8 @@ class Windlass(Sender):
         refuse_worker()
         if name:
             check_name("worker", name)
-        settings = self._resolve(flags).settings
+        resolved = self._resolve(flags)
+        settings = resolved.settings
         if settings.url != self.settings.url:
             raise ConfigError("a worker serves its app's store; say which with app.configure(url=)")
         self.load_imports(settings.imports)
@@ -265,7 +272,12 @@ class Windlass(Sender):
         return of(
             store=self.store,
             registry=self.registry,
-            options=_worker_options(settings, name, burst=burst),
+            options=replace(
+                _worker_options(settings, name, burst=burst),
+                # A program that embeds a worker may have a port of its own, so it has to say so.
+                metrics=None if leash or not _is_told(resolved) else access_of(settings),
+            ),
+            meters=self._meters(),
             middleware=self.layers,
             hooks=Hooks(
                 on_start=self._on_start,
@@ -351,3 +363,7 @@ def _worker_options(settings: Settings, name: str, *, burst: bool) -> WorkerOpti
         timeout=settings.timeout,
         redaction=Redaction(settings.redact),
     )
+
+
+def _is_told(resolved: Resolved) -> bool:
+    return resolved.sources["metrics_port"].source != DEFAULT

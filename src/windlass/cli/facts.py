@@ -84,6 +84,7 @@ def worker_facts(worker: WorkerRecord) -> Facts:
         "slots": pulse.slots or info.least_slots or info.slots,
         "least_slots": info.least_slots or info.slots,
         "most_slots": info.slots,
+        "metrics": pulse.metrics if worker.alive else "",
         "listening": worker.alive and pulse.listening,
         "queues": list(info.queues),
         "queue_slots": info.queue_slots,

@@ -31,7 +31,8 @@ def supervise(
     _configure(settings)
     command = ["worker", reference]
     for key, value in given.items():
-        command += [f"--{key.replace('_', '-')}", str(value)]
+        flag = f"--{key.replace('_', '-')}"
+        command += [flag] if value is True else [flag, str(value)]
     if name:
         command += ["--name", name]
     if burst:

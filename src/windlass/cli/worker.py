@@ -36,6 +36,9 @@ def worker(
     poll_interval: worker_flags.PollInterval = None,
     lease: worker_flags.Lease = None,
     shutdown_timeout: worker_flags.ShutdownTimeout = None,
+    metrics_port: worker_flags.MetricsPort = None,
+    metrics_host: worker_flags.MetricsHost = None,
+    insecure: worker_flags.Insecure = None,
     log_level: worker_flags.LogLevel = None,
     log_format: worker_flags.LogFormat = None,
     name: worker_flags.Name = "",
@@ -62,6 +65,9 @@ def worker(
         "poll_interval": poll_interval,
         "lease": lease,
         "shutdown_timeout": shutdown_timeout,
+        "metrics_port": metrics_port,
+        "metrics_host": metrics_host,
+        "insecure": insecure or None,
         "log_level": log_level,
         "log_format": log_format,
     }
@@ -86,7 +92,7 @@ def worker(
 
 
 def _serve(
-    reference: str, flags: Mapping[str, str | None], leash: Leash, *, name: str, burst: bool
+    reference: str, flags: Mapping[str, object], leash: Leash, *, name: str, burst: bool
 ) -> None:
     """Be the worker of a supervisor, which holds the leash."""
     chosen = target.load(reference)

@@ -53,6 +53,22 @@ ShutdownTimeout = Annotated[
 LogLevel = Annotated[
     str | None, _flag("--log-level", "LEVEL", "debug, info, warning, error or critical.")
 ]
+MetricsPort = Annotated[
+    str | None,
+    _flag(
+        "--metrics-port", "PORT", "Serve metrics and probes there, or at the next port; 0: nowhere."
+    ),
+]
+MetricsHost = Annotated[
+    str | None,
+    _flag("--metrics-host", "ADDRESS", "0.0.0.0: to other hosts, who need a token for metrics."),
+]
+Insecure = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure", show_default=False, help="Serve metrics to other hosts without a token."
+    ),
+]
 LogFormat = Annotated[str | None, _flag("--log-format", "FORMAT", "auto, console or json.")]
 Name = Annotated[str, typer.Option(help="What to call this worker; else host and pid.")]
 Processes = Annotated[

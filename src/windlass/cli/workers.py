@@ -50,6 +50,7 @@ def workers(
         Column("host", rank=4),
         Column("pid", rank=3, number=True),
         Column("new jobs", rank=2),
+        Column("metrics", rank=3),
         Column("queues", rank=1),
         Column("kinds", stretch=True),
     )
@@ -70,6 +71,7 @@ def _row(worker: WorkerRecord, now: datetime) -> list[Text]:
         show.cell(told["host"]),
         show.cell(told["pid"]),
         show.cell("woken" if told["listening"] else "polls" if worker.alive else ""),
+        show.cell(told["metrics"]),
         show.cell(_queues(worker.info)),
         show.cell(", ".join(told["kinds"])),
     ]

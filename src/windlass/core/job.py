@@ -296,6 +296,8 @@ class Pulse(Struct, frozen=True, kw_only=True):
     loop_lag: timedelta = timedelta(0)
     listening: bool = True
     """Whether the store's news arrive; if not, new jobs are found by polling."""
+    metrics: str = ""
+    """Where its metrics are served, host and port; empty: nowhere."""
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True):
@@ -328,6 +330,31 @@ class Standing(Struct, frozen=True, kw_only=True):
     ahead: int = 0
     ended: int = 0
     span: timedelta = timedelta(minutes=1)
+
+
+class Depth(Struct, frozen=True, kw_only=True):
+    """How many jobs of a queue are in a state; `capped`: there are more, which were not counted."""
+
+    queue: str
+    state: State
+    count: int
+    capped: bool = False
+
+
+class Depths(Struct, frozen=True, kw_only=True):
+    """How many jobs there are that are not finished, as far as they were counted."""
+
+    counts: tuple[Depth, ...]
+    snapshot_age: float | None = None
+    """For how many seconds somebody has held a snapshot of the database; None: there are none."""
+
+
+class Connections(Struct, frozen=True, kw_only=True):
+    """The connections of a store's pool: open ones, those lent out, and how many there may be."""
+
+    open: int
+    in_use: int
+    limit: int
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,8 @@
 from windlass.middleware.callbacks import Callbacks
 from windlass.middleware.chain import chain
 from windlass.middleware.logging import log_runs
+from windlass.middleware.measuring import MeasureRuns
 from windlass.middleware.tracing import trace_runs
 from windlass.registry import CallNext, Middleware
 
-__all__ = ["CallNext", "Callbacks", "Middleware", "chain", "log_runs", "trace_runs"]
+__all__ = ["CallNext", "Callbacks", "MeasureRuns", "Middleware", "chain", "log_runs", "trace_runs"]

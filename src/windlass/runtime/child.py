@@ -219,7 +219,7 @@ class Child:
 
     def _word(self, run: _Run, outcome: Outcome | None) -> Word:
         if run.context is not None and run.context.is_over:
-            return Over()
+            return Over(parked=not run.context.settled)
         if outcome is None:
             return Heeded()
         course = None if run.context is None else run.context._course

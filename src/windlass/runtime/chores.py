@@ -94,6 +94,7 @@ class Orders(Service):
         running: Callable[[], Collection[UUID]],
         cancel: Callable[[UUID], None],
         pause: Callable[[Pauses], None],
+        asked: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._store = store
@@ -101,11 +102,18 @@ class Orders(Service):
         self._running = running
         self._cancel = cancel
         self._pause = pause
+        self._asked = asked
         self._listening: bool | None = None
+
+    @property
+    def listening(self) -> bool | None:
+        """Whether wake-ups arrive; None as long as they never have."""
+        return self._listening
 
     async def tick(self) -> float:
         self._mind_wakeups()
         self._pause(Pauses.of(await self._store.records(PAUSES)))
+        self._asked()
         if self._running():
             for job_id in await self._store.cancel_requests(self._worker_id()):
                 self._cancel(job_id)

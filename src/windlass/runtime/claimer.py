@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any
 
 from windlass.core.job import Claim, Job, Sweep
 from windlass.core.plan import SLOTS, Policies, Pool, Room, plan, queue_budget
+from windlass.observe.meters import Meters
 from windlass.runtime.demand import Demand
 from windlass.runtime.gates import Gates
 from windlass.runtime.service import Service
@@ -44,6 +46,8 @@ class Claimer(Service):
         start: Callable[[Job], None],
         gates: Gates,
         demand: Demand,
+        meters: Meters,
+        asked: Callable[[], None],
         batch_size: int,
         poll_interval: timedelta,
     ) -> None:
@@ -56,6 +60,8 @@ class Claimer(Service):
         self._start_job = start
         self._gates = gates
         self._demand = demand
+        self._meters = meters
+        self._asked = asked
         self._batch_size = batch_size
         self._poll_interval = poll_interval
         self._freed = asyncio.Event()
@@ -184,8 +190,12 @@ class Claimer(Service):
         jobs: list[Job] = []
         try:
             token = secrets.randbits(63)
+            began = time.perf_counter()
             jobs = await self._store.claim(claim, worker=self._worker_id(), token=token)
+            self._meters.claimed(jobs, time.perf_counter() - began)
+            self._asked()
         except BaseException:
+            self._meters.call_failed("claim")
             self._flowing = False
             self._gates.doubt(claim.reserves)
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from windlass.core.job import ErrorInfo, Job
 from windlass.core.settle import Transition, finally_
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
+from windlass.observe.meters import Meters
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -42,11 +44,13 @@ class Completer(Service):
         *,
         settled: Callable[[Settlement], None],
         fenced: Callable[[Settlement], None],
+        meters: Meters,
     ) -> None:
         super().__init__()
         self._store = store
         self._settled = settled
         self._fenced = fenced
+        self._meters = meters
         self._waiting: list[Settlement] = []
         self._under_way: list[Settlement] = []
         self._aside: list[Settlement] = []
@@ -99,17 +103,21 @@ class Completer(Service):
             self._under_way = []
 
     async def _settle(self, group: list[Settlement]) -> None:
+        began = time.perf_counter()
         try:
             settled = await self._store.settle([each.transition for each in group])
         except StoreBusy as error:
             await self._set_aside(group, error)
             return
         except StoreUnavailable:
+            self._meters.call_failed("settle")
             raise
         except Exception as error:
+            self._meters.call_failed("settle")
             log.exception("settle.refused", jobs=len(group))
             await self._settle_singly(group, error)
             return
+        self._meters.called("settle", time.perf_counter() - began, len(group))
         # The next group goes before anybody is told of this one: the store shall not wait for us.
         self._loop.call_soon(self._tell, group, settled)
 

@@ -18,7 +18,7 @@ from windlass.context import Context, ParentResults, enter
 from windlass.core.durations import human
 from windlass.core.errors import ConfigError
 from windlass.core.job import Job, Progress, Saga
-from windlass.core.outcomes import Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
+from windlass.core.outcomes import Asleep, Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
 from windlass.core.plan import Pool
 from windlass.core.redaction import Redaction
 from windlass.core.settle import Transition
@@ -55,7 +55,8 @@ class Run:
     """One attempt of one job."""
 
     __slots__ = (
-        "began", "context", "deadline", "ended", "errand", "job", "over", "pool", "stopped", "task",
+        "began", "context", "deadline", "ended", "errand", "job", "over", "parked", "pool",
+        "stopped", "task",
         "timer",
     )  # fmt: skip
 
@@ -71,7 +72,16 @@ class Run:
         self.pool = _LOOP
         self.ended = False
         self.over = False
-        """Whether the job was completed by a transaction of its handler, in a child."""
+        """Whether what becomes of the job is in the store already, by its run in a child."""
+        self.parked = False
+        """Whether that is a wait."""
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether the job was completed by a transaction of its handler."""
+        if self.over:
+            return not self.parked
+        return self.context is not None and self.context.settled
 
     @property
     def is_over(self) -> bool:
@@ -343,9 +353,9 @@ class Executor:
         match answer:
             case Heeded():
                 return run.stopped or Released(reason="stopped")
-            case Over():
-                run.over = True
-                return Succeeded()
+            case Over(parked=parked):
+                run.over, run.parked = True, parked
+                return Asleep(due=None) if parked else Succeeded()
             case Crashed() if run.stopped is not None:
                 return run.stopped
             case Crashed(reason=reason):

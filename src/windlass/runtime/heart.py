@@ -58,6 +58,7 @@ class Heart:
         worker_id: Callable[[], str],
         pulse: Callable[[], Pulse],
         lost: Callable[[], None],
+        looked: Callable[[], None] = lambda: None,
     ) -> None:
         self._renew = renew
         self._interval = interval.total_seconds()
@@ -65,6 +66,7 @@ class Heart:
         self._worker_id = worker_id
         self._pulse = pulse
         self._lost = lost
+        self._looked = looked
         self._stopping = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
@@ -73,6 +75,11 @@ class Heart:
         self._stalled = False
         self._told = Pulse()
         self._thread = threading.Thread(target=self._run, name="windlass-heart", daemon=True)
+
+    @property
+    def lag(self) -> float:
+        """For how many seconds the loop has stood still."""
+        return max(time.monotonic() - self._ticked - _LOOK, 0.0)
 
     def start(self) -> None:
         """Begin to beat."""
@@ -97,6 +104,7 @@ class Heart:
         given_up = False
         while not self._stopping.wait(min(_LOOK, self._interval)):
             lag = self._watch_loop()
+            self._look()
             if self._patience is not None and lag > self._patience:
                 if not given_up:
                     log.critical("heart.stopped", lag=round(lag, 1), why="the event loop is stuck")
@@ -132,6 +140,13 @@ class Heart:
             self._tell_loop(worker)
         return self._interval
 
+    def _look(self) -> None:
+        """Let others have a look in this thread; whatever is wrong with that, the heart beats."""
+        try:
+            self._looked()
+        except Exception as error:  # noqa: BLE001
+            log.warning("figures.not_shown", error=f"{type(error).__qualname__}: {error}")
+
     def _tell_loop(self, worker: str) -> None:
         def lost() -> None:
             if self._worker_id() == worker:
@@ -141,7 +156,7 @@ class Heart:
             self._loop.call_soon_threadsafe(lost)
 
     def _watch_loop(self) -> float:
-        lag = max(time.monotonic() - self._ticked - _LOOK, 0.0)
+        lag = self.lag
         if lag > _STALL and not self._stalled:
             frame = sys._current_frames().get(self._loop_thread)
             stack = "".join(traceback.format_stack(frame)) if frame else ""

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from windlass.core.job import Pulse
 from windlass.runtime.blackbox import BlackBox
+from windlass.runtime.board import Board
 from windlass.settings import Settings
 
 VARIABLE = "WINDLASS_LEASH"
@@ -143,9 +144,11 @@ class Leash:
     If the supervisor is gone, or stands still, the worker renews by itself.
     """
 
-    def __init__(self, end: End, box: int | None = None) -> None:
+    def __init__(self, end: End, box: int | None = None, board: int | None = None) -> None:
         self._end = end
         self._box = box
+        self.board = None if board is None else Board(board)
+        """Where the worker leaves its figures."""
         self._lost: set[str] = set()
         self._renewed_at = time.monotonic()
         self.is_held = True
@@ -157,12 +160,17 @@ class Leash:
         told = os.environ.pop(VARIABLE, None)
         if told is None:
             return None
-        end, stacks, box = map(int, told.split(","))
-        for shared in (end, stacks, box):
+        end, stacks, box, board = map(int, told.split(","))
+        for shared in (end, stacks, box, board):
             os.set_inheritable(shared, False)
         if ASK_FOR_STACK is not None:
             faulthandler.register(ASK_FOR_STACK, file=stacks, all_threads=False)
-        return cls(End(socket.socket(fileno=end)), box)
+        return cls(End(socket.socket(fileno=end)), box, board)
+
+    @property
+    def renewed_at(self) -> float:
+        """When the lease was renewed last, by `time.monotonic`."""
+        return self._renewed_at
 
     def record(self) -> None:
         """Let the last lines that this process logs survive it, once logging is configured."""

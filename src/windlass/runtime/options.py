@@ -9,6 +9,7 @@ from datetime import timedelta
 from windlass.core.bounds import Bounds
 from windlass.core.job import Retention
 from windlass.core.redaction import Redaction
+from windlass.observe.endpoint import Access
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,3 +35,5 @@ class WorkerOptions:
     max_crashes: int = 3
     timeout: timedelta = timedelta(seconds=300)
     redaction: Redaction = field(default_factory=Redaction)
+    metrics: Access | None = None
+    """Where it serves its metrics by itself; None: nowhere, or by its supervisor."""

@@ -42,15 +42,20 @@ async def keep_lease(ward: Ward) -> None:
 
 async def _renew(store: Store, ward: Ward, interval: timedelta) -> timedelta:
     worker = ward.worker
-    pulse = replace(ward.pulse, loop_lag=timedelta(seconds=round(ward.lag, 3)))
+    lag = timedelta(seconds=round(ward.lag, 3))
+    pulse = replace(ward.pulse, loop_lag=lag, metrics=ward.metrics)
+    began = time.monotonic()
     try:
         alive = await asyncio.to_thread(store.heartbeat, worker, pulse, interval)
     except WindlassError as error:
+        ward.meters.call_failed("heartbeat")
         log.warning("heartbeat.failed", worker_id=worker, error=str(error))
         return min(timedelta(seconds=1), interval)
     except Exception:
         log.exception("heartbeat.failed", worker_id=worker)
         return min(timedelta(seconds=1), interval)
+    ward.meters.called("heartbeat", time.monotonic() - began)
+    ward.renewed_at = time.monotonic() if alive else ward.renewed_at
     if worker != ward.worker or (ward.leaving and not alive):
         return interval  # It has given its lease back meanwhile.
     if not alive:

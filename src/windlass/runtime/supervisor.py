@@ -21,6 +21,7 @@ from windlass.runtime import leash
 from windlass.runtime.estate import see_to_jobs
 from windlass.runtime.graces import SUPERVISOR_GRACE
 from windlass.runtime.lookout import Lookout
+from windlass.runtime.office import Office
 from windlass.runtime.postmortem import OutOfMemory, how_it_ended
 from windlass.runtime.reload import Reloader, Watch
 from windlass.runtime.renewing import keep_lease
@@ -78,6 +79,7 @@ class Supervisor:
         ]
         if watch is not None:
             self._services.append(Reloader(watch, self.roll))
+        self._office = Office(lambda: self._wards.values())
         self._tasks: set[asyncio.Task[None]] = set()
         self._code = 0
         self._over = asyncio.Event()
@@ -96,6 +98,7 @@ class Supervisor:
         await self._over.wait()
         for service in self._services:
             await service.stop()
+        self._office.close()
         for task in self._tasks:
             task.cancel()
         for store in self._stores.values():
@@ -151,6 +154,7 @@ class Supervisor:
     def _start_one(self) -> Ward:
         self._serial += 1
         ward = Ward(self._command, self._serial)
+        ward.metrics, ward.meters = self._office.address, self._office.meters
         self._wards[ward.pid] = ward
         asyncio.get_running_loop().add_reader(ward.leash.fileno(), self._hear, ward)
         return ward
@@ -204,6 +208,7 @@ class Supervisor:
         tell = log.info if expected else log.error if self._was_ready else log.debug
         named = {"worker_id": ward.known_as} if ward.known_as else {}
         tell("process.ended", pid=ward.pid, **named, why=ward.why, how=reason)
+        self._office.bury(ward, expected=expected)
         del self._wards[ward.pid]
         self._finished = self._finished or ward.finished
         self._burying += 1
@@ -231,6 +236,7 @@ class Supervisor:
             return
         lived = time.monotonic() - ward.began
         self._quick_deaths = 0 if expected or lived > _SETTLED else self._quick_deaths + 1
+        self._office.crash_looping = self._quick_deaths >= _CRASH_LOOP
         if self._quick_deaths == _CRASH_LOOP:
             log.error(
                 "supervisor.crash_loop",
@@ -275,6 +281,7 @@ class Supervisor:
                         ward.keeping = self._go(keep_lease(ward))
                 case leash.Ready():
                     self._was_ready = True
+                    self._office.tell()
                     ward.ready.set()
                 case leash.Leaving():
                     self._let_go(ward, word)
@@ -292,6 +299,7 @@ class Supervisor:
         store = self._stores[hello.location]
         ward.store = store if store.location == hello.location else None
         self._configure(settings)
+        self._office.open(settings)
         if settings.processes != self._bounds or (self._scaler is None and not self._bounds.fixed):
             self._bounds = settings.processes
             self._scaler = None
@@ -313,6 +321,7 @@ class Supervisor:
     # -- their number --------------------------------------------------------------------------
 
     def _follow_load(self) -> None:
+        self._office.look(self._processes)
         if self._scaler is None or self._stopping or self._finished or self._is_rolling:
             return
         serving = [ward for ward in self._wards.values() if not ward.leaving]

@@ -18,7 +18,7 @@ def memory_of(pid: int, *, at_most: int) -> int:
     is therefore counted again, in shares, which takes longer.
     """
     family = _family(pid)
-    used = sum(map(_resident, family))
+    used = sum(map(resident, family))
     if used > at_most and len(family) > 1:
         return sum(map(_share, family))
     return used
@@ -33,7 +33,8 @@ def _family(pid: int) -> list[int]:
     return family
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
+    """Return how many bytes of memory a process holds by itself; 0 if that cannot be told."""
     fields = _read(_PROC / str(pid) / "statm").split()
     return int(fields[1]) * _PAGE if fields else 0
 
@@ -42,7 +43,7 @@ def _share(pid: int) -> int:
     for line in _read(_PROC / str(pid) / "smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
-    return _resident(pid)
+    return resident(pid)
 
 
 def _read(path: Path) -> str:

@@ -13,8 +13,11 @@ import time
 from collections.abc import Sequence
 
 from windlass.core.job import Job, Pulse
+from windlass.observe.figures import Figures, Process, read
+from windlass.observe.meters import Meters
 from windlass.runtime import leash
 from windlass.runtime.blackbox import BlackBox, shared_file
+from windlass.runtime.board import Board
 from windlass.settings import Settings
 from windlass.store import Store
 
@@ -30,7 +33,8 @@ class Ward:
         self.leash = leash.End(ours)
         self.began = time.monotonic()
         self._box = BlackBox.create()
-        shared = [theirs.fileno(), self._stacks, self._box.fd]
+        self._board = Board.create()
+        shared = [theirs.fileno(), self._stacks, self._box.fd, self._board.fd]
         try:
             # In a group of its own: a terminal's Ctrl-C reaches us alone, and we pass it on once.
             self._process = subprocess.Popen(  # noqa: S603 - it is ourselves.
@@ -60,6 +64,13 @@ class Ward:
         self.known_as = ""
         """The id of the last lease that it had."""
         self.keeping: asyncio.Task[None] | None = None
+        self.metrics = ""
+        """Where its figures are served."""
+        self.renewed_at = self.began
+        """When its lease was last renewed from here."""
+        self.meters = Meters()
+        """What is counted here of its jobs and its lease."""
+        self._figures = Figures()
         self.pulse = Pulse()
         self.leaving = ""
         """Why it is to end, or is about to, if somebody wants that."""
@@ -158,6 +169,18 @@ class Ward:
             return ""
         return os.pread(self._stacks, 16_384, here).decode(errors="replace")
 
+    def figures(self) -> Figures:
+        """Return what it has last told of itself."""
+        data = self._board.read()
+        told = None if data is None else read(data)
+        self._figures = self._figures if told is None else told
+        return self._figures
+
+    def as_process(self) -> Process:
+        """Return what can be told of it now, whether it can still tell anything or not."""
+        figures = self.figures()
+        return Process(figures, self.lag, max(figures.life.beat_at, self.renewed_at))
+
     def last_words(self, job: Job) -> str:
         """Return the last lines that it logged about a job, and what it wrote as it died."""
         return self._box.read(str(job.id))
@@ -167,3 +190,4 @@ class Ward:
         os.close(self._stacks)
         self._stacks = -1
         self._box.close()
+        self._board.close()

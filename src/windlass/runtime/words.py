@@ -95,7 +95,9 @@ class Begun(Struct, frozen=True, kw_only=True, tag="begun"):
 
 
 class Over(Struct, frozen=True, kw_only=True, tag="over"):
-    """The job was completed by a transaction of its handler."""
+    """The run has said itself what becomes of the job: it is completed, or parked."""
+
+    parked: bool = False
 
 
 class Settled(Struct, frozen=True, kw_only=True, tag="settled"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -16,12 +17,16 @@ from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
 from windlass.core.schedule import Schedule
+from windlass.observe.endpoint import Endpoint
+from windlass.observe.figures import Life
 from windlass.observe.logs import get_logger
+from windlass.observe.meters import Meters
 from windlass.registry import Middleware, Registry
 from windlass.resources import Providers, Resources
 from windlass.runtime.burst import Burst
 from windlass.runtime.children import Children
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Rescuer
+from windlass.runtime.chronicler import Chronicler
 from windlass.runtime.courier import Courier
 from windlass.runtime.events import Events
 from windlass.runtime.executor import HEED
@@ -36,10 +41,12 @@ from windlass.runtime.leash import Leash, Leaving, Ready, Registered, Word
 from windlass.runtime.needs import check_needs
 from windlass.runtime.options import WorkerOptions
 from windlass.runtime.registration import Registration
+from windlass.runtime.sampler import Sampler
 from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
 from windlass.runtime.ticker import Ticker
+from windlass.runtime.vitals import Vitals, pool_gauges
 from windlass.runtime.waits import first, within
 from windlass.runtime.words import Recipe
 from windlass.runtime.works import Tally, Works
@@ -75,7 +82,9 @@ class Worker:
         recipe: Callable[[], Recipe] = _no_recipe,
         schedules: Mapping[str, Schedule],
         ids: Callable[[], UUID],
+        meters: Meters | None = None,
     ) -> None:
+        self._meters = meters or Meters()
         self._leash = leash
         self._store = store
         self._registry = registry
@@ -99,13 +108,14 @@ class Worker:
         )
         self._slots = options.slots.least
         self._tally = Tally()
+        self._renewed_at = 0.0
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._registration = Registration(
             store,
             options,
             self._policies.kinds,
-            told=lambda worker: self._tell(Registered(worker)),
+            told=self._registered,
             is_stopping=self._stop.is_set,
         )
 
@@ -170,6 +180,8 @@ class Worker:
         self._children = Children(options.children, self._recipe)
         self._resources = Resources(self._providers)
         self._cpu = CpuGauge()
+        self._vitals = self._assemble_vitals()
+        self._endpoint: Endpoint | None = None
         self._events = Events(self._store)
         self._courier = Courier(
             self._store, {FLOW: Flows(self._store).hear, EVENT: self._events.hear}
@@ -181,6 +193,8 @@ class Worker:
             options=options,
             judge=self._judge,
             tally=self._tally,
+            meters=self._meters,
+            asked=self._vitals.asked,
             threads=self._threads,
             children=self._children,
             resources=self._resources,
@@ -202,8 +216,17 @@ class Worker:
         self._assemble_chores()
         self._scalers = self._assemble_scalers()
 
+    def _assemble_vitals(self) -> Vitals:
+        return Vitals(
+            self._meters,
+            gauges=self._gauges,
+            life=self._life,
+            lag=lambda: self._heart.lag,
+            board=None if self._leash is None else self._leash.board,
+        )
+
     def _assemble_heart(self) -> Heart:
-        lease, renew, leash = self._options.lease, self._store.heartbeat, self._leash
+        lease, renew, leash = self._options.lease, self._renew, self._leash
         return Heart(
             renew if leash is None else leash.renewing(renew, lease),
             interval=lease / 3 if leash is None else _BEAT,
@@ -212,6 +235,7 @@ class Worker:
             worker_id=lambda: self.id,
             pulse=self._pulse,
             lost=self._lose_lease,
+            looked=self._vitals.show,
         )
 
     def _assemble_scalers(self) -> list[Service]:
@@ -238,6 +262,7 @@ class Worker:
             running=lambda: works.executor.runs.keys(),
             cancel=works.cancel,
             pause=self._pause,
+            asked=self._vitals.asked,
         )
         self._keeper = Keeper(
             store,
@@ -268,6 +293,8 @@ class Worker:
             self._courier,
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
+            Chronicler(store, lambda: self._meters.tallies),
+            Sampler(store, worker_id=lambda: self.id, sampled=self._vitals.sampled),
         ]
         if works.watch:
             self._chores.append(works.watch)
@@ -334,6 +361,12 @@ class Worker:
         ]
 
     def _start(self) -> None:
+        if self._options.metrics is not None:
+            self._endpoint = Endpoint(
+                self._options.metrics, metrics=self._vitals.page, health=self._vitals.health
+            )
+            self._endpoint.start()
+            self._endpoint.tell()
         self._threads.start()
         self._heart.start()
         for service in self._services():
@@ -354,6 +387,10 @@ class Worker:
 
     # -- what others make happen ---------------------------------------------------------------
 
+    def _registered(self, worker: str) -> None:
+        self._renewed_at = time.monotonic()
+        self._tell(Registered(worker))
+
     def _tell(self, word: Word) -> None:
         if self._leash is not None:
             self._leash.say(word)
@@ -369,7 +406,42 @@ class Worker:
             cpu=round(self._cpu.read(), 3),
             fenced=self._tally.fenced,
             listening=self._store.listening,
+            metrics="" if self._endpoint is None else self._endpoint.address,
         )
+
+    def _renew(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
+        """Renew the lease from the heart's thread, and measure how long that takes."""
+        began = time.monotonic()
+        try:
+            alive = self._store.heartbeat(worker, pulse, timeout)
+        except Exception:
+            self._meters.call_failed("heartbeat")
+            raise
+        self._renewed_at = time.monotonic()
+        self._meters.called("heartbeat", self._renewed_at - began)
+        return alive
+
+    def _life(self) -> Life:
+        held = 0.0 if self._leash is None else self._leash.renewed_at
+        return Life(
+            serves=self.id != "" and not self._works.draining,
+            beat_at=max(self._renewed_at, held),
+            asked_at=self._vitals.asked_at,
+            lease=self._options.lease.total_seconds(),
+        )
+
+    def _gauges(self) -> dict[str, float]:
+        executor, listening = self._works.executor, self._orders.listening
+        return {
+            "windlass_jobs_in_flight": len(executor.runs),
+            "windlass_slots": self._slots,
+            "windlass_threads": self._options.threads,
+            "windlass_threads_in_use": executor.in_threads,
+            "windlass_children": self._options.children,
+            "windlass_children_in_use": executor.in_children,
+            **({} if listening is None else {"windlass_listening": float(listening)}),
+            **pool_gauges(self._store.connections),
+        }
 
     def _busy(self) -> float:
         executor = self._works.executor
@@ -422,6 +494,8 @@ class Worker:
         finally:
             # Whatever went wrong there: what is open keeps the loop from ending.
             await self._resources.close()
+            if self._endpoint is not None:
+                await asyncio.to_thread(self._endpoint.stop)
         log.info("worker.stopped", worker_id=self.id, processed=self._tally.processed)
 
     async def _shut_down(self) -> None:

@@ -13,9 +13,10 @@ from windlass.core.flow import topic_of
 from windlass.core.job import SCHEDULE, Job
 from windlass.core.outcomes import Cancelled, Outcome, Released
 from windlass.core.plan import Policies, Room
-from windlass.core.settle import Transition
+from windlass.core.settle import Transition, completed
 from windlass.core.states import FINISHED, State
 from windlass.observe.logs import get_logger
+from windlass.observe.meters import Meters
 from windlass.registry import Middleware, Registry
 from windlass.resources import Resources
 from windlass.runtime.children import Children
@@ -63,6 +64,8 @@ class Works:
         options: WorkerOptions,
         judge: Judge,
         tally: Tally,
+        meters: Meters,
+        asked: Callable[[], None],
         threads: Threads,
         children: Children,
         resources: Resources,
@@ -75,6 +78,7 @@ class Works:
         self._options = options
         self._judge = judge
         self._tally = tally
+        self._meters = meters
         self._worker_id = worker_id
         self._slots = slots
         self._is_scaled = not options.slots.fixed
@@ -87,7 +91,9 @@ class Works:
         self.shares = Shares(options.queue_slots)
         self.cleaner = Cleaner()
         self.reporter = Reporter(store, fenced=self._cancel_lost)
-        self.completer = Completer(store, settled=self._log_settled, fenced=self._log_fenced)
+        self.completer = Completer(
+            store, settled=self._log_settled, fenced=self._log_fenced, meters=meters
+        )
         self.recorder = Recorder(store, fenced=self._cancel_lost)
         self.executor = Executor(
             registry=registry,
@@ -130,6 +136,8 @@ class Works:
             start=self._start_job,
             gates=self.gates,
             demand=self.demand,
+            meters=meters,
+            asked=asked,
             batch_size=options.batch_size,
             poll_interval=options.poll_interval,
         )
@@ -191,13 +199,16 @@ class Works:
             self.executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
-        # One that its handler completed in a transaction is over, whatever came after that.
+        # One that its handler completed in a transaction, or parked, is over, whatever came then.
         is_over = run.is_over
         if not is_over:
             self.completer.add(run.job, self._outcome_of(run, outcome), run.job_now)
         self.reporter.forget(run.job)
         if run.task is not None:  # What never began was not processed.
             self._tally.processed += 1
+            self._meters.ran(run.job, self._now() - run.began)
+            if run.is_completed:
+                self._meters.settled(run.job, completed(run.job))
         if self.shares:
             self.shares.give(run.job.queue)
         if self.gates:
@@ -226,6 +237,7 @@ class Works:
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
         move = settled.transition
+        self._meters.settled(settled.job, move)
         if SCHEDULE in settled.job.headers and move.state in FINISHED:
             self.ended(settled.job)
         if self.gates:
@@ -247,10 +259,12 @@ class Works:
         run = self.executor.runs.get(job.id)
         if run is not None and run.job.token == job.token:
             self._tally.fenced += 1
+            self._meters.fenced(job)
             self.executor.stop(job.id, Released(reason="lease lost"))
 
     def _log_fenced(self, refused: Settlement) -> None:
         self._tally.fenced += 1
+        self._meters.fenced(refused.job)
         if self.gates:
             self.gates.settled(refused.job, None)
         log.warning(

@@ -3,6 +3,7 @@
 from windlass.settings.files import read_dotenv
 from windlass.settings.keys import EncryptionKey
 from windlass.settings.loading import (
+    DEFAULT,
     Resolved,
     Setting,
     SettingHelp,
@@ -13,6 +14,7 @@ from windlass.settings.model import LogFormat, LogLevel, Served, Settings, Trace
 from windlass.settings.redaction import redact_url
 
 __all__ = [
+    "DEFAULT",
     "EncryptionKey",
     "LogFormat",
     "LogLevel",

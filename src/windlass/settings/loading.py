@@ -20,9 +20,11 @@ from windlass.settings.model import Settings
 from windlass.settings.readers import Unit
 from windlass.settings.rules import RULES, Rule
 
-_UNUSED = ("REDIS_URL", "METRICS_PORT")
+_UNUSED = ("REDIS_URL",)
 _OTHERS = ("WINDLASS_APP", "WINDLASS_CONFIG", "WINDLASS_DEBUG")
 """Variables that are no settings: where those are, which app is meant, and how to fail."""
+DEFAULT = "default"
+"""The source of a setting that nobody has given."""
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
@@ -149,7 +151,7 @@ def _resolve(name: str, rule: Rule, layers: tuple[_Layer, ...]) -> Setting:
             source = layer.label(names[0])
             return Setting(value=values[0], source=source, shown=rule.show(values[0]))
     default = getattr(Settings(), name)
-    return Setting(value=default, source="default", shown=rule.show(default))
+    return Setting(value=default, source=DEFAULT, shown=rule.show(default))
 
 
 def _given(values: Mapping[str, object] | None) -> dict[str, object]:

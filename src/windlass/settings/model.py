@@ -59,6 +59,10 @@ class Settings:
     dead_retention: timedelta | None = None
     max_payload: int = 262_144
     enqueue_timeout: timedelta = timedelta(seconds=10)
+    metrics_port: int = 9090
+    metrics_host: str = "127.0.0.1"
+    metrics_token: str = field(default="", repr=False)
+    insecure: bool = False
     log_level: LogLevel = "info"
     log_format: LogFormat = "auto"
     traces: Traces = "auto"

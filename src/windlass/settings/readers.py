@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Literal, NamedTuple
 
 from windlass.core.bounds import REMEDY, Bounds
@@ -129,12 +130,30 @@ def _name(raw: object, _unit: Unit) -> str:
     raise ValueError("not a name")
 
 
+def _host(raw: object, _unit: Unit) -> str:
+    text = raw.strip() if isinstance(raw, str) else ""
+    if text == "localhost":
+        return "127.0.0.1"
+    return str(ip_address(text))
+
+
+def _token(raw: object, _unit: Unit) -> str:
+    text = raw.strip() if isinstance(raw, str) else ""
+    if raw in ("", "none"):
+        return ""
+    if not re.fullmatch(r"[!-~]{16,512}", text, re.ASCII):
+        raise ValueError("not a token")
+    return text
+
+
 def _listen(raw: object, unit: Unit) -> str:
     return raw if raw in ("off", "") else _url(raw, unit)
 
 
 NAME = Reader("a name of letters, digits and underscores, at most 40", _name)
 LISTEN = Reader("a URL like 'postgresql://host/database', or 'off'", _listen)
+HOST = Reader("an IP address like '127.0.0.1' or '0.0.0.0'", _host)
+TOKEN = Reader("at least 16 visible ASCII characters without spaces", _token)
 URL = Reader("a URL like 'sqlite:///windlass.db'", _url)
 NUMBER = Reader("a whole number", _whole)
 BOUNDS = Reader(REMEDY, _bounds)

@@ -25,6 +25,7 @@ class Rule:
     default: str = ""
     empty: str = "never"
     secret: bool = False
+    hidden: bool = False  # Nothing of it is shown, but that it is there.
 
     def read(self, raw: object, unit: Unit) -> object:
         """Read a value and check its bounds."""
@@ -45,6 +46,8 @@ class Rule:
         """Write a value as people do."""
         if value in (None, (), ""):
             return self.empty
+        if self.hidden:
+            return "(hidden)"
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, timedelta):
@@ -147,6 +150,25 @@ RULES: dict[str, Rule] = {
     "dead_retention": Rule(readers.AGE, "How long dead jobs are kept."),
     "max_payload": Rule(readers.NUMBER, "Bytes that a payload may have.", (1, 2**29)),
     "enqueue_timeout": Rule(readers.TIME, "How long an enqueue may take.", (_SECOND / 1000, None)),
+    "metrics_port": Rule(
+        readers.NUMBER,
+        "Where metrics and probes are served, or the next port that is free; 0: nowhere.",
+        (0, 65_535),
+        ("METRICS_PORT",),
+    ),
+    "metrics_host": Rule(
+        readers.HOST, "The address at which they are served; 0.0.0.0: to other hosts, too."
+    ),
+    "metrics_token": Rule(
+        readers.TOKEN,
+        "The token, or password, for metrics; needed where other hosts can reach them.",
+        secret=True,
+        hidden=True,
+        empty="none",
+    ),
+    "insecure": Rule(
+        readers.SWITCH, "Whether metrics are served to other hosts without a token, too."
+    ),
     "log_level": Rule(readers.LEVEL, "The least level that is logged.", names=("LOG_LEVEL",)),
     "log_format": Rule(
         readers.FORMAT, "How log lines look; auto: for people on a terminal, else JSON."

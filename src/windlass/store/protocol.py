@@ -21,6 +21,8 @@ from windlass.core.errors import ConfigError
 from windlass.core.job import (
     Checkpoint,
     Claim,
+    Connections,
+    Depths,
     Enqueued,
     ErrorGroup,
     Finding,
@@ -129,6 +131,10 @@ class Store(Protocol):
     @property
     def listening(self) -> bool:
         """Whether this process is told of new jobs; if not, it finds them by polling."""
+
+    @property
+    def connections(self) -> Connections | None:
+        """The connections that producers, lookers and handlers share here; None: it has none."""
 
     async def open(self) -> None:
         """Make ready for use; idempotent. Every other method connects by itself when needed.
@@ -343,6 +349,14 @@ class Store(Protocol):
         Those are the ones that were due before it; a step of priority is worth a minute of that.
         """
 
+    async def depths(self, most: int) -> Depths:
+        """Count the jobs that are not finished, and the dead, within a bounded time.
+
+        Of each state about so many jobs are looked at, at most; the pending jobs of the queues
+        have equal shares in that. A number that may be too low says so. No more than 1,000 queues
+        are told of.
+        """
+
     async def workers(self) -> list[WorkerRecord]:
         """Return the workers that are known, newest first."""
 
@@ -354,6 +368,7 @@ class Plain:
     """What stores have in common that are not transactional, and are told of all that changes."""
 
     listening = True
+    connections: Connections | None = None
 
     @property
     def location(self) -> str:

@@ -26,6 +26,7 @@ from windlass.core.job import (
     HISTORY_KEPT,
     Checkpoint,
     Claim,
+    Depths,
     Enqueued,
     ErrorGroup,
     Finding,
@@ -51,6 +52,7 @@ from windlass.core.job import (
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, WAITING, State, may_move
 from windlass.core.unique import amended
+from windlass.store.depths import depths_of
 from windlass.store.memory.jobs import FINISHED_KEPT, Jobs
 from windlass.store.memory.keys import DoneKeys, Keys
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Plain, Schema
@@ -400,6 +402,11 @@ class MemoryStore(Plain):
         ahead = sorted(waiting, key=_urgency).index(own)
         ended = [each for each in others if each.finished_at and now - each.finished_at < none.span]
         return Standing(ahead=min(ahead, limit), ended=len(ended))
+
+    async def depths(self, most: int) -> Depths:
+        with self._lock:
+            counted = Counter((job.queue, job.state) for job in self._jobs)
+        return depths_of(((*place, count) for place, count in counted.items()), most)
 
     async def workers(self) -> list[WorkerRecord]:
         with self._lock:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from windlass.store.postgres.home import Home
+from windlass.store.postgres.pool import AsyncPool
 
 
 class Homes:
@@ -21,6 +22,12 @@ class Homes:
         """Whether any event loop hears of new jobs."""
         with self._lock:
             return any(home.ear.listening for home in self._homes.values())
+
+    @property
+    def pools(self) -> list[AsyncPool]:
+        """The pools of all event loops."""
+        with self._lock:
+            return [home.pool for home in self._homes.values()]
 
     def here(self, make: Callable[[], Home]) -> Home:
         """Return the connections of the running event loop, which nobody else can use.

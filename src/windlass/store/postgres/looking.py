@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from windlass.core.job import AGING, ErrorGroup, Job, JobFilter, Page, QueueCount, Standing
+from windlass.core.job import AGING, Depths, ErrorGroup, Job, JobFilter, Page, QueueCount, Standing
 from windlass.core.states import State
+from windlass.store.depths import QUEUES, depths_of
 from windlass.store.postgres.rows import group_of, instant, job_of
 from windlass.store.postgres.work import Cursor, Statements, fetch
 
@@ -74,3 +75,14 @@ async def standing(cursor: Cursor, sql: Statements, job: UUID, limit: int) -> St
     for ahead, ended in await fetch(cursor, sql["standing"], values):
         found = Standing(ahead=ahead, ended=ended)
     return found
+
+
+async def depths(cursor: Cursor, sql: Statements, most: int) -> Depths:
+    """Count what is not finished, as far as that takes no longer than it may."""
+    values = {"most": most, "queues": QUEUES}
+    async with cursor.connection.transaction():
+        await fetch(cursor, sql["by_index_only"])
+        rows = await fetch(cursor, sql["depths"], values)
+    ((age,),) = await fetch(cursor, sql["snapshot_age"])
+    counts = ((queue, State(state), count) for queue, state, count in rows)
+    return depths_of(counts, most, snapshot_age=age)

@@ -49,6 +49,11 @@ class _Shelf(Generic[W]):
         self._shut = False
         self.open = 0
 
+    @property
+    def in_use(self) -> int:
+        """How many are neither idle nor closed."""
+        return self.open - len(self._idle)
+
     def take(self) -> W | None:
         """Return an idle connection that is young enough, or None."""
         while self._idle:
@@ -130,6 +135,11 @@ class Pool:
     def open(self) -> int:
         """How many connections are open."""
         return self._shelf.open
+
+    @property
+    def in_use(self) -> int:
+        """How many of those are lent out."""
+        return self._shelf.in_use
 
     def connection(self, patience: float | None) -> _Loan:
         """Lend a connection; with patience, whatever is done on it ends within that time.
@@ -232,6 +242,11 @@ class AsyncPool:
     def open(self) -> int:
         """How many connections are open."""
         return self._shelf.open
+
+    @property
+    def in_use(self) -> int:
+        """How many of those are lent out."""
+        return self._shelf.in_use
 
     def connection(self, patience: float | None) -> _AsyncLoan:
         """Lend a connection; getting one takes no longer than that.

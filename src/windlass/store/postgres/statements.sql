@@ -341,6 +341,56 @@ SELECT (SELECT count(*) FROM (
           WHERE dead.queue = own.queue AND dead.finished_at > now - %(span)s::interval)
 FROM {schema}.jobs AS own, {schema}.clock() AS now WHERE own.id = %(id)s
 
+-- name: by_index_only
+-- Let this transaction walk indexes, whatever the planner believes of tables it has no figures of.
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_indexscan', 'on', true), set_config('enable_indexonlyscan', 'on', true),
+       set_config('enable_sort', 'off', true), set_config('jit', 'off', true),
+       set_config('statement_timeout', '2s', true)
+
+-- name: depths
+-- Count jobs that are not finished by queue and state, and end where it would take long: the
+-- pending jobs of each queue along their index, the others a bounded number of each state.
+WITH RECURSIVE queues AS (
+    (SELECT queue FROM {schema}.jobs WHERE state = 'pending' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT jobs.queue FROM {schema}.jobs
+            WHERE state = 'pending' AND jobs.queue > queues.queue ORDER BY jobs.queue LIMIT 1)
+    FROM queues WHERE queues.queue IS NOT NULL
+), known AS (
+    SELECT queue FROM queues WHERE queue IS NOT NULL LIMIT %(queues)s
+), due AS (
+    SELECT queue FROM {schema}.jobs
+    WHERE state = 'scheduled' AND (waiting_for IS NULL OR starts_with(waiting_for, 'event:'))
+    ORDER BY due_at, seq LIMIT %(most)s + 1
+), parked AS (
+    SELECT queue FROM {schema}.jobs
+    WHERE state = 'scheduled' AND waiting_for IS NOT NULL AND NOT starts_with(waiting_for, 'event:')
+    LIMIT %(most)s + 1
+)
+SELECT queue, 'pending' AS state,
+       (SELECT count(*) FROM (SELECT FROM {schema}.jobs
+                              WHERE state = 'pending' AND jobs.queue = known.queue
+                              LIMIT greatest(%(most)s / share.queues, 1) + 1) AS counted)
+FROM known, (SELECT count(*) AS queues FROM known) AS share
+UNION ALL
+SELECT queue, 'running', count(*)
+FROM (SELECT queue FROM {schema}.jobs WHERE state = 'running' LIMIT %(most)s + 1) AS counted
+GROUP BY queue
+UNION ALL
+SELECT queue, 'scheduled', count(*)
+FROM (SELECT queue FROM due UNION ALL SELECT queue FROM parked) AS counted GROUP BY queue
+UNION ALL
+SELECT queue, 'dead', count(*)
+FROM (SELECT queue FROM {schema}.dead_jobs ORDER BY finished_at DESC LIMIT %(most)s + 1) AS counted
+GROUP BY queue
+
+-- name: snapshot_age
+-- Say for how many seconds the oldest snapshot of this database has been held.
+SELECT coalesce(extract(epoch FROM clock_timestamp() - min(xact_start)), 0)::float8
+FROM pg_stat_activity
+WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,

@@ -23,6 +23,8 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.job import (
     Checkpoint,
     Claim,
+    Connections,
+    Depths,
     Enqueued,
     ErrorGroup,
     Finding,
@@ -51,7 +53,7 @@ from windlass.store.postgres.heartbeat import Heartbeat
 from windlass.store.postgres.home import Home
 from windlass.store.postgres.homes import Homes
 from windlass.store.postgres.line import Speak
-from windlass.store.postgres.pool import Limits, Pool
+from windlass.store.postgres.pool import AsyncPool, Limits, Pool
 from windlass.store.postgres.rows import (
     job_of,
     news_document,
@@ -119,6 +121,16 @@ class PostgresStore:
     def listening(self) -> bool:
         """Whether any event loop of this process hears of new jobs."""
         return self._homes.listening
+
+    @property
+    def connections(self) -> Connections:
+        """Those of the pools of this process, for blocking and for awaited use."""
+        pools: list[Pool | AsyncPool] = [self._pool, *self._homes.pools]
+        return Connections(
+            open=sum(pool.open for pool in pools),
+            in_use=sum(pool.in_use for pool in pools),
+            limit=self._limits.most * len(pools),
+        )
 
     @property
     def statements(self) -> Mapping[str, str]:
@@ -338,6 +350,9 @@ class PostgresStore:
 
     async def standing(self, job: UUID, *, limit: int) -> Standing:
         return await self._look(lambda cursor: looking.standing(cursor, self._sql, job, limit))
+
+    async def depths(self, most: int) -> Depths:
+        return await self._look(lambda cursor: looking.depths(cursor, self._sql, most))
 
     async def workers(self) -> list[WorkerRecord]:
         rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["list_workers"]))

@@ -373,6 +373,44 @@ SELECT (SELECT count(*) FROM (
           AND ended.finished_at > :since)
 FROM jobs AS own WHERE own.id = :id
 
+-- name: depths
+-- Count jobs that are not finished by queue and state, and end where it would take long: the
+-- pending jobs of each queue along their index, the others a bounded number of each state.
+WITH RECURSIVE queues (queue) AS (
+    SELECT min(queue) FROM jobs WHERE state = 'pending'
+    UNION ALL
+    SELECT (SELECT min(jobs.queue) FROM jobs
+            WHERE state = 'pending' AND jobs.queue > queues.queue)
+    FROM queues WHERE queues.queue IS NOT NULL
+    LIMIT :queues
+), known AS MATERIALIZED (
+    SELECT queue FROM queues WHERE queue IS NOT NULL
+)
+SELECT queue, 'pending' AS state,
+       (SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_lanes
+                              WHERE state = 'pending' AND jobs.queue = known.queue
+                              LIMIT max(:most / (SELECT count(*) FROM known), 1) + 1))
+FROM known
+UNION ALL
+SELECT queue, 'running', count(*)
+FROM (SELECT queue FROM jobs INDEXED BY jobs_held WHERE state = 'running' LIMIT :most + 1)
+GROUP BY queue
+UNION ALL
+SELECT queue, 'scheduled', count(*)
+FROM (SELECT queue FROM jobs INDEXED BY jobs_due
+      WHERE state = 'scheduled' AND (waiting_for IS NULL OR substr(waiting_for, 1, 6) = 'event:')
+      UNION ALL
+      SELECT queue FROM jobs INDEXED BY jobs_parked
+      WHERE waiting_for IS NOT NULL AND substr(waiting_for, 1, 6) <> 'event:'
+        AND state = 'scheduled'
+      LIMIT :most + 1)
+GROUP BY queue
+UNION ALL
+SELECT queue, 'dead', count(*)
+FROM (SELECT queue FROM jobs INDEXED BY jobs_finished
+      WHERE state = 'dead' AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT :most + 1)
+GROUP BY queue
+
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,

@@ -24,6 +24,7 @@ from windlass.core.job import (
     AGING,
     Checkpoint,
     Claim,
+    Depths,
     Enqueued,
     ErrorGroup,
     Finding,
@@ -46,6 +47,7 @@ from windlass.core.job import (
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.store.columns import as_json
+from windlass.store.depths import QUEUES, depths_of
 from windlass.store.protocol import Capabilities, Plain, Schema
 from windlass.store.sql import Migration
 from windlass.store.sqlite import news as news_work
@@ -330,6 +332,15 @@ class SqliteStore(Plain):
         def piece(db: sqlite3.Connection) -> Standing:
             row = db.execute(work.sql["standing"], values).fetchone()
             return none if row is None else Standing(ahead=row[0], ended=row[1])
+
+        return await self._look(piece)
+
+    async def depths(self, most: int) -> Depths:
+        values = {"most": most, "queues": QUEUES}
+
+        def piece(db: sqlite3.Connection) -> Depths:
+            rows = db.execute(work.sql["depths"], values).fetchall()
+            return depths_of(((queue, State(state), count) for queue, state, count in rows), most)
 
         return await self._look(piece)
 

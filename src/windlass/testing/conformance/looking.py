@@ -200,6 +200,45 @@ async def jobs_that_ended_in_its_queue_lately_are_counted_for_a_job(bench: Bench
 
 
 @law
+async def depths_are_counted_by_queue_and_state(bench: Bench) -> None:
+    """What is not finished is counted, and what is dead; what completed or was cancelled is not."""
+    assert (await bench.store.depths(MANY)).counts == ()
+    for state in State:
+        await bench.job_in(state, queue="files")
+    await bench.enqueue(queue="mail")
+    await bench.enqueue(queue="mail")
+    await bench.enqueue(queue="mail", due=HOUR)
+    await bench.enqueue(queue="mail", waiting_for="flow:x")
+    counts = (await bench.store.depths(MANY)).counts
+    told = sorted((each.queue, each.state, each.count, each.capped) for each in counts)
+    assert told == [
+        ("files", State.DEAD, 1, False),
+        ("files", State.PENDING, 1, False),
+        ("files", State.RUNNING, 1, False),
+        ("files", State.SCHEDULED, 1, False),
+        ("mail", State.PENDING, 2, False),
+        ("mail", State.SCHEDULED, 2, False),
+    ]
+
+
+@law
+async def depths_end_where_they_are_told_to_and_say_so(bench: Bench) -> None:
+    """Queues share what may be counted of their pending jobs, however many they have."""
+    for _ in range(5):
+        await bench.enqueue(queue="long")
+        await bench.enqueue(queue="later", due=HOUR)
+    for _ in range(2):
+        await bench.enqueue(queue="short")
+    counts = (await bench.store.depths(4)).counts
+    told = {(each.queue, each.state): (each.count, each.capped) for each in counts}
+    assert told == {
+        ("later", State.SCHEDULED): (4, True),
+        ("long", State.PENDING): (2, True),
+        ("short", State.PENDING): (2, False),
+    }
+
+
+@law
 async def a_healthy_store_finds_nothing_wrong_with_itself(bench: Bench) -> None:
     """Findings are about trouble; each says what to do about it."""
     findings: list[Finding] = await bench.store.findings()

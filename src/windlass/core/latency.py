@@ -1,0 +1,78 @@
+"""Owns how times are counted: in buckets that grow by an eighth, small enough for percentiles.
+
+A worker counts in these; Prometheus is shown every few of them together, and the store keeps them
+sparsely, in windows of a few minutes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+_STEPS = (
+    1.00, 1.12, 1.25, 1.40, 1.60, 1.80, 2.00, 2.24, 2.50, 2.80,
+    3.15, 3.55, 4.00, 4.50, 5.00, 5.60, 6.30, 7.10, 8.00, 9.00,
+)  # fmt: skip
+"""Preferred numbers (Renard's 20): even steps of 12 % that pass through 1, 2.5 and 5."""
+BOUNDS = tuple(round(step * 10.0**power, 9) for power in range(-4, 5) for step in _STEPS)
+"""The upper bounds in seconds, from 0.1 ms to a day; one bucket more has what is beyond."""
+SHOWN = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0,
+    250.0, 500.0, 1000.0, 5000.0,
+)  # fmt: skip
+"""Those that Prometheus is shown: each is one of `BOUNDS`, so that nothing is guessed."""
+_ENDS = tuple(BOUNDS.index(bound) + 1 for bound in SHOWN)
+
+
+def bucket_of(seconds: float) -> int:
+    """Return the number of the bucket that a time falls into."""
+    return bisect_left(BOUNDS, seconds)
+
+
+def empty() -> list[int]:
+    """Return buckets without anything in them."""
+    return [0] * (len(BOUNDS) + 1)
+
+
+def shown(counts: Sequence[int]) -> list[int]:
+    """Return how many times are within each of the bounds that Prometheus is shown, and in all."""
+    sums = [0, *accumulate(counts)]
+    return [*(sums[end] for end in _ENDS), sums[-1]]
+
+
+def sparse(counts: Iterable[int]) -> list[int]:
+    """Write buckets as number and count by turns, without the empty ones."""
+    return [each for number, count in enumerate(counts) if count for each in (number, count)]
+
+
+def add_sparse(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Add up buckets that are written sparsely."""
+    counts = _read(one)
+    for number, count in _read(other).items():
+        counts[number] = counts.get(number, 0) + count
+    return [each for number in sorted(counts) for each in (number, counts[number])]
+
+
+def total(buckets: Sequence[int]) -> int:
+    """Return how many times were counted."""
+    return sum(_read(buckets).values())
+
+
+def quantile(buckets: Sequence[int], share: float) -> float | None:
+    """Return the time that this share of all does not exceed, to an eighth; None if there is none.
+
+    What is beyond the last bound counts as that.
+    """
+    counts = _read(buckets)
+    left = share * sum(counts.values())
+    for number in sorted(counts):
+        left -= counts[number]
+        if left <= 0:
+            return BOUNDS[min(number, len(BOUNDS) - 1)]
+    return None
+
+
+def _read(buckets: Sequence[int]) -> dict[int, int]:
+    counts: Mapping[int, int] = dict(zip(buckets[::2], buckets[1::2], strict=False))
+    return {number: count for number, count in counts.items() if number >= 0 and count > 0}

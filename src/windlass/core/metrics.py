@@ -1,0 +1,98 @@
+"""Owns the metrics: which there are, what they mean, and how they are written for Prometheus.
+
+Nothing else may be exposed: alerts, dashboard and docs are checked against `FAMILIES`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from windlass.core.text import inert, storable
+
+Type = Literal["counter", "gauge", "histogram"]
+Labels = tuple[str, ...]
+OTHER = "other"
+"""What is called so that came after there were as many names as there may be."""
+NAMES = 200
+"""How many queues, and how many kinds, are told apart."""
+_LABEL_LIMIT = 128
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Family(NamedTuple):
+    """A metric: its name, its type, what it tells, and by what it is told apart."""
+
+    name: str
+    type: Type
+    doc: str
+    labels: Labels = ()
+    bounds: tuple[float, ...] = ()
+    """The upper bounds of a histogram's buckets; the last, infinite one is not among them."""
+
+
+class Buckets(NamedTuple):
+    """A histogram's value: how many are within each bound, how many in all, and their sum."""
+
+    counts: Sequence[int]
+    total: float
+
+
+Value = float | Buckets
+Series = Mapping[Labels, Value]
+"""The values of one family by its labels, in the family's order."""
+
+
+def exposition(families: Iterable[Family], values: Mapping[str, Series]) -> str:
+    """Write what is known in Prometheus' text format; families without a value are left out."""
+    lines: list[str] = []
+    for family in families:
+        series = values.get(family.name)
+        if not series:
+            continue
+        lines.append(f"# HELP {family.name} {_escaped(family.doc)}")
+        lines.append(f"# TYPE {family.name} {family.type}")
+        for labels, value in series.items():
+            lines += _lines(family, labels, value)
+    return "\n".join([*lines, ""])
+
+
+def bounded(queues: Mapping[str, float], most: int = NAMES) -> dict[str, str]:
+    """Say what each name is called, so that no more than so many are: the heaviest, and `other`."""
+    kept = sorted(queues, key=lambda name: (-queues[name], name))[:most]
+    return {name: name if name in set(kept) else OTHER for name in queues}
+
+
+def _lines(family: Family, labels: Labels, value: Value) -> Iterable[str]:
+    pairs = [f'{name}="{_label(each)}"' for name, each in zip(family.labels, labels, strict=True)]
+    if not isinstance(value, Buckets):
+        return [f"{family.name}{_braced(pairs)} {_number(value)}"]
+    lines = []
+    for bound, count in zip((*family.bounds, math.inf), value.counts, strict=True):
+        within = [*pairs, f'le="{_number(bound)}"']
+        lines.append(f"{family.name}_bucket{_braced(within)} {count}")
+    lines.append(f"{family.name}_sum{_braced(pairs)} {_number(value.total)}")
+    lines.append(f"{family.name}_count{_braced(pairs)} {value.counts[-1]}")
+    return lines
+
+
+def _braced(pairs: Sequence[str]) -> str:
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+def _label(text: str) -> str:
+    """Return a label's value, in which nothing can end the line, or be taken for another label."""
+    return _escaped(inert(storable(text, _LABEL_LIMIT))).replace('"', '\\"')
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if math.isnan(value):
+        return "NaN"
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))

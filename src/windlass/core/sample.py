@@ -1,0 +1,320 @@
+"""Owns the cluster-wide figures: how they are made up of what the store says, kept, and exposed.
+
+One worker at a time makes them, at most every `EVERY`, and keeps them in the record
+`sample:cluster`; `sample:turn` says when somebody took the turn last. Everybody else reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core import kind_stats
+from windlass.core.breaker_record import RECORD as BREAKERS
+from windlass.core.breaker_record import BreakerState, read_status
+from windlass.core.job import Depths, Head, Json, Lane, WorkerRecord
+from windlass.core.limits import RECORD as LIMITS
+from windlass.core.metrics import NAMES, OTHER, Series, bounded
+from windlass.core.pauses import Pauses
+from windlass.core.states import State
+from windlass.core.targets import TARGETS
+
+PREFIX = "sample:"
+TURN = "sample:turn"
+CLUSTER = "sample:cluster"
+EVERY = timedelta(seconds=15)
+_WALK, _LEAST_WALK, _MOST_WALK = 60_000, 5_000, 500_000
+_SHORT, _LONG = 0.1, 0.3
+_BREAKERS = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+
+
+class QueueSample(Struct, kw_only=True, omit_defaults=True):
+    """A queue: how many jobs are in which state, whose heads wait for how long, who serves it."""
+
+    jobs: dict[str, int] = {}
+    capped: list[str] = []
+    """The states in which there are more than were counted."""
+    oldest: float | None = None
+    """Seconds for which the oldest pending job has been due."""
+    workers: int = 0
+    unserved: int = 0
+    """Lanes with pending jobs that no live worker would run."""
+    paused: bool = False
+    left: int = 0
+    """Jobs that left it for good, ever; rates are differences of that."""
+    arrival_rate: float | None = None
+    service_rate: float | None = None
+
+
+class KindSample(Struct, kw_only=True, omit_defaults=True):
+    """A kind: its percentiles over the last hour, its target, and how long its oldest waits."""
+
+    durations: dict[str, float] = {}
+    waits: dict[str, float] = {}
+    oldest: float | None = None
+    target: float | None = None
+
+
+class Sample(Struct, kw_only=True):
+    """What was true of the whole cluster at a moment."""
+
+    at: float
+    """When, by the store's clock."""
+    by: str = ""
+    seconds: float = 0.0
+    """How long the store took to tell."""
+    walk: int = 0
+    """How many jobs of each state were looked at, at most."""
+    queues: dict[str, QueueSample] = {}
+    kinds: dict[str, KindSample] = {}
+    breakers: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    """How many tokens of each limit workers hold."""
+    workers: dict[str, int] = {}
+    schedule_lag: float = 0.0
+    snapshot_age: float | None = None
+
+
+def read_sample(record: Json | None) -> Sample | None:
+    """Return what a record says; None if there is none, or none that this release can read."""
+    try:
+        return None if record is None else msgspec.convert(record, Sample)
+    except msgspec.ValidationError:
+        return None
+
+
+def walk_after(before: Sample | None) -> int:
+    """Return how many jobs of each state the next sample may look at: what the store has time for.
+
+    Nobody looks at more than there are, so that only a sample that was cut short says how fast the
+    store could go.
+    """
+    if before is None or not before.walk:
+        return _WALK
+    if before.seconds > _LONG:
+        return max(before.walk // 2, _LEAST_WALK)
+    if not any(queue.capped for queue in before.queues.values()):
+        return min(max(before.walk, _LEAST_WALK), _WALK)
+    return min(before.walk * 2, _MOST_WALK) if before.seconds < _SHORT else before.walk
+
+
+class Facts(Struct, kw_only=True):
+    """All that a sample is made of, as the store told it."""
+
+    now: datetime
+    depths: Depths
+    heads: Sequence[Head]
+    workers: Sequence[WorkerRecord]
+    pauses: Pauses
+    stats: Mapping[str, Json]
+    breakers: Mapping[str, Json]
+    limits: Mapping[str, Json]
+    targets: Mapping[str, Json]
+    ringing: Mapping[str, Json]
+
+
+def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
+    """Make a sample; rates are the difference to the one before."""
+    alive = [worker for worker in facts.workers if worker.alive]
+    made = Sample(
+        at=facts.now.timestamp(),
+        by=by,
+        queues=_queues(facts, alive),
+        kinds=_kinds(facts),
+        breakers={
+            name.removeprefix(BREAKERS): _BREAKERS[read_status(name, record).state]
+            for name, record in list(facts.breakers.items())[:NAMES]
+        },
+        limits=_limits(facts.limits),
+        workers={
+            state: sum(each.pulse.state == state for each in alive)
+            for state in ("running", "draining")
+        },
+        schedule_lag=_lag(facts.ringing, facts.now),
+        snapshot_age=facts.depths.snapshot_age,
+    )
+    if before is not None and made.at > before.at:
+        _rate(made, before)
+    return made
+
+
+def _queues(facts: Facts, alive: Sequence[WorkerRecord]) -> dict[str, QueueSample]:
+    weight: dict[str, float] = {}
+    for each in facts.depths.counts:
+        weight[each.queue] = weight.get(each.queue, 0.0) + each.count
+    left = _left(facts.stats)
+    for name in (*left, *facts.pauses.queues, *(head.lane.queue for head in facts.heads)):
+        weight.setdefault(name, 0.0)
+    named = bounded(weight)
+    queues: dict[str, QueueSample] = {name: QueueSample() for name in named.values()}
+    for each in facts.depths.counts:
+        queue = queues[named[each.queue]]
+        state = each.state.value
+        queue.jobs[state] = queue.jobs.get(state, 0) + each.count
+        if each.capped and state not in queue.capped:
+            queue.capped.append(state)
+    for name, count in left.items():
+        queues[named[name]].left += count
+    for head in facts.heads:
+        _note_head(queues[named[head.lane.queue]], head, facts, alive)
+    for name, called in named.items():
+        queues[called].workers = max(queues[called].workers, _serving(name, alive))
+        queues[called].paused |= name in facts.pauses.queues
+    return queues
+
+
+def _note_head(queue: QueueSample, head: Head, facts: Facts, alive: Sequence[WorkerRecord]) -> None:
+    waited = max((facts.now - head.position).total_seconds(), 0.0)
+    queue.oldest = max(queue.oldest or 0.0, waited)
+    queue.unserved += not any(worker.info.serves(head.lane) for worker in alive)
+
+
+def _serving(queue: str, alive: Sequence[WorkerRecord]) -> int:
+    return sum(
+        any(worker.info.serves(Lane(queue, kind, 0, "")) for kind in worker.info.kinds[:1])
+        for worker in alive
+    )
+
+
+def _left(stats: Mapping[str, Json]) -> dict[str, int]:
+    left: dict[str, int] = {}
+    for record in stats.values():
+        for queue, count in kind_stats.read_stats(record).left.items():
+            left[queue] = left.get(queue, 0) + count
+    return left
+
+
+def _kinds(facts: Facts) -> dict[str, KindSample]:
+    kinds: dict[str, KindSample] = {}
+    for name, record in facts.stats.items():
+        lately = kind_stats.read_stats(record).lately(facts.now)
+        if lately.runs:
+            kinds[name.removeprefix(kind_stats.RECORD)] = KindSample(
+                durations=kind_stats.percentiles(lately.durations),
+                waits=kind_stats.percentiles(lately.waits),
+            )
+    for head in facts.heads:
+        if head.lane.kind in kinds or len(kinds) < NAMES:
+            kind = kinds.setdefault(head.lane.kind, KindSample())
+            waited = max((facts.now - head.position).total_seconds(), 0.0)
+            kind.oldest = max(kind.oldest or 0.0, waited)
+    for name, record in facts.targets.items():
+        told = record.get("target")
+        if isinstance(told, int | float):
+            kinds.setdefault(name.removeprefix(TARGETS), KindSample()).target = float(told)
+    return dict(list(kinds.items())[:NAMES])
+
+
+def _limits(records: Mapping[str, Json]) -> dict[str, int]:
+    """Add up what workers hold of every limit, over all of its keys."""
+    held: dict[str, int] = {}
+    for record, accounts in records.items():
+        name = record.removeprefix(LIMITS).partition("/")[0]
+        if name not in held and len(held) >= NAMES:
+            name = OTHER
+        held[name] = held.get(name, 0) + sum(_held(each) for each in accounts.values())
+    return held
+
+
+def _held(account: Any) -> int:
+    holds = account.get("holds", {}) if isinstance(account, dict) else {}
+    return sum(count for keys in holds.values() for count in keys.values())
+
+
+def _lag(ringing: Mapping[str, Json], now: datetime) -> float:
+    """Return for how long the latest schedule is late; what has rung already is due."""
+    lags = [_since(record.get("next"), now) for record in ringing.values()]
+    return max(lags, default=0.0)
+
+
+def _since(moment: object, now: datetime) -> float:
+    try:
+        if isinstance(moment, str):
+            return max((now - datetime.fromisoformat(moment)).total_seconds(), 0.0)
+        return max(now.timestamp() - float(moment), 0.0)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _rate(sample: Sample, before: Sample) -> None:
+    """Say how fast jobs come and go: who is not there any more has left, who is new has come."""
+    seconds = sample.at - before.at
+    for name, queue in sample.queues.items():
+        known = before.queues.get(name)
+        if known is None:
+            continue
+        left = max(queue.left - known.left, 0)
+        queue.service_rate = left / seconds
+        if not queue.capped and not known.capped:
+            came = _alive(queue) - _alive(known) + left
+            queue.arrival_rate = max(came, 0) / seconds
+
+
+def _alive(queue: QueueSample) -> int:
+    return sum(count for state, count in queue.jobs.items() if state != State.DEAD.value)
+
+
+# -- for Prometheus --------------------------------------------------------------------------------
+
+
+def series_of(record: Json, *, age: float) -> dict[str, Series]:
+    """Return the families of a sample that is so many seconds old."""
+    sample = read_sample(record)
+    if sample is None:
+        return {}
+    queues, kinds = sample.queues.items(), sample.kinds.items()
+    found: dict[str, Series] = {
+        **_of_queues(sample),
+        "windlass_kind_oldest_pending_seconds": {
+            (name,): kind.oldest + age for name, kind in kinds if kind.oldest is not None
+        },
+        "windlass_kind_target_seconds": {
+            (name,): kind.target for name, kind in kinds if kind.target is not None
+        },
+        "windlass_kind_duration_seconds": _percentiles((n, k.durations) for n, k in kinds),
+        "windlass_kind_wait_seconds": _percentiles((n, k.waits) for n, k in kinds),
+        "windlass_queue_oldest_pending_seconds": {
+            (name,): 0.0 if queue.oldest is None else queue.oldest + age for name, queue in queues
+        },
+        "windlass_breaker_state": {(name,): value for name, value in sample.breakers.items()},
+        "windlass_limit_in_use": {(name,): value for name, value in sample.limits.items()},
+        "windlass_workers": {(state,): value for state, value in sample.workers.items()},
+        "windlass_schedule_lag_seconds": {(): sample.schedule_lag},
+        "windlass_sample_age_seconds": {(): age},
+        "windlass_sample_duration_seconds": {(): sample.seconds},
+    }
+    if sample.snapshot_age is not None:
+        found["windlass_snapshot_age_seconds"] = {(): sample.snapshot_age}
+    return found
+
+
+def _of_queues(sample: Sample) -> dict[str, Series]:
+    queues = sample.queues.items()
+    states = [(name, queue, state) for name, queue in queues for state in queue.jobs]
+    return {
+        "windlass_queue_jobs": {(name, state): queue.jobs[state] for name, queue, state in states},
+        "windlass_queue_jobs_capped": {
+            (name, state): float(state in queue.capped) for name, queue, state in states
+        },
+        "windlass_queue_workers": {(name,): queue.workers for name, queue in queues},
+        "windlass_queue_unserved_lanes": {(name,): queue.unserved for name, queue in queues},
+        "windlass_queue_paused": {(name,): float(queue.paused) for name, queue in queues},
+        "windlass_queue_arrival_rate": {
+            (name,): queue.arrival_rate for name, queue in queues if queue.arrival_rate is not None
+        },
+        "windlass_queue_service_rate": {
+            (name,): queue.service_rate for name, queue in queues if queue.service_rate is not None
+        },
+    }
+
+
+def _percentiles(kinds: Iterable[tuple[str, Mapping[str, float]]]) -> Series:
+    return {
+        (name, percentile): seconds
+        for name, percentiles in kinds
+        for percentile, seconds in percentiles.items()
+    }

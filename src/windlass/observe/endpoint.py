@@ -1,0 +1,250 @@
+"""Owns the HTTP endpoint for metrics and probes: a thread of its own, whatever else is blocked.
+
+It knows nothing but four paths, reads no body, keeps no connection, and bounds everything: how long
+a request may be, how long it may take, and how many there are at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hmac
+import ipaddress
+import json
+import socket
+import threading
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from windlass.core.metrics import CONTENT_TYPE
+from windlass.observe.logs import get_logger
+
+log = get_logger("windlass.metrics")
+PORTS = 100
+"""How many ports are tried, from the wanted one on."""
+_REQUEST = 8_192
+_PATIENCE = 5.0
+_CONNECTIONS = 32
+_PLAIN = "text/plain; charset=utf-8"
+_JSON = "application/json"
+_CLOSED = (
+    "metrics are not served beyond this host without credentials: set WINDLASS_METRICS_TOKEN, or "
+    "start the worker with --insecure\n"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """Whether the process and its supervisor live, and whether jobs are claimed."""
+
+    live: bool
+    ready: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Where metrics are served, and to whom: whoever has the token, or, without one, this host."""
+
+    host: str = "127.0.0.1"
+    port: int = 9090
+    token: str = ""
+    insecure: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this host can reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody may have the metrics, since anybody could."""
+        return not (self.token or self.insecure or self.is_local)
+
+    def admits(self, credentials: str) -> bool:
+        """Say whether the value of an Authorization header lets its sender in.
+
+        Either a bearer token, or basic authentication with the token as the password.
+        """
+        if not self.token:
+            return True
+        scheme, _, given = credentials.strip().partition(" ")
+        sent = given.strip().encode("latin-1", "replace")
+        if scheme.lower() == "basic":
+            sent = _password(sent)
+        elif scheme.lower() != "bearer":
+            sent = b""
+        return hmac.compare_digest(sent, self.token.encode())
+
+
+def _password(sent: bytes) -> bytes:
+    try:
+        return b64decode(sent, validate=True).partition(b":")[2]
+    except Error:
+        return b""
+
+
+class Endpoint:
+    """Serves `/metrics`, `/health/live`, `/health/ready` and `/health`, from `start` to `stop`."""
+
+    def __init__(
+        self, access: Access, *, metrics: Callable[[], str], health: Callable[[], Health]
+    ) -> None:
+        self._access = access
+        self._metrics = metrics
+        self._health = health
+        self._thread: threading.Thread | None = None
+        self._begun = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._over: asyncio.Event | None = None
+        self._serving = 0
+        self._problem = ""
+        self.address = ""
+        """Where it is served, `host:port`; empty: nowhere."""
+
+    def start(self) -> None:
+        """Take the wanted port, or the next that is free, and serve; `tell` says where."""
+        listener, self._problem = _listener(self._access)
+        if listener is None:
+            return
+        port = listener.getsockname()[1]
+        host = self._access.host
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(listener)), name="windlass-metrics", daemon=True
+        )
+        self._thread.start()
+
+    def tell(self) -> None:
+        """Log where it is served, or why it is not."""
+        if self._problem:
+            remedy = "set WINDLASS_METRICS_PORT to another one, or to 0"
+            log.warning("metrics.not_served", problem=self._problem, remedy=remedy)
+            return
+        log.info("metrics.served", address=self.address, wanted=self._access.port)
+        if self._access.is_closed:
+            log.warning("metrics.closed", address=self.address, why=_CLOSED.strip())
+
+    def stop(self) -> None:
+        """Serve no more."""
+        if self._thread is not None:
+            if self._begun.wait(_PATIENCE) and self._loop is not None and self._over is not None:
+                self._loop.call_soon_threadsafe(self._over.set)
+            self._thread.join(_PATIENCE)
+            self._thread = None
+            self.address = ""
+
+    async def _serve(self, listener: socket.socket) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._meet, sock=listener, limit=_REQUEST)
+        self._begun.set()
+        async with server:
+            await self._over.wait()
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving += 1
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                if self._serving > _CONNECTIONS:
+                    answer = _answer(503, "busy\n")
+                else:
+                    answer = self._respond(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(answer)
+                await writer.drain()
+        except asyncio.LimitOverrunError:
+            writer.write(_answer(431, "the request is too long\n"))
+        except (TimeoutError, OSError, asyncio.IncompleteReadError):
+            pass  # Whoever does not finish, or is gone, needs no answer.
+        finally:
+            self._serving -= 1
+            writer.close()
+
+    def _respond(self, request: bytes) -> bytes:
+        line, *headers = request.decode("latin-1").split("\r\n")
+        method, _, rest = line.partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            return _answer(405, "only GET and HEAD\n", Allow="GET, HEAD")
+        try:
+            answer = self._page(path, headers)
+        except Exception:
+            log.exception("metrics.failed", path=path[:100])
+            answer = _answer(500, "failed\n")
+        return answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else answer
+
+    def _page(self, path: str, headers: list[str]) -> bytes:
+        match path:
+            case "/metrics":
+                return self._metrics_page(headers)
+            case "/health/live":
+                return _probe(self._health().live)
+            case "/health/ready":
+                return _probe(self._health().ready)
+            case "/health":
+                health = self._health()
+                body = json.dumps({"live": health.live, "ready": health.ready}) + "\n"
+                return _answer(200 if health.live and health.ready else 503, body, type_=_JSON)
+            case _:
+                return _answer(404, "there are /metrics, /health/live, /health/ready, /health\n")
+
+    def _metrics_page(self, headers: list[str]) -> bytes:
+        if self._access.is_closed:
+            return _answer(403, _CLOSED)
+        if not self._access.admits(_authorization(headers)):
+            challenge = 'Bearer realm="windlass", Basic realm="windlass"'
+            return _answer(401, "wrong or no credentials\n", **{"WWW-Authenticate": challenge})
+        return _answer(200, self._metrics(), type_=CONTENT_TYPE)
+
+
+def _listener(access: Access) -> tuple[socket.socket | None, str]:
+    """Return a socket at the first port that is free; none, and why, if there is none."""
+    family = socket.AF_INET6 if ":" in access.host else socket.AF_INET
+    for port in range(access.port, min(access.port + PORTS, 65_536)):
+        try:
+            return socket.create_server((access.host, port), family=family), ""
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return None, f"{access.host}:{port}: {error.strerror or error}"
+    return None, f"no port of {access.host} is free from {access.port} on"
+
+
+def _authorization(headers: list[str]) -> str:
+    for header in headers:
+        name, _, value = header.partition(":")
+        if name.strip().lower() == "authorization":
+            return value
+    return ""
+
+
+def _probe(good: bool) -> bytes:
+    return _answer(200, "ok\n") if good else _answer(503, "no\n")
+
+
+_REASONS = {
+    200: "OK",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+def _answer(status: int, body: str, *, type_: str = _PLAIN, **headers: str) -> bytes:
+    data = body.encode()
+    lines = [
+        f"HTTP/1.1 {status} {_REASONS[status]}",
+        f"Content-Type: {type_}",
+        f"Content-Length: {len(data)}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + data

@@ -1,0 +1,170 @@
+"""Owns the figures of a worker process as they travel: counts, gauges, signs of life, a sample.
+
+They are written into a file that its supervisor shares, so that they can be read while the process
+is stuck, and after it has died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.core.families import FAMILIES
+from windlass.core.job import Json
+from windlass.core.metrics import Buckets, Labels, Series, Value, exposition
+from windlass.core.sample import series_of
+
+Counts = dict[str, list[tuple[Labels, float]]]
+Histograms = dict[str, list[tuple[Labels, list[int], float]]]
+
+
+class Life(Struct, frozen=True, kw_only=True):
+    """Signs of life, by the clock that all processes of a machine share (`time.monotonic`)."""
+
+    serves: bool = False
+    """Whether it claims jobs: it has begun, and does not drain."""
+    beat_at: float = 0.0
+    """When its lease was last renewed."""
+    asked_at: float = 0.0
+    """When the store last answered one of its claims, or was asked for orders."""
+    lease: float = 30.0
+
+    def is_ready(self, now: float, patience: float = 15.0) -> bool:
+        """Say whether it serves, keeps its lease and reaches the store."""
+        kept = now - self.beat_at < self.lease
+        return self.serves and kept and now - self.asked_at < max(patience, self.lease / 2)
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """What a worker process has counted since it began, and how it is."""
+
+    counts: Counts = {}
+    histograms: Histograms = {}
+    gauges: dict[str, float] = {}
+    life: Life = Life()
+    sample: Json | None = None
+    """The cluster-wide figures, as it read them last from the store."""
+    sampled_at: float = 0.0
+    """When those were true, by the same clock."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Figures).decode
+
+
+def written(figures: Figures) -> bytes:
+    """Write figures down."""
+    return _encode(figures)
+
+
+def read(data: bytes) -> Figures | None:
+    """Read figures; None if these are none, maybe because another release wrote them."""
+    try:
+        return _decode(data)
+    except msgspec.MsgspecError:
+        return None
+
+
+class Totals:
+    """The counts of several processes, added up; of those that are gone, too: counts never fall."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[Labels, float]] = {}
+        self._histograms: dict[str, dict[Labels, Buckets]] = {}
+
+    def add(self, figures: Figures) -> None:
+        """Add what a process has counted."""
+        for name, counted in figures.counts.items():
+            known = self._counts.setdefault(name, {})
+            for labels, count in counted:
+                known[labels] = known.get(labels, 0.0) + count
+        for name, seen in figures.histograms.items():
+            buckets = self._histograms.setdefault(name, {})
+            for labels, counts, total in seen:
+                buckets[labels] = _sum(buckets.get(labels), counts, total)
+
+    def copy(self) -> Totals:
+        """Return totals to which more can be added, without these becoming any more."""
+        made = Totals()
+        made._counts = {name: dict(counts) for name, counts in self._counts.items()}
+        made._histograms = {name: dict(seen) for name, seen in self._histograms.items()}
+        return made
+
+    def values(self) -> dict[str, Series]:
+        """Return them by family."""
+        return {**self._counts, **self._histograms}
+
+
+def _sum(known: Buckets | None, counts: list[int], total: float) -> Buckets:
+    if known is None:
+        return Buckets(counts, total)
+    added = [one + other for one, other in zip(known.counts, counts, strict=True)]
+    return Buckets(added, known.total + total)
+
+
+class Process(NamedTuple):
+    """A worker process as whoever serves its figures knows it."""
+
+    figures: Figures
+    lag: float
+    """For how many seconds its loop has stood still."""
+    beat_at: float
+    """When its lease was last renewed, by whomever."""
+
+    def is_ready(self, now: float) -> bool:
+        """Say whether it serves, keeps its lease and reaches the store."""
+        return replace(self.figures.life, beat_at=self.beat_at).is_ready(now)
+
+    def gauges(self, now: float) -> dict[str, float]:
+        """Return what is told of it by itself; ages grow also while it cannot tell any."""
+        life = self.figures.life
+        if not life.asked_at:  # It has told nothing yet.
+            return {"windlass_up": 0.0, "windlass_loop_lag_seconds": round(self.lag, 3)}
+        return {
+            "windlass_up": float(self.is_ready(now)),
+            "windlass_lease_seconds": life.lease,
+            "windlass_loop_lag_seconds": round(self.lag, 3),
+            "windlass_heartbeat_age_seconds": round(max(now - self.beat_at, 0.0), 3),
+            "windlass_store_contact_age_seconds": round(max(now - life.asked_at, 0.0), 3),
+            **self.figures.gauges,
+        }
+
+
+def page(
+    processes: Mapping[str, Process],
+    *,
+    now: float,
+    others: Iterable[Figures] = (),
+    gone: Totals | None = None,
+    supervisor: Mapping[str, float] | None = None,
+) -> str:
+    """Write what there is to tell of some processes, and of the cluster as they know it.
+
+    `others` have counted something, too, and `gone` are those that do not run any more.
+    """
+    totals = Totals() if gone is None else gone.copy()
+    for figures in (*(each.figures for each in processes.values()), *others):
+        totals.add(figures)
+    of_processes: dict[str, dict[Labels, Value]] = {}
+    for name, process in processes.items():
+        for family, value in process.gauges(now).items():
+            of_processes.setdefault(family, {})[(name,)] = value
+    values: dict[str, Series] = {
+        **totals.values(),
+        **of_processes,
+        **{family: {(): value} for family, value in (supervisor or {}).items()},
+        **_of_cluster([each.figures for each in processes.values()], now),
+    }
+    return exposition(FAMILIES.values(), values)
+
+
+def _of_cluster(processes: Iterable[Figures], now: float) -> dict[str, Series]:
+    known = [each for each in processes if each.sample is not None]
+    newest = max(known, key=lambda each: each.sampled_at, default=None)
+    if newest is None or newest.sample is None:
+        return {}
+    return series_of(newest.sample, age=round(max(now - newest.sampled_at, 0.0), 3))

@@ -1,0 +1,118 @@
+"""Owns who samples the cluster, and when: one worker at a time, at most every 15 seconds."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.core import kind_stats, sample
+from windlass.core.breaker_record import RECORD as BREAKERS
+from windlass.core.changes import Changes
+from windlass.core.job import Json
+from windlass.core.limits import RECORD as LIMITS
+from windlass.core.pauses import PAUSES, Pauses
+from windlass.core.sample import CLUSTER, EVERY, PREFIX, TURN, Facts, Sample, read_sample, sampled
+from windlass.core.targets import TARGETS
+from windlass.observe.logs import get_logger
+from windlass.runtime.service import Service
+from windlass.store import Store
+
+log = get_logger("windlass.sampler")
+_LOOK = 5.0
+_RINGING = 100
+_SCHEDULES = "schedule:"
+
+
+class Sampler(Service):
+    """Reads the cluster-wide figures for this worker, and makes them when nobody else has."""
+
+    name = "sampler"
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        worker_id: Callable[[], str],
+        sampled: Callable[[Json, float], None],
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._worker_id = worker_id
+        self._sampled = sampled
+
+    async def tick(self) -> float:
+        found = await self._store.records(PREFIX)
+        now = (await self._store.sweep(fresh=False)).now
+        known = read_sample(found.get(CLUSTER))
+        if known is not None:
+            self._sampled(found[CLUSTER], max(now.timestamp() - known.at, 0.0))
+        if known is None or now.timestamp() - known.at >= EVERY.total_seconds():
+            await self._take_turn(known)
+        # Not all at once, and so that each has a sample that is at most a little older than it is.
+        return _LOOK * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load.
+
+    async def _take_turn(self, known: Sample | None) -> None:
+        by = self._worker_id()
+        is_ours = await self._store.apply([TURN], lambda found, now: _turn(found, now, by))
+        if by and is_ours.answer:
+            await self._sample(known, by)
+
+    async def _sample(self, before: Sample | None, by: str) -> None:
+        """Make the figures, and keep them for all; how long the store takes is one of them."""
+        walk = sample.walk_after(before)
+        began = time.perf_counter()
+        facts = await self._ask(walk)
+        seconds = time.perf_counter() - began
+        made = replace(sampled(facts, before, by=by), seconds=round(seconds, 4), walk=walk)
+        record: Json = msgspec.to_builtins(made)
+        await self._store.apply(
+            [CLUSTER], lambda _, __: Changes(answer=None, records={CLUSTER: record})
+        )
+        self._sampled(record, time.perf_counter() - began)
+        await self._forget(facts)
+
+    async def _ask(self, walk: int) -> Facts:
+        store = self._store
+        sweep = await store.sweep(fresh=False)
+        ringing = await store.ringing(_RINGING)
+        return Facts(
+            now=sweep.now,
+            depths=await store.depths(walk),
+            heads=sweep.heads,
+            workers=await store.workers(),
+            pauses=Pauses.of(await store.records(PAUSES)),
+            stats=await store.records(kind_stats.RECORD),
+            breakers=await store.records(BREAKERS),
+            limits=await store.records(LIMITS),
+            targets=await store.records(TARGETS),
+            ringing={
+                name: record
+                for name, record in ringing.records.items()
+                if name.startswith(_SCHEDULES)
+            },
+        )
+
+    async def _forget(self, facts: Facts) -> None:
+        """Delete the records of kinds of which nothing was heard for long."""
+        now = facts.now
+        old = [name for name, record in facts.stats.items() if kind_stats.is_forgotten(record, now)]
+        if old:
+            await self._store.apply(old, _forgetting)
+
+
+def _turn(found: Mapping[str, Json], now: datetime, by: str) -> Changes[bool]:
+    """Take the turn, unless somebody has just taken it; one that came to nothing passes, too."""
+    last = found.get(TURN, {}).get("at", 0.0)
+    if 0 <= now.timestamp() - last < EVERY.total_seconds():
+        return Changes(answer=False)
+    return Changes(answer=True, records={TURN: {"at": now.timestamp(), "by": by}})
+
+
+def _forgetting(found: Mapping[str, Json], now: datetime) -> Changes[None]:
+    gone = [name for name, record in found.items() if kind_stats.is_forgotten(record, now)]
+    return Changes(answer=None, records=dict.fromkeys(gone))

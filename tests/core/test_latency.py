@@ -1,0 +1,71 @@
+"""Times are counted in buckets that are small enough for percentiles, and add up."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.core.latency import (
+    BOUNDS,
+    SHOWN,
+    add_sparse,
+    bucket_of,
+    empty,
+    quantile,
+    shown,
+    sparse,
+    total,
+)
+
+seconds = st.floats(min_value=0.0001, max_value=80_000, allow_nan=False)
+
+
+def counted(times: list[float]) -> list[int]:
+    counts = empty()
+    for time in times:
+        counts[bucket_of(time)] += 1
+    return counts
+
+
+def test_bounds_grow_by_an_eighth_at_most() -> None:
+    steps = [high / low for low, high in pairwise(BOUNDS)]
+    assert all(1.09 < step < 1.15 for step in steps)
+
+
+def test_what_prometheus_is_shown_are_bounds_of_ours() -> None:
+    assert set(SHOWN) <= set(BOUNDS)
+
+
+@given(st.lists(seconds, min_size=1, max_size=200), st.sampled_from([0.5, 0.95, 0.99]))
+def test_a_percentile_is_right_to_an_eighth(times: list[float], share: float) -> None:
+    exact = sorted(times)[math.ceil(share * len(times)) - 1]
+    found = quantile(sparse(counted(times)), share)
+    assert found is not None
+    assert exact <= found * (1 + 1e-9)
+    assert found <= max(exact * 1.15, BOUNDS[0])
+
+
+@given(st.lists(seconds, max_size=100))
+def test_what_prometheus_is_shown_is_exact(times: list[float]) -> None:
+    assert shown(counted(times)) == [sum(t <= b for t in times) for b in SHOWN] + [len(times)]
+
+
+@given(st.lists(seconds, max_size=50), st.lists(seconds, max_size=50))
+def test_buckets_of_two_workers_add_up(one: list[float], other: list[float]) -> None:
+    both = add_sparse(sparse(counted(one)), sparse(counted(other)))
+    assert both == sparse(counted(one + other))
+    assert total(both) == len(one) + len(other)
+
+
+def test_nothing_has_no_percentile() -> None:
+    assert quantile([], 0.5) is None
+
+
+@pytest.mark.parametrize("bad", [[-1, 5], [3], [2, -7], [10_000, 1]])
+def test_buckets_that_are_none_break_nothing(bad: list[int]) -> None:
+    """A record can be changed by hand, or by another release."""
+    assert quantile(bad, 0.5) in (None, BOUNDS[-1])

@@ -1,0 +1,164 @@
+"""Cluster-wide figures are made of what the store says, and stay bounded whatever that is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.core.job import Depth, Depths, Head, Lane, Pulse, WorkerInfo, WorkerRecord
+from windlass.core.kind_stats import RECORD, Window, recorded
+from windlass.core.pauses import Pauses
+from windlass.core.sample import Facts, Sample, read_sample, sampled, series_of, walk_after
+from windlass.core.states import State
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def facts(*, now: datetime = NOW, **told: Any) -> Facts:
+    nothing: dict[str, Any] = {
+        "depths": Depths(counts=()),
+        "heads": (),
+        "workers": (),
+        "pauses": Pauses(),
+        "stats": {},
+        "breakers": {},
+        "limits": {},
+        "targets": {},
+        "ringing": {},
+    }
+    return Facts(now=now, **nothing | told)
+
+
+def depth(queue: str, count: int, state: State = State.PENDING, **told: Any) -> Depth:
+    return Depth(queue=queue, state=state, count=count, **told)
+
+
+def worker(*, kinds: tuple[str, ...] = ("send",), alive: bool = True, **told: Any) -> WorkerRecord:
+    info = WorkerInfo(
+        id="w", name="w", host="h", pid=1, release="1", lease=SECOND, slots=1, kinds=kinds, **told
+    )
+    return WorkerRecord(
+        info=info, pulse=Pulse(), started_at=NOW, last_seen=NOW, lease_until=NOW, alive=alive
+    )
+
+
+def series(sample: Sample, family: str, age: float = 0.0) -> Any:
+    return series_of(msgspec.to_builtins(sample), age=age)[family]
+
+
+def test_queues_are_told_with_depth_oldest_and_who_serves_them() -> None:
+    made = sampled(
+        facts(
+            depths=Depths(counts=(depth("mail", 3), depth("mail", 2, State.DEAD))),
+            heads=(
+                Head(lane=Lane("mail", "send", 0, ""), position=NOW - 7 * SECOND),
+                Head(lane=Lane("mail", "unknown", 0, ""), position=NOW - 3 * SECOND),
+            ),
+            workers=(worker(), worker(queues=("other",)), worker(alive=False)),
+        ),
+        None,
+        by="w",
+    )
+    assert series(made, "windlass_queue_jobs") == {("mail", "pending"): 3, ("mail", "dead"): 2}
+    assert series(made, "windlass_queue_oldest_pending_seconds", age=2) == {("mail",): 9.0}
+    assert series(made, "windlass_queue_workers") == {("mail",): 1}
+    assert series(made, "windlass_queue_unserved_lanes") == {("mail",): 1}
+    assert series(made, "windlass_kind_oldest_pending_seconds") == {
+        ("send",): 7.0,
+        ("unknown",): 3.0,
+    }
+
+
+def test_rates_are_what_came_and_what_left_between_two_samples() -> None:
+    first = {RECORD + "send": recorded(None, Window(), {"mail": 100}, NOW)}
+    then = {RECORD + "send": recorded(None, Window(), {"mail": 140}, NOW)}
+    before = sampled(facts(depths=Depths(counts=(depth("mail", 50),)), stats=first), None, by="w")
+    later = facts(
+        now=NOW + 10 * SECOND,
+        depths=Depths(counts=(depth("mail", 70), depth("mail", 9, State.DEAD))),
+        stats=then,
+    )
+    made = sampled(later, before, by="w")
+    assert series(made, "windlass_queue_service_rate") == {("mail",): 4.0}
+    assert series(made, "windlass_queue_arrival_rate") == {("mail",): 6.0}
+
+
+def test_nothing_is_said_about_arrivals_where_nobody_counted_to_the_end() -> None:
+    full = Depths(counts=(depth("mail", 50, capped=True),))
+    before = sampled(facts(depths=full), None, by="w")
+    made = sampled(facts(now=NOW + SECOND, depths=full), before, by="w")
+    assert series(made, "windlass_queue_arrival_rate") == {}
+    assert series(made, "windlass_queue_jobs_capped") == {("mail", "pending"): 1.0}
+
+
+def test_a_thousand_queues_and_kinds_are_told_as_two_hundred_and_others() -> None:
+    """Torture 48: whoever invents names costs nobody anything."""
+    names = [f"q{number}" for number in range(1_000)]
+    made = sampled(
+        facts(
+            depths=Depths(counts=tuple(depth(name, 1) for name in names)),
+            heads=[Head(lane=Lane(name, name, 0, ""), position=NOW) for name in names],
+            limits={f"limit:{name}": {} for name in names},
+            breakers={f"breaker:{name}": {} for name in names},
+        ),
+        None,
+        by="w",
+    )
+    told = series(made, "windlass_queue_jobs")
+    assert len(told) == 201
+    assert told["other", "pending"] == 800
+    assert len(made.kinds) == 200
+    assert len(made.limits) <= 201
+    assert len(made.breakers) == 200
+
+
+def test_breakers_limits_targets_and_pauses_are_told() -> None:
+    made = sampled(
+        facts(
+            breakers={"breaker:smtp": {"state": "open"}, "breaker:bank": {}},
+            limits={
+                "limit:gpu": {"concurrency": {"holds": {"w1": {"": 2}, "w2": {"": 1}}}},
+                "limit:kind:crawl/3": {"concurrency": {"holds": {"w1": {"a": 1}}}},
+                "limit:kind:crawl/4": {"rate": {"holds": {}}},
+            },
+            targets={"slo:send": {"target": 5.0}},
+            pauses=Pauses(queues=frozenset({"mail"})),
+        ),
+        None,
+        by="w",
+    )
+    assert series(made, "windlass_breaker_state") == {("smtp",): 2, ("bank",): 0}
+    assert series(made, "windlass_limit_in_use") == {("gpu",): 3, ("kind:crawl",): 1}
+    assert series(made, "windlass_kind_target_seconds") == {("send",): 5.0}
+    assert series(made, "windlass_queue_paused") == {("mail",): 1.0}
+
+
+@pytest.mark.parametrize("due", [(NOW - 90 * SECOND).isoformat(), (NOW - 90 * SECOND).timestamp()])
+def test_the_lag_of_schedules_is_that_of_the_latest(due: object) -> None:
+    ringing = {"schedule:a": {"next": due}, "schedule:b": {}, "schedule:c": {"next": "soon"}}
+    assert sampled(facts(ringing=ringing), None, by="w").schedule_lag == 90
+
+
+def test_a_sample_that_another_release_wrote_is_none() -> None:
+    assert read_sample({"at": "noon"}) is None
+    assert series_of({"at": "noon"}, age=0) == {}
+
+
+def test_as_many_jobs_are_counted_as_the_store_has_time_for() -> None:
+    full = sampled(facts(depths=Depths(counts=(depth("q", 1, capped=True),))), None, by="w")
+    free = sampled(facts(), None, by="w")
+
+    def walk(sample: Sample, walk: int, seconds: float) -> int:
+        return walk_after(msgspec.structs.replace(sample, walk=walk, seconds=seconds))
+
+    assert walk_after(None) == 60_000
+    assert walk(full, 60_000, 0.05) == 120_000
+    assert walk(full, 60_000, 0.2) == 60_000
+    assert walk(full, 60_000, 0.4) == 30_000
+    assert walk(full, 5_000, 9.0) == 5_000
+    assert walk(full, 500_000, 0.01) == 500_000
+    assert walk(free, 480_000, 0.01) == 60_000, "an idle store tells nothing of a busy one"

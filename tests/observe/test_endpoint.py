@@ -1,0 +1,208 @@
+"""An endpoint tells metrics to who may have them, and health to everybody; nothing wears it out."""
+
+from __future__ import annotations
+
+import hmac
+import http.client
+import socket
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from windlass.observe import endpoint
+from windlass.observe.endpoint import Access, Endpoint, Health
+
+TOKEN = "correct-horse-battery"
+GOOD = Health(live=True, ready=True)
+
+
+@contextmanager
+def served(
+    access: Access | None = None,
+    *,
+    metrics: Callable[[], str] = lambda: "windlass_up 1\n",
+    health: Callable[[], Health] = lambda: GOOD,
+) -> Iterator[Endpoint]:
+    made = Endpoint(access or Access(port=21_000), metrics=metrics, health=health)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def get(
+    served: Endpoint, path: str, *, method: str = "GET", **headers: str
+) -> tuple[int, str, http.client.HTTPResponse]:
+    host, _, port = served.address.rpartition(":")
+    connection = http.client.HTTPConnection(host.replace("0.0.0.0", "127.0.0.1"), int(port), 5)
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body, answer
+
+
+def test_metrics_are_served_to_this_host_without_credentials() -> None:
+    with served() as it:
+        status, body, answer = get(it, "/metrics")
+    assert (status, body) == (200, "windlass_up 1\n")
+    assert answer.getheader("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("health", "live", "ready"),
+    [
+        (Health(live=True, ready=True), 200, 200),
+        (Health(live=True, ready=False), 200, 503),
+        (Health(live=False, ready=False), 503, 503),
+    ],
+)
+def test_probes_say_by_their_status_how_it_is(health: Health, live: int, ready: int) -> None:
+    with served(health=lambda: health) as it:
+        assert get(it, "/health/live")[0] == live
+        assert get(it, "/health/ready")[0] == ready
+        status, body, _ = get(it, "/health")
+    assert status == max(live, ready)
+    told = f'{{"live": {health.live}, "ready": {health.ready}}}\n'.lower()
+    assert body == told, "nothing but the state is told"
+
+
+def basic(password: str, user: str = "prometheus") -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        "",
+        "Bearer",
+        "Bearer wrong",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Token {TOKEN}",
+        TOKEN,
+        basic(TOKEN[::-1]),
+        basic("", TOKEN),
+        "Basic ???",
+        "Basic",
+        "Bearer \xff\xfe",
+    ],
+)
+def test_metrics_with_a_token_are_refused_to_who_does_not_have_it(credentials: str) -> None:
+    with served(Access(port=21_000, token=TOKEN)) as it:
+        headers = {"Authorization": credentials} if credentials else {}
+        status, body, answer = get(it, "/metrics", **headers)
+        assert get(it, "/health/ready")[0] == 200, "probes need none"
+    assert status == 401
+    assert "windlass_up" not in body
+    assert TOKEN not in body
+    assert "Bearer" in (answer.getheader("WWW-Authenticate") or "")
+
+
+@pytest.mark.parametrize("credentials", [f"Bearer {TOKEN}", f"bearer  {TOKEN} ", basic(TOKEN)])
+def test_who_has_the_token_gets_metrics_by_bearer_and_by_basic(credentials: str) -> None:
+    with served(Access(port=21_000, token=TOKEN)) as it:
+        assert get(it, "/metrics", Authorization=credentials)[0] == 200
+
+
+def test_the_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    assert Access(token=TOKEN).admits(f"Bearer {TOKEN}")
+    assert not Access(token=TOKEN).admits("")
+    assert len(compared) == 2, "every decision is left to it"
+
+
+def test_metrics_are_closed_beyond_this_host_unless_somebody_has_said_how() -> None:
+    with served(Access(host="0.0.0.0", port=21_000)) as it:
+        status, body, _ = get(it, "/metrics")
+        assert get(it, "/health/live")[0] == 200, "probes are served all the same"
+    assert status == 403
+    assert "WINDLASS_METRICS_TOKEN" in body
+    with served(Access(host="0.0.0.0", port=21_000, insecure=True)) as it:
+        assert get(it, "/metrics")[0] == 200
+    with served(Access(host="0.0.0.0", port=21_000, token=TOKEN)) as it:
+        assert get(it, "/metrics")[0] == 401
+        assert get(it, "/metrics", Authorization=f"Bearer {TOKEN}")[0] == 200
+
+
+def test_the_next_port_is_taken_if_the_wanted_one_is_not_free() -> None:
+    with served() as one, served(Access(port=int(one.address.rpartition(":")[2]))) as other:
+        assert one.address != other.address
+        assert get(one, "/metrics")[0] == get(other, "/metrics")[0] == 200
+
+
+def test_it_goes_without_a_port_if_none_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served() as one:
+        monkeypatch.setattr(endpoint, "PORTS", 1)
+        with served(Access(port=int(one.address.rpartition(":")[2]))) as other:
+            assert other.address == ""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/metrics/../etc/passwd", 404),
+        ("GET", "/metrics?name[]=x", 200),
+        ("HEAD", "/metrics", 200),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/health", 405),
+    ],
+)
+def test_nothing_else_can_be_had(method: str, path: str, status: int) -> None:
+    with served() as it:
+        assert get(it, path, method=method)[0] == status
+
+
+def test_a_page_that_cannot_be_made_is_an_error_that_tells_nothing() -> None:
+    def fail() -> str:
+        raise ValueError("postgresql://u:secret@h")
+
+    with served(metrics=fail) as it:
+        status, body, _ = get(it, "/metrics")
+        assert get(it, "/health/live")[0] == 200, "and it goes on"
+    assert (status, body) == (500, "failed\n")
+
+
+def connected(it: Endpoint) -> socket.socket:
+    host, _, port = it.address.rpartition(":")
+    return socket.create_connection((host, int(port)), 5)
+
+
+def test_a_request_that_is_too_long_is_refused() -> None:
+    with served() as it, connected(it) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 431 ")
+
+
+def test_who_is_slow_is_hung_up_on_and_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "_PATIENCE", 0.5)
+    with served() as it, connected(it) as slow:
+        slow.sendall(b"GET /metrics HT")
+        assert get(it, "/metrics")[0] == 200
+        began = time.monotonic()
+        assert slow.recv(100) == b"", "it is hung up on without an answer"
+        assert time.monotonic() - began < 4
+
+
+def test_who_comes_when_there_are_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "_CONNECTIONS", 1)
+    with served() as it, connected(it) as one:
+        one.sendall(b"GET")
+        deadline = time.monotonic() + 5
+        while get(it, "/metrics")[0] != 503:
+            assert time.monotonic() < deadline
+        one.sendall(b" /metrics HTTP/1.1\r\n\r\n")
+        assert one.recv(20).startswith(b"HTTP/1.1 200")

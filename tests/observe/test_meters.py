@@ -1,0 +1,181 @@
+"""A worker counts its jobs by queue and kind, within bounds; counts of processes add up."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from windlass.core.families import EVENTS, FAMILIES
+from windlass.core.job import Attempt, Job
+from windlass.core.metrics import NAMES
+from windlass.core.settle import Transition, completed
+from windlass.core.states import State
+from windlass.observe.figures import Figures, Life, Process, Totals, page, read, written
+from windlass.observe.meters import PAIRS, Meters
+from windlass.runtime.board import Board
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def job(queue: str = "mail", kind: str = "send", waited: float = 1.0) -> Job:
+    return Job(
+        id=uuid4(),
+        kind=kind,
+        queue=queue,
+        priority=0,
+        key="",
+        state=State.RUNNING,
+        payload=b"{}",
+        created_at=NOW,
+        due_at=NOW - timedelta(seconds=waited),
+        started_at=NOW,
+        attempt=1,
+        token=7,
+    )
+
+
+def move(job: Job, state: State, outcome: str = "", **fields: Any) -> Transition:
+    attempt = Attempt(number=1, worker="w", started_at=NOW, duration=timedelta(0), outcome=outcome)
+    return Transition(id=job.id, token=7, state=state, attempt=attempt, **fields)
+
+
+def counted(meters: Meters) -> dict[str, float]:
+    (tallies,) = meters.tallies
+    return {event: count for event, count in zip(EVENTS, tallies.events, strict=True) if count}
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "failures", "events"),
+    [
+        (State.SCHEDULED, "failed", 1, {"retried", "failed"}),
+        (State.PENDING, "failed", 1, {"retried", "failed"}),
+        (State.SCHEDULED, "snoozed", 0, {"snoozed"}),
+        (State.PENDING, "released", 0, {"released"}),
+        (State.PENDING, "crashed", 0, {"crashed"}),
+        (State.PENDING, "suspected", 0, {"suspected"}),
+        (State.PENDING, "lost", 0, {"rescued"}),
+        (State.PENDING, "lost with its host", 0, {"rescued"}),
+        (State.DEAD, "failed", 1, {"dead", "failed"}),
+        (State.DEAD, "crashed", 0, {"dead"}),
+        (State.CANCELLED, "", 0, {"cancelled"}),
+    ],
+)
+def test_what_becomes_of_a_job_is_counted(
+    state: State, outcome: str, failures: int, events: set[str]
+) -> None:
+    meters, one = Meters(), job()
+    meters.settled(one, move(one, state, outcome, failures=failures))
+    assert counted(meters) == dict.fromkeys(events, 1)
+
+
+def test_claims_runs_successes_and_late_words_are_counted() -> None:
+    meters, one = Meters(), job()
+    meters.claimed([one, job()], 0.002)
+    meters.ran(one, 0.3)
+    meters.settled(one, completed(one, None))
+    meters.fenced(one)
+    assert counted(meters) == {"claimed": 2, "completed": 1, "fenced": 1}
+    text = page({"1": Process(meters.figures(), 0.0, 0.0)}, now=1.0)
+    lines = text.splitlines()
+    labels = 'queue="mail",kind="send"'
+    assert f"windlass_job_duration_seconds_sum{{{labels}}} 0.3" in lines
+    assert f'windlass_job_duration_seconds_bucket{{{labels},le="0.25"}} 0' in lines
+    assert f'windlass_job_duration_seconds_bucket{{{labels},le="0.5"}} 1' in lines
+    assert f"windlass_job_wait_seconds_sum{{{labels}}} 2" in lines
+    assert 'windlass_batch_jobs_sum{call="claim"} 2' in lines
+
+
+def test_a_job_that_started_before_it_was_due_has_not_waited() -> None:
+    meters = Meters()
+    meters.claimed([job(waited=-5.0)], 0.0)
+    (tallies,) = meters.tallies
+    assert (tallies.waited, sum(tallies.waits)) == (0.0, 1)
+
+
+def test_names_that_somebody_invents_cost_a_bounded_number_of_series() -> None:
+    """Torture 48: label bombs in queue and kind are inert."""
+    meters = Meters()
+    for number in range(5 * PAIRS):
+        meters.claimed([job(f"queue-{number}", f'kind-{number}"}}\n')], 0.0)
+    queues = {each.queue for each in meters.tallies}
+    kinds = {each.kind for each in meters.tallies}
+    assert len(queues) <= NAMES + 1
+    assert len(kinds) <= NAMES + 1
+    assert sum(each.events[0] for each in meters.tallies) == 5 * PAIRS, "nothing is lost"
+    for number in range(NAMES):
+        for other in range(20):
+            meters.claimed([job(f"queue-{number}", f"kind-{other}")], 0.0)
+    assert len(meters.tallies) <= PAIRS + 1
+
+
+def test_counts_of_processes_add_up_and_do_not_fall_when_one_is_gone() -> None:
+    one, other, gone = Meters(), Meters(), Totals()
+    one.claimed([job()], 0.1)
+    other.claimed([job(), job("files")], 0.1)
+    two = {"1": Process(one.figures(), 0, 0), "2": Process(other.figures(), 0, 0)}
+    gone.add(one.figures())
+    before, after = page(two, now=0), page({"2": two["2"]}, now=0, gone=gone)
+    for text in (before, after):
+        assert 'windlass_jobs_claimed_total{queue="mail",kind="send"} 2' in text
+        assert 'windlass_jobs_claimed_total{queue="files",kind="send"} 1' in text
+        assert 'windlass_store_call_seconds_count{call="claim"} 2' in text
+    assert page({}, now=0, gone=gone).count("windlass_jobs_claimed_total{") == 1
+
+
+def test_a_process_is_ready_while_it_serves_keeps_its_lease_and_reaches_the_store() -> None:
+    life = Life(serves=True, beat_at=100.0, asked_at=100.0, lease=30.0)
+    assert life.is_ready(110.0)
+    assert not life.is_ready(116.0), "the store has not answered for too long"
+    stuck = Process(Figures(life=life), lag=9.0, beat_at=120.0)
+    assert not stuck.is_ready(121.0)
+    assert not Life(serves=True, beat_at=60.0, asked_at=100.0, lease=30.0).is_ready(100.0)
+    assert not Life(beat_at=100.0, asked_at=100.0).is_ready(100.0), "it drains"
+
+
+def test_figures_survive_the_way_over_the_board() -> None:
+    meters = Meters()
+    meters.claimed([job()], 0.1)
+    figures = Figures(
+        counts=meters.counts(), histograms=meters.histograms(), gauges={"windlass_slots": 3}
+    )
+    board = Board.create()
+    assert board.read() is None, "nothing was written yet"
+    board.write(written(figures))
+    data = board.read()
+    assert data is not None
+    assert read(data) == figures
+    board.close()
+    assert board.read() is None
+    assert read(b"\xc1garbage") is None
+
+
+def test_whoever_reads_the_board_never_sees_half_a_page() -> None:
+    board, over = Board.create(), threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not over.is_set():
+            number = (number + 1) % 250
+            board.write(bytes([number]) * (1_000 + number * 50))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(3_000):
+            data = board.read()
+            assert data is None or len(set(data)) == 1
+    finally:
+        over.set()
+        writer.join()
+        board.close()
+
+
+def test_nothing_is_counted_that_is_not_declared() -> None:
+    meters = Meters()
+    meters.claimed([job()], 0.1)
+    figures = meters.figures()
+    assert set(figures.counts) | set(figures.histograms) <= set(FAMILIES)

@@ -1,0 +1,300 @@
+"""A worker's metrics are there for who asks: also while its loop is blocked, and without its store.
+
+What is true of the whole cluster one worker finds out, and all others read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from tests.app.bed import Bed, Through, in_state, on_embedded_stores, serving, until
+from windlass import Context, Job, MeasureRuns, Meters, State, Windlass
+from windlass.core.kind_stats import RECORD, read_stats
+from windlass.core.sample import CLUSTER, TURN, read_sample
+from windlass.runtime import Worker, sampler
+from windlass.runtime.sampler import Sampler
+
+PORT = 22_000
+
+
+def awaited(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in an event loop of its own."""
+
+    @wraps(test)
+    def run(bed: Bed, **given: Any) -> None:
+        assert bed.url, "a database is made here, since that takes an event loop of its own"
+        asyncio.run(test(bed=bed, **given))
+
+    return run
+
+
+def address(worker: Worker) -> str:
+    assert worker._endpoint is not None
+    return worker._endpoint.address
+
+
+def fetch(where: str, path: str = "/metrics") -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{where}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+async def afetch(where: str, path: str = "/metrics") -> tuple[int, str]:
+    return await asyncio.to_thread(fetch, where, path)
+
+
+def value(text: str, series: str) -> float | None:
+    found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
+    return None if found is None else float(found[1])
+
+
+@on_embedded_stores
+@awaited
+async def test_a_worker_serves_what_it_has_counted(bed: Bed) -> None:
+    app = bed.app(metrics_port=PORT)
+
+    @app.job(queue="mail", max_retries=0)
+    async def send(good: bool) -> None:
+        if not good:
+            raise ValueError("bad")
+
+    async with serving(app) as worker:
+        await in_state(await send.aenqueue(True), State.COMPLETED)
+        await in_state(await send.aenqueue(False), State.DEAD)
+        labels = '{queue="mail",kind="send"}'
+
+        async def is_counted() -> bool:
+            _, text = await afetch(address(worker))
+            return (
+                value(text, f"windlass_jobs_completed_total{labels}") == 1
+                and value(text, f"windlass_jobs_dead_total{labels}") == 1
+                and value(text, f"windlass_jobs_failed_total{labels}") == 1
+                and value(text, f"windlass_job_duration_seconds_count{labels}") == 2
+                and value(text, 'windlass_slots{process="1"}') == 100
+            )
+
+        await until(is_counted)
+        assert await afetch(address(worker), "/health") == (200, '{"live": true, "ready": true}\n')
+        where = address(worker)
+    with pytest.raises(urllib.error.URLError):
+        fetch(where)
+
+
+@on_embedded_stores
+@awaited
+async def test_an_embedded_worker_serves_nothing_unless_it_is_told_to(bed: Bed) -> None:
+    app = bed.app()
+    async with serving(app) as worker:
+        assert worker._endpoint is None
+
+
+@on_embedded_stores
+@awaited
+async def test_metrics_and_probes_are_served_while_the_loop_is_blocked(bed: Bed) -> None:
+    """Torture 7: the lag is a metric, and whoever asks for it does not wait for the loop."""
+    app = bed.app(metrics_port=PORT)
+    blocked, over = threading.Event(), threading.Event()
+
+    @app.job
+    async def block() -> None:
+        blocked.set()
+        over.wait(20)
+
+    async with serving(app) as worker:
+        where, seen = address(worker), []
+
+        def look() -> None:
+            blocked.wait(10)
+            time.sleep(1.0)
+            seen.extend([fetch(where), fetch(where, "/health/live"), fetch(where, "/health")])
+            over.set()
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        await in_state(await block.aenqueue(), State.COMPLETED)
+        looking.join()
+    (status, text), live, health = seen
+    assert status == 200
+    assert (value(text, 'windlass_loop_lag_seconds{process="1"}') or 0) > 0.5
+    assert live == (200, "ok\n")
+    assert health == (200, '{"live": true, "ready": true}\n')
+
+
+class Counting(Through):
+    """Counts the calls of a store."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        return super().__getattr__(name)
+
+
+@on_embedded_stores
+@awaited
+async def test_a_scrape_touches_no_database(bed: Bed) -> None:
+    store = Counting(bed.store())
+    app = bed.app(store=store, metrics_port=PORT)
+    async with serving(app) as worker:
+        await until(lambda: worker._vitals._sample is not None)
+        looks = {"listening", "connections"}
+        before = Counter(store.calls)
+        # On the loop itself, which therefore does nothing else meanwhile; the heart may beat.
+        _, text = fetch(address(worker))
+        assert "windlass_workers" in text
+        assert set(store.calls - before) <= looks | {"heartbeat"}
+
+
+@awaited
+async def test_one_worker_samples_for_all(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "_LOOK", 0.05)
+    stores = [Counting(bed.store())]
+    stores += [Counting(stores[0].inner if bed.kind == "memory" else bed.store()) for _ in range(2)]
+    apps = [bed.app(store=store) for store in stores]
+    async with serving(apps[0]) as one, serving(apps[1]) as two, serving(apps[2]) as three:
+        workers = (one, two, three)
+        await until(lambda: all(worker._vitals._sample is not None for worker in workers))
+        await asyncio.sleep(0.5)
+        assert sum(store.calls["depths"] for store in stores) == 1, "the first sample is for all"
+        found = await stores[0].records("sample:")
+        assert set(found) == {TURN, CLUSTER}
+        samples = [worker._vitals._sample for worker in workers]
+        assert all(each == samples[0] for each in samples)
+
+
+@awaited
+async def test_a_turn_is_taken_once_in_fifteen_seconds_whoever_tries(bed: Bed) -> None:
+    store = Counting(bed.store())
+    made: list[Any] = []
+    samplers = [
+        Sampler(store, worker_id=lambda: "w", sampled=lambda *told: made.append(told))
+        for _ in range(4)
+    ]
+    await asyncio.gather(*(each.tick() for each in samplers))
+    for each in samplers:
+        await each.tick()
+    assert store.calls["depths"] == 1
+    assert len(made) >= 4, "the others read it"
+    assert len({told[0]["at"] for told in made}) == 1
+
+
+@awaited
+async def test_percentiles_are_in_the_store_without_prometheus(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(queue="mail")
+    async def send() -> None: ...
+
+    async with serving(app):
+        handles = await app.aenqueue_many([send.draft() for _ in range(20)])
+        for handle in handles:
+            await in_state(handle, State.COMPLETED)
+    found = await app.store.records(RECORD)
+    stats = read_stats(found[RECORD + "send"])
+    lately = stats.lately((await app.store.sweep()).now)
+    assert (lately.completed, lately.runs) == (20, 20)
+    assert stats.left == {"mail": 20}
+
+
+class Told(Meters):
+    """Somebody's own meters."""
+
+    ran_jobs: list[tuple[str, float]] = []  # noqa: RUF012 - told by all, for the test.
+
+    def ran(self, job: Job, seconds: float) -> None:
+        super().ran(job, seconds)
+        self.ran_jobs.append((job.kind, seconds))
+
+
+@on_embedded_stores
+@awaited
+async def test_users_can_replace_the_meters(bed: Bed) -> None:
+    Told.ran_jobs.clear()
+    app = Windlass(bed.url, meters=Told)
+
+    @app.job
+    async def send() -> None: ...
+
+    async with serving(app):
+        await in_state(await send.aenqueue(), State.COMPLETED)
+    assert [kind for kind, _ in Told.ran_jobs] == ["send"]
+    await app.aclose()
+
+
+@on_embedded_stores
+@awaited
+async def test_runs_can_be_measured_by_a_middleware(bed: Bed) -> None:
+    told: list[tuple[str, str, bool]] = []
+
+    def measured(ctx: Context, end: str, seconds: float) -> None:
+        told.append((ctx.job.kind, end, 0 <= seconds < 5))
+        raise LookupError("nobody minds this")
+
+    app = bed.app(middleware=[MeasureRuns(measured)])
+
+    @app.job(max_retries=0)
+    async def work(good: bool) -> None:
+        if not good:
+            raise ValueError
+
+    async with serving(app):
+        await in_state(await work.aenqueue(True), State.COMPLETED)
+        await in_state(await work.aenqueue(False), State.DEAD)
+    assert told == [("work", "returned", True), ("work", "raised", True)]
+
+
+CANARY = "canary-5up3r-s3cr3t"
+
+
+@awaited
+async def test_no_secret_is_in_the_metrics(bed: Bed) -> None:
+    """Torture 50: planted in payload, result, exception, header and URL."""
+    app = bed.app(metrics_port=PORT, metrics_token=CANARY)
+
+    @app.job(max_retries=0)
+    async def pay(card: str) -> str:
+        if card.endswith("!"):
+            raise ValueError(f"postgresql://user:{card}@host refused {card}")
+        return card
+
+    async with serving(app) as worker:
+        await in_state(await pay.aenqueue(CANARY), State.COMPLETED)
+        await in_state(await pay.aenqueue(f"{CANARY}!"), State.DEAD)
+        await until(lambda: worker._vitals._sample is not None)
+        text = worker._vitals.page()
+        assert (await afetch(address(worker)))[0] == 401
+        stored = repr(await app.store.records(""))
+    assert "pay" in text
+    assert CANARY not in text
+    assert CANARY not in stored
+
+
+@awaited
+async def test_a_sample_tells_of_queues_that_nobody_serves(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(queue="lonely")
+    async def wait() -> None: ...
+
+    await wait.aenqueue()
+    async with serving(app, queues="mail") as worker:
+        await until(lambda: worker._vitals._sample is not None)
+        sample = read_sample(worker._vitals._sample)
+    assert sample is not None
+    lonely = sample.queues["lonely"]
+    assert (lonely.jobs, lonely.workers, lonely.unserved) == ({"pending": 1}, 0, 1)

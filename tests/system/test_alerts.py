@@ -1,0 +1,228 @@
+"""Every alert fires when what it is about has lasted for long enough, and not before."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.system.debian import program
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy/prometheus/alerts.yml"
+PROCESS = '{instance="h:9090",process="1"}'
+CLUSTER = 'instance="h:9090"'
+_ANNOTATIONS = re.compile(r"^ +annotations:\n(?: {10}.*\n)+", re.MULTILINE)
+
+
+class Case(NamedTuple):
+    """What is seen each minute, when that is an alert, and for how many minutes it was none."""
+
+    alert: str
+    series: dict[str, str]
+    """By Prometheus' notation: 0+5x9 is ten values, each by 5 more than the last."""
+    quiet: str
+    fires: str
+    labels: dict[str, str]
+
+
+CASES = [
+    Case("WindlassNoWorkers", {f"windlass_up{PROCESS}": "1 1 0x10"}, "3m", "5m", {}),
+    Case(
+        "WindlassQueueUnserved",
+        {f'windlass_queue_unserved_lanes{{{CLUSTER},queue="q"}}': "0 0 1x9"},
+        "3m",
+        "5m",
+        {"queue": "q"},
+    ),
+    Case(
+        "WindlassCrashLoop",
+        {f"windlass_process_deaths_total{{{CLUSTER}}}": "0 0 0 2 4 6 8 10x9"},
+        "2m",
+        "8m",
+        {"instance": "h:9090"},
+    ),
+    Case(
+        "WindlassHeartbeatStale",
+        {
+            f"windlass_heartbeat_age_seconds{PROCESS}": "5 5 5 28 80 140",
+            f"windlass_lease_seconds{PROCESS}": "30x9",
+        },
+        "2m",
+        "4m",
+        {"instance": "h:9090", "process": "1"},
+    ),
+    Case(
+        "WindlassLoopBlocked",
+        {f"windlass_loop_lag_seconds{PROCESS}": "0 0 6 66 126 186"},
+        "2m",
+        "4m",
+        {"instance": "h:9090", "process": "1"},
+    ),
+    Case(
+        "WindlassDeadLettersGrowing",
+        {f'windlass_jobs_dead_total{{{CLUSTER},queue="q",kind="k"}}': "3x5 4+1x30"},
+        "5m",
+        "20m",
+        {"queue": "q", "kind": "k"},
+    ),
+    Case(
+        "WindlassErrorRate",
+        {
+            f'windlass_jobs_failed_total{{{CLUSTER},queue="q",kind="k"}}': "0x10 0+20x40",
+            f'windlass_job_duration_seconds_count{{{CLUSTER},queue="q",kind="k"}}': "0+60x50",
+        },
+        "10m",
+        "30m",
+        {"kind": "k"},
+    ),
+    Case(
+        "WindlassRescues",
+        {f'windlass_jobs_rescued_total{{{CLUSTER},queue="q",kind="k"}}': "0x5 5 10 15x20"},
+        "5m",
+        "9m",
+        {},
+    ),
+    Case(
+        "WindlassFencedWrites",
+        {f'windlass_jobs_fenced_total{{{CLUSTER},queue="q",kind="k"}}': "0x5 3 6 9x20"},
+        "5m",
+        "9m",
+        {"kind": "k"},
+    ),
+    Case(
+        "WindlassSlower",
+        {
+            f'windlass_kind_duration_seconds{{{CLUSTER},kind="k",percentile="p95"}}': (
+                "1x1500 2.5x100"
+            )
+        },
+        "1500m",
+        "1560m",
+        {"kind": "k"},
+    ),
+    Case(
+        "WindlassTargetMissed",
+        {
+            f'windlass_kind_oldest_pending_seconds{{{CLUSTER},kind="k"}}': "3 4 6 66 126",
+            f'windlass_kind_target_seconds{{{CLUSTER},kind="k"}}': "5x9",
+        },
+        "1m",
+        "4m",
+        {"kind": "k"},
+    ),
+    Case(
+        "WindlassOldestPending",
+        {f'windlass_queue_oldest_pending_seconds{{{CLUSTER},queue="q"}}': "0+60x60"},
+        "15m",
+        "25m",
+        {"queue": "q"},
+    ),
+    Case(
+        "WindlassDepthGrowing",
+        {f'windlass_queue_jobs{{{CLUSTER},queue="q",state="pending"}}': "50x60 50+20x60"},
+        "60m",
+        "110m",
+        {"queue": "q"},
+    ),
+    Case(
+        "WindlassBreakerOpen",
+        {f'windlass_breaker_state{{{CLUSTER},breaker="smtp"}}': "0 1 2x20"},
+        "5m",
+        "9m",
+        {"breaker": "smtp"},
+    ),
+    Case(
+        "WindlassScheduleLate",
+        {f"windlass_schedule_lag_seconds{{{CLUSTER}}}": "0 30 90 150 210"},
+        "2m",
+        "4m",
+        {},
+    ),
+    Case(
+        "WindlassStoreUnreachable",
+        {f"windlass_store_contact_age_seconds{PROCESS}": "1 1 31 91 151"},
+        "2m",
+        "4m",
+        {"instance": "h:9090", "process": "1"},
+    ),
+    Case(
+        "WindlassListenerDead",
+        {f"windlass_listening{PROCESS}": "1 1 0x20"},
+        "5m",
+        "9m",
+        {"instance": "h:9090", "process": "1"},
+    ),
+    Case(
+        "WindlassSnapshotHeld",
+        {f"windlass_snapshot_age_seconds{{{CLUSTER}}}": "0+60x30"},
+        "10m",
+        "13m",
+        {},
+    ),
+    Case(
+        "WindlassSampleStale",
+        {f"windlass_sample_age_seconds{{{CLUSTER}}}": "5 5 61 121 181 241"},
+        "3m",
+        "5m",
+        {},
+    ),
+    Case(
+        "WindlassPoolExhausted",
+        {
+            f"windlass_pool_connections_in_use{PROCESS}": "3 29x20",
+            f"windlass_pool_connections_limit{PROCESS}": "30x30",
+        },
+        "5m",
+        "8m",
+        {"instance": "h:9090", "process": "1"},
+    ),
+]
+
+
+def promtool(*words: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [program("promtool"), *words]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+
+
+def test_promtool_finds_nothing_wrong_with_the_rules() -> None:
+    checked = promtool("check", "rules", "--lint=all", "--lint-fatal", RULES)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_there_is_a_case_for_every_alert() -> None:
+    declared = re.findall(r"- alert: (\w+)", RULES.read_text())
+    assert sorted(declared) == sorted(case.alert for case in CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
+def test_an_alert_fires_when_it_has_to_and_not_before(case: Case, tmp_path: Path) -> None:
+    text = RULES.read_text()
+    # What an alert says is for people; promtool would have it repeated here, word by word.
+    (tmp_path / "alerts.yml").write_text(_ANNOTATIONS.sub("", text))
+    found = re.search(rf"- alert: {case.alert}\n(?:.*\n)*?.*severity: (\w+)", text)
+    assert found is not None
+    fired = {"exp_labels": {**case.labels, "severity": found[1]}}
+    document = {
+        "rule_files": ["alerts.yml"],
+        "evaluation_interval": "30s",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": series, "values": values} for series, values in case.series.items()
+                ],
+                "alert_rule_test": [
+                    {"eval_time": case.quiet, "alertname": case.alert, "exp_alerts": []},
+                    {"eval_time": case.fires, "alertname": case.alert, "exp_alerts": [fired]},
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yml").write_text(json.dumps(document))
+    tested = promtool("test", "rules", tmp_path / "test.yml")
+    assert tested.returncode == 0, tested.stdout + tested.stderr

@@ -1,0 +1,114 @@
+"""Metrics and probes are there whatever handlers do, and however many jobs wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tests.torture.harness import WorkerProcess, Yard, until
+from tests.torture.yards import PostgresYard, on_sqlite
+from windlass.core.sample import read_sample
+from windlass.runtime.sampler import Sampler
+from windlass.store.postgres import PostgresStore
+
+MILLION = """
+INSERT INTO jobs (id, kind, queue, state, payload, due_at)
+SELECT gen_random_uuid(), 'kind-' || n % 20, 'queue-' || n % 200,
+       CASE WHEN n % 5 = 0 THEN 'scheduled' ELSE 'pending' END, '{"to": "somebody"}',
+       now() + (n - 1000000) * interval '1 millisecond'
+FROM generate_series(1, 1000000) AS n
+"""
+
+
+def served(fleet: WorkerProcess) -> str:
+    return str(fleet.event("metrics.served")["address"])
+
+
+def fetch(where: str, path: str = "/metrics") -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{where}{path}", timeout=2) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def values(where: str, family: str) -> dict[str, float]:
+    """Return the values of a family by what is between its braces."""
+    found = re.findall(rf"^{family}(?:\{{(.*)\}})? (\S+)$", fetch(where)[1], re.MULTILINE)
+    return {labels: float(value) for labels, value in found}
+
+
+@pytest.mark.long
+@on_sqlite
+def test_metrics_and_probes_answer_while_every_interpreter_is_held(yard: Yard) -> None:
+    """Cases 7 and 8: no thread of the workers runs, and the lag is to be seen all the same."""
+    fleet = yard.fleet("--processes=1", metrics_port="25000")
+    fleet.crew(1)
+    where = served(fleet)
+    until(lambda: fetch(where, "/health/ready")[0] == 200, "a worker that is ready")
+    job = yard.enqueue("hold_interpreter", seconds=6)
+    yard.begun(job)
+    lag = until(
+        lambda: [v for v in values(where, "windlass_loop_lag_seconds").values() if v > 2], "lag"
+    )
+    assert lag
+    assert fetch(where, "/health/live") == (200, "ok\n")
+    assert max(values(where, "windlass_heartbeat_age_seconds").values()) < 2, "it is renewed"
+    yard.settled(job)
+    until(lambda: fetch(where, "/health/ready")[0] == 200, "a worker that is ready again")
+
+
+@pytest.mark.long
+@on_sqlite
+def test_counts_do_not_fall_when_a_process_is_killed_and_labels_do_not_grow(yard: Yard) -> None:
+    fleet = yard.fleet("--processes=2", metrics_port="25000")
+    crew = fleet.crew(2)
+    where = served(fleet)
+    for job in yard.enqueue_many("quick", 40):
+        yard.settled(job)
+    done = 'queue="default",kind="quick"'
+    until(lambda: values(where, "windlass_jobs_completed_total").get(done) == 40, "all are counted")
+    for number, pid in enumerate(crew, 1):
+        os.kill(pid, signal.SIGKILL)
+        fleet.crew(2 + number)
+        until(
+            lambda: values(where, "windlass_process_deaths_total") == {"": number},  # noqa: B023
+            "a death",
+        )
+        until(lambda: len(values(where, "windlass_slots")) == 2, "its successor")
+        assert values(where, "windlass_jobs_completed_total")[done] == 40
+        assert set(values(where, "windlass_up")) == {'process="1"', 'process="2"'}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("yard", ["postgres"], indirect=True)
+def test_a_million_jobs_in_two_hundred_queues_are_sampled_within_half_a_second(
+    yard: PostgresYard,
+) -> None:
+    """Case 47: the cluster-wide figures stay cheap, and say where they end."""
+    yard.ask(MILLION)
+    made: list[Any] = []
+
+    async def sample() -> None:
+        store = PostgresStore(yard.plain_url, listen_url="off")
+        for _ in range(3):
+            sampler = Sampler(store, worker_id=lambda: "w", sampled=lambda *it: made.append(it[0]))
+            await sampler._sample(None, "w")
+        await store.close()
+
+    asyncio.run(sample())
+    samples = [read_sample(each) for each in made]
+    assert all(each is not None and len(each.queues) == 200 for each in samples)
+    assert min(each.seconds for each in samples if each is not None) <= 0.5
+    assert samples[0] is not None
+    queue = samples[0].queues["queue-7"]
+    assert queue.jobs["pending"] > 100
+    assert "pending" in queue.capped
+    assert len(repr(made[0])) < 100_000, "a record stays small"
