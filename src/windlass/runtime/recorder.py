@@ -11,6 +11,8 @@ from windlass.core.job import Checkpoint, Job, Saga
 from windlass.runtime.service import Service
 from windlass.store import Store
 
+_HANDFUL = 8
+
 
 class _Note(NamedTuple):
     """What a run adds to the log of its job, and where it waits for that."""
@@ -81,12 +83,19 @@ class Recorder(Service):
                 raise
             await self._write_singly(group, error)
             return
-        for note, is_added in zip(group, added, strict=True):
+        # The next group goes before anybody is told of this one: the store shall not wait for us.
+        self._loop.call_soon(self._tell, list(zip(group, added, strict=True)))
+
+    def _tell(self, answers: list[tuple[_Note, bool]]) -> None:
+        """Let runs go on, a handful in each turn of the loop: between them others may begin."""
+        for note, is_added in answers[:_HANDFUL]:
             if not is_added:
                 self._refuse(note, Fenced(note.job.id))
                 self._fenced(note.job)
             elif not note.answer.done():
                 note.answer.set_result(None)
+        if len(answers) > _HANDFUL:
+            self._loop.call_soon(self._tell, answers[_HANDFUL:])
 
     async def _write_singly(self, group: list[_Note], error: Exception) -> None:
         """Find what the store cannot take now, and let its own run have the error."""
