@@ -19,6 +19,7 @@ Hearer = Callable[[Sequence[str]], Awaitable[object]]
 """Hears the news of some topics with one prefix, by `Store.hear`, and does what follows."""
 _TOPICS = 100
 _LOOK = 0.5
+_BREATHER = 0.1
 _REST = 5.0
 """Seconds for which a topic is left alone whose news could not be heard."""
 
@@ -42,6 +43,7 @@ class Courier(Service):
         self._loop = asyncio.get_running_loop()
         self._next_look = 0.0
         self._resting: dict[str, float] = {}
+        self._breather = 0.0
 
     @property
     def is_busy(self) -> bool:
@@ -82,12 +84,15 @@ class Courier(Service):
                 topics += [each for each in await self._store.topics(_TOPICS) if each not in topics]
                 # Workers do not look all at the same moment: one that is late finds nothing.
                 self._next_look = self._loop.time() + _LOOK * random.uniform(0.8, 1.2)  # noqa: S311
+            began = self._loop.time()
             heard = await self._hear_all(topics)
+            self._breather = min(self._loop.time() - began, _BREATHER)
             if is_look and heard:
                 self._next_look = 0.0  # There may be more than one look shows.
         finally:
             self._hearing = False
-        return 0
+        # As long again as that took: what ends meanwhile is heard together.
+        return self._breather if topics else 0
 
     async def _wait(self) -> None:
         """Wait until it is time to look, or somebody says something."""
