@@ -29,7 +29,6 @@ DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 DRAIN = DRAIN_GRACE.total_seconds()
 """Seconds that `--drain` waits for beyond the shutdown timeout."""
-OF_THE_ENDPOINT = {"METRICS_PORT", "WINDLASS_METRICS_HOST", "WINDLASS_METRICS_TOKEN"}
 OTHERS = {"WINDLASS_APP", "PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 PROBES = {"/health/live", "/health/ready"}
 
@@ -37,7 +36,7 @@ PROBES = {"/health/live", "/health/ready"}
 def known_variables() -> set[str]:
     settings = describe_settings()
     names = {name for each in settings for name in (each.variable, *each.other_names)}
-    return names | OF_THE_ENDPOINT | OTHERS
+    return names | OTHERS
 
 
 def objects(kind: str) -> list[dict[str, Any]]:
@@ -152,8 +151,7 @@ def test_the_image_sets_what_is_known_and_looks_after_its_own_health() -> None:
 def test_the_settings_of_all_pods_can_be_set_to_that() -> None:
     variables = {**config(), **only("Secret")["stringData"]}
     assert set(variables) <= known_variables()
-    mine = {name: value for name, value in variables.items() if name not in OF_THE_ENDPOINT}
-    resolved = load_settings({}, code={}, environ=mine, directory=ROOT)
+    resolved = load_settings({}, code={}, environ=variables, directory=ROOT)
     assert resolved.warnings == ()
 
 

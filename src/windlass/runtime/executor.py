@@ -56,8 +56,7 @@ class Run:
 
     __slots__ = (
         "began", "context", "deadline", "ended", "errand", "job", "over", "parked", "pool",
-        "stopped", "task",
-        "timer",
+        "stopped", "task", "timer",
     )  # fmt: skip
 
     def __init__(self, job: Job, began: float) -> None:
