@@ -87,6 +87,7 @@ def test_a_path_that_cannot_be_a_store_is_a_store_error(
 def test_a_file_that_may_only_be_read_is_a_store_error() -> None:
     script = """
         import asyncio, os, sys
+        import windlass.store.sqlite  # While this user may read the interpreter's own files.
         from windlass import StoreUnavailable, Windlass
         app = Windlass(f"sqlite:///{sys.argv[1]}")
         @app.job

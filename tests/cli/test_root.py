@@ -63,19 +63,20 @@ def test_the_release_is_told(shell: Shell) -> None:
 def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: Shell) -> None:
     text = shell.ok("--help").out.partition("Commands:")[2]
     named = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
-    assert named[:14] == [
+    assert named[:17] == [
         "demo",
         "worker",
         "enqueue",
         "jobs",
         "why",
         "dead",
-        "flows",
         "queues",
-        "slo",
+        "schedules",
+        "flows",
+        "events",
         "limits",
         "breakers",
-        "schedules",
+        "slo",
         "workers",
         "keys",
         "migrate",

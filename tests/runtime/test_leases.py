@@ -407,7 +407,7 @@ def test_policies_know_the_kinds_of_the_registry(bed: Bed) -> None:
 
     policies = app.worker()._policies
     assert isinstance(policies, Policies)
-    assert set(policies.kinds) == {"work", "was"}
+    assert set(policies.kinds) == {"work", "was", "windlass.flow", "windlass.pipeline"}
 
 
 def test_a_host_that_is_gone_makes_nobody_suspect(bed: Bed) -> None:

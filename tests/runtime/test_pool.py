@@ -219,7 +219,7 @@ def test_a_worker_tells_the_store_what_it_is_and_how_it_fares(bed: Bed) -> None:
             (record,) = await app.store.workers()
             assert record.alive
             assert (record.info.id, record.info.name, record.info.slots) == (worker.id, "anna", 7)
-            assert record.info.kinds == ("old", "work")
+            assert record.info.kinds == ("old", "windlass.flow", "windlass.pipeline", "work")
             assert record.info.queues == ("default",)
             assert record.last_seen > record.started_at
             assert worker.processed == 3

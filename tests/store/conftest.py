@@ -7,17 +7,15 @@ from uuid import uuid4
 
 import pytest
 
-pytest.register_assert_rewrite("windlass.testing.conformance")
-
-from tests.postgres.cluster import Cluster  # noqa: E402 - asserts are rewritten on import.
-from tests.postgres.fixtures import (  # noqa: E402
+from tests.postgres.cluster import Cluster
+from tests.postgres.fixtures import (
     migrated_url,
     postgres_scratches,
     postgres_server,
     postgres_url,
 )
-from tests.postgres.scratch import Prepare, Scratches  # noqa: E402
-from tests.store.clocked import Clocked, clocked, migrate, migrate_with_clock  # noqa: E402
+from tests.postgres.scratch import Prepare, Scratches
+from tests.store.clocked import Clocked, clocked, migrate, migrate_with_clock
 
 __all__ = ["migrated_url", "postgres_scratches", "postgres_server", "postgres_url"]
 

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("windlass.testing.conformance")
-
-from tests.postgres.fixtures import each_version  # noqa: E402 - asserts are rewritten on import.
-from tests.store.clocked import Clocked, opened, producing_by  # noqa: E402
-from windlass.store.memory import MemoryStore  # noqa: E402
-from windlass.store.postgres import PostgresStore  # noqa: E402
-from windlass.store.protocol import Capabilities, Store  # noqa: E402
-from windlass.store.sqlite import SqliteStore  # noqa: E402
-from windlass.testing.conformance import (  # noqa: E402
+from tests.postgres.fixtures import each_version
+from tests.store.clocked import Clocked, opened, producing_by
+from windlass.store.memory import MemoryStore
+from windlass.store.postgres import PostgresStore
+from windlass.store.protocol import Capabilities, Store
+from windlass.store.sqlite import SqliteStore
+from windlass.testing.conformance import (
     LAWS,
     Bench,
     Law,

@@ -8,12 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-pytest.register_assert_rewrite("windlass.testing.conformance")
-
-from tests.store.clocked import Clocked, opened  # noqa: E402 - asserts are rewritten on import.
-from tests.system.bouncer import PgBouncer  # noqa: E402
-from windlass.store.postgres import PostgresStore  # noqa: E402
-from windlass.testing.conformance import Bench, Law, laws_for  # noqa: E402
+from tests.store.clocked import Clocked, opened
+from tests.system.bouncer import PgBouncer
+from windlass.store.postgres import PostgresStore
+from windlass.testing.conformance import Bench, Law, laws_for
 
 LAWS = laws_for(PostgresStore.capabilities)
 OF_WAKE_UPS = {
