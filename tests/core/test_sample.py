@@ -11,7 +11,8 @@ import pytest
 from windlass.core.job import Depth, Depths, Head, Lane, Pulse, WorkerInfo, WorkerRecord
 from windlass.core.kind_stats import RECORD, Window, recorded
 from windlass.core.pauses import Pauses
-from windlass.core.sample import Facts, Sample, read_sample, sampled, series_of, walk_after
+from windlass.core.sample import Facts, Sample, read_sample, sampled, walk_after
+from windlass.core.sample_series import series_of
 from windlass.core.states import State
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -40,8 +40,8 @@ def awaited(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 def address(worker: Worker) -> str:
-    assert worker._endpoint is not None
-    return worker._endpoint.address
+    assert worker._vitals.address
+    return worker._vitals.address
 
 
 def fetch(where: str, path: str = "/metrics") -> tuple[int, str]:
@@ -98,7 +98,7 @@ async def test_a_worker_serves_what_it_has_counted(bed: Bed) -> None:
 async def test_an_embedded_worker_serves_nothing_unless_it_is_told_to(bed: Bed) -> None:
     app = bed.app()
     async with serving(app) as worker:
-        assert worker._endpoint is None
+        assert worker._vitals.address == ""
 
 
 @on_embedded_stores
@@ -151,7 +151,7 @@ async def test_a_scrape_touches_no_database(bed: Bed) -> None:
     store = Counting(bed.store())
     app = bed.app(store=store, metrics_port=PORT)
     async with serving(app) as worker:
-        await until(lambda: worker._vitals._sample is not None)
+        await until(lambda: worker._vitals.sample is not None)
         looks = {"listening", "connections"}
         before = Counter(store.calls)
         # On the loop itself, which therefore does nothing else meanwhile; the heart may beat.
@@ -168,12 +168,12 @@ async def test_one_worker_samples_for_all(bed: Bed, monkeypatch: pytest.MonkeyPa
     apps = [bed.app(store=store) for store in stores]
     async with serving(apps[0]) as one, serving(apps[1]) as two, serving(apps[2]) as three:
         workers = (one, two, three)
-        await until(lambda: all(worker._vitals._sample is not None for worker in workers))
+        await until(lambda: all(worker._vitals.sample is not None for worker in workers))
         await asyncio.sleep(0.5)
         assert sum(store.calls["depths"] for store in stores) == 1, "the first sample is for all"
         found = await stores[0].records("sample:")
         assert set(found) == {TURN, CLUSTER}
-        samples = [worker._vitals._sample for worker in workers]
+        samples = [worker._vitals.sample for worker in workers]
         assert all(each == samples[0] for each in samples)
 
 
@@ -275,7 +275,7 @@ async def test_no_secret_is_in_the_metrics(bed: Bed) -> None:
     async with serving(app) as worker:
         await in_state(await pay.aenqueue(CANARY), State.COMPLETED)
         await in_state(await pay.aenqueue(f"{CANARY}!"), State.DEAD)
-        await until(lambda: worker._vitals._sample is not None)
+        await until(lambda: worker._vitals.sample is not None)
         text = worker._vitals.page()
         assert (await afetch(address(worker)))[0] == 401
         stored = repr(await app.store.records(""))
@@ -293,8 +293,8 @@ async def test_a_sample_tells_of_queues_that_nobody_serves(bed: Bed) -> None:
 
     await wait.aenqueue()
     async with serving(app, queues="mail") as worker:
-        await until(lambda: worker._vitals._sample is not None)
-        sample = read_sample(worker._vitals._sample)
+        await until(lambda: worker._vitals.sample is not None)
+        sample = read_sample(worker._vitals.sample)
     assert sample is not None
     lonely = sample.queues["lonely"]
     assert (lonely.jobs, lonely.workers, lonely.unserved) == ({"pending": 1}, 0, 1)

@@ -476,3 +476,28 @@ def test_a_switch_is_read_as_people_write_it(load: Load, written: str, meant: bo
 def test_what_is_neither_on_nor_off_is_refused(load: Load) -> None:
     with pytest.raises(ConfigError, match="WINDLASS_ISOLATE = 'maybe' is wrong: write true or"):
         load(env={"WINDLASS_ISOLATE": "maybe"})
+
+
+def test_the_port_of_metrics_has_the_name_that_people_know(load: Load) -> None:
+    assert load().settings.metrics_port == 9090
+    assert load(env={"METRICS_PORT": "9191"}).settings.metrics_port == 9191
+    assert (
+        load(env={"METRICS_PORT": "9191", "WINDLASS_METRICS_PORT": "0"}).settings.metrics_port == 0
+    )
+
+
+def test_the_token_of_metrics_is_never_shown(load: Load) -> None:
+    token = "a-token-that-is-long-enough"
+    resolved = load(env={"WINDLASS_METRICS_TOKEN": token})
+    assert resolved.settings.metrics_token == token
+    assert token not in repr(resolved)
+    assert resolved.sources["metrics_token"].shown == "(hidden)"
+    with pytest.raises(ConfigError, match="at least 16") as refused:
+        load(env={"WINDLASS_METRICS_TOKEN": "hunter2"})
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["nowhere", "1.2.3", "", "0.0.0.0:9090"])
+def test_metrics_are_served_at_an_address_and_nothing_else(load: Load, host: str) -> None:
+    with pytest.raises(ConfigError, match="an IP address"):
+        load(env={"WINDLASS_METRICS_HOST": host})

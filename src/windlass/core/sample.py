@@ -6,7 +6,7 @@ One worker at a time makes them, at most every `EVERY`, and keeps them in the re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from windlass.core.breaker_record import RECORD as BREAKERS
 from windlass.core.breaker_record import BreakerState, read_status
 from windlass.core.job import Depths, Head, Json, Lane, WorkerRecord
 from windlass.core.limits import RECORD as LIMITS
-from windlass.core.metrics import NAMES, OTHER, Series, bounded
+from windlass.core.metrics import NAMES, OTHER, bounded
 from windlass.core.pauses import Pauses
 from windlass.core.states import State
 from windlass.core.targets import TARGETS
@@ -256,65 +256,3 @@ def _rate(sample: Sample, before: Sample) -> None:
 
 def _alive(queue: QueueSample) -> int:
     return sum(count for state, count in queue.jobs.items() if state != State.DEAD.value)
-
-
-# -- for Prometheus --------------------------------------------------------------------------------
-
-
-def series_of(record: Json, *, age: float) -> dict[str, Series]:
-    """Return the families of a sample that is so many seconds old."""
-    sample = read_sample(record)
-    if sample is None:
-        return {}
-    queues, kinds = sample.queues.items(), sample.kinds.items()
-    found: dict[str, Series] = {
-        **_of_queues(sample),
-        "windlass_kind_oldest_pending_seconds": {
-            (name,): kind.oldest + age for name, kind in kinds if kind.oldest is not None
-        },
-        "windlass_kind_target_seconds": {
-            (name,): kind.target for name, kind in kinds if kind.target is not None
-        },
-        "windlass_kind_duration_seconds": _percentiles((n, k.durations) for n, k in kinds),
-        "windlass_kind_wait_seconds": _percentiles((n, k.waits) for n, k in kinds),
-        "windlass_queue_oldest_pending_seconds": {
-            (name,): 0.0 if queue.oldest is None else queue.oldest + age for name, queue in queues
-        },
-        "windlass_breaker_state": {(name,): value for name, value in sample.breakers.items()},
-        "windlass_limit_in_use": {(name,): value for name, value in sample.limits.items()},
-        "windlass_workers": {(state,): value for state, value in sample.workers.items()},
-        "windlass_schedule_lag_seconds": {(): sample.schedule_lag},
-        "windlass_sample_age_seconds": {(): age},
-        "windlass_sample_duration_seconds": {(): sample.seconds},
-    }
-    if sample.snapshot_age is not None:
-        found["windlass_snapshot_age_seconds"] = {(): sample.snapshot_age}
-    return found
-
-
-def _of_queues(sample: Sample) -> dict[str, Series]:
-    queues = sample.queues.items()
-    states = [(name, queue, state) for name, queue in queues for state in queue.jobs]
-    return {
-        "windlass_queue_jobs": {(name, state): queue.jobs[state] for name, queue, state in states},
-        "windlass_queue_jobs_capped": {
-            (name, state): float(state in queue.capped) for name, queue, state in states
-        },
-        "windlass_queue_workers": {(name,): queue.workers for name, queue in queues},
-        "windlass_queue_unserved_lanes": {(name,): queue.unserved for name, queue in queues},
-        "windlass_queue_paused": {(name,): float(queue.paused) for name, queue in queues},
-        "windlass_queue_arrival_rate": {
-            (name,): queue.arrival_rate for name, queue in queues if queue.arrival_rate is not None
-        },
-        "windlass_queue_service_rate": {
-            (name,): queue.service_rate for name, queue in queues if queue.service_rate is not None
-        },
-    }
-
-
-def _percentiles(kinds: Iterable[tuple[str, Mapping[str, float]]]) -> Series:
-    return {
-        (name, percentile): seconds
-        for name, percentiles in kinds
-        for percentile, seconds in percentiles.items()
-    }

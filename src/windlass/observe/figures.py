@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from windlass.core.families import FAMILIES
 from windlass.core.job import Json
 from windlass.core.metrics import Buckets, Labels, Series, Value, exposition
-from windlass.core.sample import series_of
+from windlass.core.sample_series import series_of
 
 Counts = dict[str, list[tuple[Labels, float]]]
 Histograms = dict[str, list[tuple[Labels, list[int], float]]]

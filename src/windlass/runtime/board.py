@@ -50,6 +50,8 @@ class Board:
                 data = os.pread(self.fd, min(size, _PAGE), _place(number))
             except OSError:
                 return None  # Closed meanwhile, by another thread.
+            if not number:
+                return None  # The first page is there, and its head is not.
             if zlib.crc32(data) == checksum:
                 return data
         return None

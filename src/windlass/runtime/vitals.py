@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 from msgspec.structs import replace
 
-from windlass.core.job import Connections, Json
-from windlass.observe.endpoint import Health
+from windlass.core.job import Connections, Json, Pulse
+from windlass.observe.endpoint import Endpoint, Health
 from windlass.observe.figures import Figures, Life, Process, page, written
 from windlass.observe.meters import Meters
-from windlass.runtime.board import Board
+from windlass.runtime.heart import Heart
+from windlass.runtime.leash import Leash
+from windlass.runtime.options import WorkerOptions
 from windlass.runtime.usage import resident
+from windlass.runtime.works import Works
+from windlass.store import Store
 
 _EVERY = 1.0
 """Seconds between two of the figures that a supervisor is shown."""
@@ -22,37 +28,68 @@ _EVERY = 1.0
 class Vitals:
     """What can be told of a worker by whoever is asked: the thread of its endpoint, or its heart.
 
-    `gauges`, `life` and `lag` are asked for in those threads.
+    `attach` names the parts that it is told of; before that nobody asks.
     """
 
     def __init__(
-        self,
-        meters: Meters,
-        *,
-        gauges: Callable[[], dict[str, float]],
-        life: Callable[[], Life],
-        lag: Callable[[], float],
-        board: Board | None,
+        self, store: Store, options: WorkerOptions, meters: Meters, leash: Leash | None
     ) -> None:
+        self._store = store
+        self._options = options
         self._meters = meters
-        self._gauges = gauges
-        self._life = life
-        self._lag = lag
-        self._board = board
+        self._leash = leash
+        self._works: Works
+        self._heart: Heart
+        self._listening: Callable[[], bool | None]
+        self._slots: Callable[[], int]
+        self._endpoint: Endpoint | None = None
         self._shown_at = 0.0
-        self._sample: Json | None = None
+        self._renewed_at = 0.0
+        self.sample: Json | None = None
+        """The cluster-wide figures, as they were read last."""
         self._sampled_at = 0.0
-        self.asked_at = time.monotonic()
-        """When the store last answered a claim, or was asked for orders."""
+        self._asked_at = time.monotonic()
+
+    def attach(
+        self,
+        works: Works,
+        heart: Heart,
+        *,
+        slots: Callable[[], int],
+        listening: Callable[[], bool | None],
+    ) -> None:
+        """Take the parts of a worker that are to be told of."""
+        self._works, self._heart = works, heart
+        self._slots, self._listening = slots, listening
+
+    # -- what it is told -----------------------------------------------------------------------
 
     def asked(self) -> None:
         """Take notice that the store has answered."""
-        self.asked_at = time.monotonic()
+        self._asked_at = time.monotonic()
 
     def sampled(self, sample: Json, age: float) -> None:
         """Keep the cluster-wide figures, which are so many seconds old."""
         self._sampled_at = time.monotonic() - age
-        self._sample = sample
+        self.sample = sample
+
+    def registered(self) -> None:
+        """Take notice of a new lease."""
+        self._renewed_at = time.monotonic()
+
+    def renew(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
+        """Renew the lease from the heart's thread, and measure how long that takes."""
+        began = time.monotonic()
+        try:
+            alive = self._store.heartbeat(worker, pulse, timeout)
+        except Exception:
+            self._meters.call_failed("heartbeat")
+            raise
+        self._renewed_at = time.monotonic()
+        self._meters.called("heartbeat", self._renewed_at - began)
+        return alive
+
+    # -- what it tells -------------------------------------------------------------------------
 
     def figures(self) -> Figures:
         """Return what there is to tell."""
@@ -64,18 +101,57 @@ class Vitals:
                 "windlass_memory_bytes": float(resident(os.getpid())),
             },
             life=self._life(),
-            sample=self._sample,
+            sample=self.sample,
             sampled_at=self._sampled_at,
         )
 
+    def _life(self) -> Life:
+        held = 0.0 if self._leash is None else self._leash.renewed_at
+        return Life(
+            serves=self._works.serves,
+            beat_at=max(self._renewed_at, held),
+            asked_at=self._asked_at,
+            lease=self._options.lease.total_seconds(),
+        )
+
+    def _gauges(self) -> dict[str, float]:
+        executor, listening = self._works.executor, self._listening()
+        return {
+            "windlass_jobs_in_flight": len(executor.runs),
+            "windlass_slots": self._slots(),
+            "windlass_threads": self._options.threads,
+            "windlass_threads_in_use": executor.in_threads,
+            "windlass_children": self._options.children,
+            "windlass_children_in_use": executor.in_children,
+            **({} if listening is None else {"windlass_listening": float(listening)}),
+            **_pool_gauges(self._store.connections),
+        }
+
     def show(self) -> None:
-        """Leave them on the board, from time to time, if there is one."""
-        now = time.monotonic()
-        if self._board is not None and now - self._shown_at >= _EVERY:
+        """Leave them on the supervisor's board, from time to time, if there is one."""
+        now, board = time.monotonic(), None if self._leash is None else self._leash.board
+        if board is not None and now - self._shown_at >= _EVERY:
             self._shown_at = now
-            self._board.write(written(self.figures()))
+            board.write(written(self.figures()))
 
     # -- for a worker that serves them itself --------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where they are served; empty: nowhere, or by the supervisor."""
+        return "" if self._endpoint is None else self._endpoint.address
+
+    def serve(self) -> None:
+        """Begin to serve them, if that was asked for."""
+        if self._options.metrics is not None:
+            self._endpoint = Endpoint(self._options.metrics, metrics=self.page, health=self.health)
+            self._endpoint.start()
+            self._endpoint.tell()
+
+    async def close(self) -> None:
+        """Serve them no more."""
+        if self._endpoint is not None:
+            await asyncio.to_thread(self._endpoint.stop)
 
     def page(self) -> str:
         """Write them for Prometheus."""
@@ -87,10 +163,10 @@ class Vitals:
 
     def _process(self) -> Process:
         figures = self.figures()
-        return Process(figures, self._lag(), figures.life.beat_at)
+        return Process(figures, self._heart.lag, figures.life.beat_at)
 
 
-def pool_gauges(connections: Connections | None) -> dict[str, float]:
+def _pool_gauges(connections: Connections | None) -> dict[str, float]:
     """Return how much of the store's pool is in use, if it has one."""
     if connections is None:
         return {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -17,8 +16,6 @@ from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
 from windlass.core.schedule import Schedule
-from windlass.observe.endpoint import Endpoint
-from windlass.observe.figures import Life
 from windlass.observe.logs import get_logger
 from windlass.observe.meters import Meters
 from windlass.registry import Middleware, Registry
@@ -46,7 +43,7 @@ from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
 from windlass.runtime.ticker import Ticker
-from windlass.runtime.vitals import Vitals, pool_gauges
+from windlass.runtime.vitals import Vitals
 from windlass.runtime.waits import first, within
 from windlass.runtime.words import Recipe
 from windlass.runtime.works import Tally, Works
@@ -108,7 +105,7 @@ class Worker:
         )
         self._slots = options.slots.least
         self._tally = Tally()
-        self._renewed_at = 0.0
+        self._vitals = Vitals(store, options, self._meters, leash)
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._registration = Registration(
@@ -180,8 +177,6 @@ class Worker:
         self._children = Children(options.children, self._recipe)
         self._resources = Resources(self._providers)
         self._cpu = CpuGauge()
-        self._vitals = self._assemble_vitals()
-        self._endpoint: Endpoint | None = None
         self._events = Events(self._store)
         self._courier = Courier(
             self._store, {FLOW: Flows(self._store).hear, EVENT: self._events.hear}
@@ -214,19 +209,16 @@ class Worker:
             )
         self._heart = self._assemble_heart()
         self._assemble_chores()
+        self._vitals.attach(
+            self._works,
+            self._heart,
+            slots=lambda: self._slots,
+            listening=lambda: self._orders.listening,
+        )
         self._scalers = self._assemble_scalers()
 
-    def _assemble_vitals(self) -> Vitals:
-        return Vitals(
-            self._meters,
-            gauges=self._gauges,
-            life=self._life,
-            lag=lambda: self._heart.lag,
-            board=None if self._leash is None else self._leash.board,
-        )
-
     def _assemble_heart(self) -> Heart:
-        lease, renew, leash = self._options.lease, self._renew, self._leash
+        lease, renew, leash = self._options.lease, self._vitals.renew, self._leash
         return Heart(
             renew if leash is None else leash.renewing(renew, lease),
             interval=lease / 3 if leash is None else _BEAT,
@@ -361,12 +353,7 @@ class Worker:
         ]
 
     def _start(self) -> None:
-        if self._options.metrics is not None:
-            self._endpoint = Endpoint(
-                self._options.metrics, metrics=self._vitals.page, health=self._vitals.health
-            )
-            self._endpoint.start()
-            self._endpoint.tell()
+        self._vitals.serve()
         self._threads.start()
         self._heart.start()
         for service in self._services():
@@ -388,7 +375,7 @@ class Worker:
     # -- what others make happen ---------------------------------------------------------------
 
     def _registered(self, worker: str) -> None:
-        self._renewed_at = time.monotonic()
+        self._vitals.registered()
         self._tell(Registered(worker))
 
     def _tell(self, word: Word) -> None:
@@ -406,42 +393,8 @@ class Worker:
             cpu=round(self._cpu.read(), 3),
             fenced=self._tally.fenced,
             listening=self._store.listening,
-            metrics="" if self._endpoint is None else self._endpoint.address,
+            metrics=self._vitals.address,
         )
-
-    def _renew(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
-        """Renew the lease from the heart's thread, and measure how long that takes."""
-        began = time.monotonic()
-        try:
-            alive = self._store.heartbeat(worker, pulse, timeout)
-        except Exception:
-            self._meters.call_failed("heartbeat")
-            raise
-        self._renewed_at = time.monotonic()
-        self._meters.called("heartbeat", self._renewed_at - began)
-        return alive
-
-    def _life(self) -> Life:
-        held = 0.0 if self._leash is None else self._leash.renewed_at
-        return Life(
-            serves=self.id != "" and not self._works.draining,
-            beat_at=max(self._renewed_at, held),
-            asked_at=self._vitals.asked_at,
-            lease=self._options.lease.total_seconds(),
-        )
-
-    def _gauges(self) -> dict[str, float]:
-        executor, listening = self._works.executor, self._orders.listening
-        return {
-            "windlass_jobs_in_flight": len(executor.runs),
-            "windlass_slots": self._slots,
-            "windlass_threads": self._options.threads,
-            "windlass_threads_in_use": executor.in_threads,
-            "windlass_children": self._options.children,
-            "windlass_children_in_use": executor.in_children,
-            **({} if listening is None else {"windlass_listening": float(listening)}),
-            **pool_gauges(self._store.connections),
-        }
 
     def _busy(self) -> float:
         executor = self._works.executor
@@ -494,8 +447,7 @@ class Worker:
         finally:
             # Whatever went wrong there: what is open keeps the loop from ending.
             await self._resources.close()
-            if self._endpoint is not None:
-                await asyncio.to_thread(self._endpoint.stop)
+            await self._vitals.close()
         log.info("worker.stopped", worker_id=self.id, processed=self._tally.processed)
 
     async def _shut_down(self) -> None:

@@ -149,6 +149,11 @@ class Works:
         on_its_way = self.claimer.is_claiming or not self.completer.is_idle
         return bool(self.executor.runs) or on_its_way or put_off
 
+    @property
+    def serves(self) -> bool:
+        """Whether jobs are claimed: there is a lease, and nobody drains."""
+        return self._worker_id() != "" and not self.draining
+
     def is_known(self, job: Job) -> bool:
         """Say whether this very claim of a job is in hand here."""
         run = self.executor.runs.get(job.id)
