@@ -127,7 +127,8 @@ def test_a_child_does_not_outlive_its_worker(
     """
     from windlass.runtime.process import _PROGRAM
 
-    deaf = "import sys; sys.platform = 'other'; " + _PROGRAM
+    # Time zones are found by way of the platform, so they are loaded before it is another.
+    deaf = "import sys, zoneinfo; sys.platform = 'other'; " + _PROGRAM
     worker = yard.worker(app=APP, children=1, patches=dict.fromkeys(patches, deaf))
     payload = {"gate": "never"} if kind == "wait" else {}
     child = yard.begun(yard.enqueue(kind, **payload))

@@ -485,6 +485,9 @@ async def live(store: PostgresStore, database: Clocked) -> None:
     assert await store.get(jobs[0].id) is not None
     assert len((await store.find(JobFilter(), limit=MANY)).jobs) == 35
     assert sum(each.count for each in await store.counts()) == 35
+    assert sum(each.count for each in (await store.depths(MANY)).counts) <= 35
+    assert (await store.standing(jobs[0].id, limit=MANY)).ahead == 0
+    assert store.connections is not None
     assert (await store.standing(jobs[0].id, limit=MANY)).ahead == 0
     await store.error_groups(limit=1)
     assert len(await store.workers()) == 1
