@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.core.durations import Duration, duration, when
 from windlass.core.errors import CalledFromEventLoop, IllegalMove, StepError
-from windlass.core.job import TICK, Job, Progress
+from windlass.core.job import TICK, Job, Progress, Saga
 from windlass.core.redaction import Redaction
 from windlass.core.retry import Retry
 from windlass.core.secret import secrets_in, texts_of
@@ -223,6 +223,8 @@ class Context:
             CalledFromEventLoop: on entering, `with` would block an event loop.
             ConfigError: this store has no transactions.
         """
+        if self.job.saga is Saga.UNDOING:
+            raise self._steps().suspend(None)  # Whatever is left to undo came before this.
         return JobTransaction(self, self._transact(completed(self.job)))
 
     @overload
@@ -387,8 +389,8 @@ class Context:
             self._course = Course(
                 self.job,
                 self._means,
-                task=self._home,
-                thread=self._thread,
+                task=lambda: self._home,
+                thread=lambda: self._thread,
                 redaction=lambda: self._redaction,
                 learn=self._learn,
             )
@@ -506,7 +508,6 @@ def current_context() -> Context:
 
 def enter(context: Context) -> None:
     """Make a context the current one, for the task that runs its job and what that task starts."""
-    context._home = asyncio.current_task()
     _current.set(context)
     job_fields.set(context._fields)
     job_redaction.set(context.redaction)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -65,8 +65,17 @@ def test_an_entry_comes_back_as_it_was_written(entry: Entry) -> None:
 
 
 def test_an_entry_of_another_release_is_not_guessed_at() -> None:
-    with pytest.raises(ValueError, match="teleported"):
-        Steps(['{"entry":"teleported"}'])
+    """It is counted for those who need the log; who only settles the job is not stopped."""
+    steps = Steps(['{"entry":"teleported"}', written(Done(name="a"))])
+    assert (steps.unreadable, list(steps.finished)) == (1, ["a"])
+
+
+def test_a_second_life_knows_what_the_first_one_had() -> None:
+    had = uuid4()
+    first = Steps([written(Waited(name="paid", event=had)), written(Done(name="a"))])
+    second = Steps(first.next_life())
+    assert (second.life, second.events, second.names) == (1, {had}, [])
+    assert Steps(second.next_life()).life == 2
 
 
 @quick

@@ -55,6 +55,8 @@ def stairs(job: Job) -> list[Stair]:
     """
     found: dict[str, Stair] = {}
     steps = Steps(job.steps)
+    if steps.unreadable:
+        raise ValueError(f"{steps.unreadable} entries of another release")
     for entry in steps.entries:
         name = getattr(entry, "name", None)
         if name is not None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from windlass.core.job import EVENT, Job, Json, NewJob, News, Saga
 from windlass.core.settle import Transition
 from windlass.core.states import State
+from windlass.core.steps import Steps
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
                 crashes=0,
                 cancel_requested=False,
                 reason=move.reason,
-                steps=() if job.saga is Saga.OVER else job.steps,
+                steps=Steps(job.steps).next_life() if job.saga is Saga.OVER else job.steps,
                 saga=None if job.saga is Saga.OVER else job.saga,
             )
         case Verb.PARK:

@@ -103,12 +103,21 @@ class UndoFailed(_Entry, frozen=True, kw_only=True, tag="undo failed"):
     for_good: bool = False
 
 
+class Lived(_Entry, frozen=True, kw_only=True, tag="lived"):
+    """The job was undone and begins anew: what it had before does not count again."""
+
+    life: int
+    """How often that was so."""
+    events: tuple[UUID, ...] = ()
+    """The events that it had."""
+
+
 class Over(_Entry, frozen=True, kw_only=True, tag="over"):
     """Everything is undone."""
 
 
 Finished = Done | Slept | Waited
-Entry = Started | Finished | Failed | Waiting | Undoing | Undone | UndoFailed | Over
+Entry = Started | Finished | Failed | Waiting | Undoing | Undone | UndoFailed | Over | Lived
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 
@@ -149,9 +158,13 @@ class Steps:
         """The events that it has had."""
         self.undoing: Undoing | None = None
         self.undone: list[str] = []
+        self.life = 0
+        """How often the job was undone, and began anew."""
+        self.unreadable = 0
+        """How many entries are of another release: what they tell is not guessed at."""
         self._undo_failures: dict[str, int] = {}
         for entry in log:
-            self._take(read(entry))
+            self._read(entry)
 
     @property
     def names(self) -> list[str]:
@@ -166,6 +179,16 @@ class Steps:
     def undo_failures(self, name: str) -> int:
         """Return how often an undo was tried in vain since it was last given up."""
         return self._undo_failures.get(name, 0)
+
+    def next_life(self) -> tuple[str, ...]:
+        """Return the log of a job that was undone, and is to begin anew."""
+        return (written(Lived(life=self.life + 1, events=tuple(sorted(self.events)))),)
+
+    def _read(self, entry: str) -> None:
+        try:
+            self._take(read(entry))
+        except ValueError:
+            self.unreadable += 1
 
     def _take(self, entry: Entry) -> None:
         self.entries.append(entry)
@@ -182,6 +205,14 @@ class Steps:
             case Waiting(name=name, until=until, main=main):
                 self.deadlines.setdefault(name, until)
                 self._place(name, main=main)
+            case Lived(life=life, events=events):
+                self.life = max(self.life, life)
+                self.events.update(events)
+            case _:
+                self._take_undo(entry)
+
+    def _take_undo(self, entry: Entry) -> None:
+        match entry:
             case Undoing():
                 self.undoing = self.undoing or entry
             case Undone(name=name):

@@ -95,6 +95,7 @@ class Handlers:
                     elsewhere=lambda call: self._elsewhere(call, registration),
                     cipher=registration.target.cipher,
                     loop=asyncio.get_running_loop(),
+                    ordered=registration.limit is not None and registration.limit.ordered,
                     store=self._done.store,
                 )
             self._means[registration.kind] = means
@@ -111,7 +112,13 @@ class Handlers:
             self._gatherings.append(gathering)
             return gathering
         if registration.target.pool is Pool.LOOP:
-            return lambda context: call(context, context.arguments)
+
+            async def in_task(context: Context) -> Any:
+                # Middleware may have put the handler into a task of its own.
+                context._home = asyncio.current_task()
+                return await call(context, context.arguments)
+
+            return in_task
 
         def in_thread(context: Context) -> Any:
             context._thread = threading.get_ident()
@@ -123,7 +130,8 @@ class Handlers:
         """Return the stored result instead of running a job whose key was completed before."""
 
         async def run(context: Context) -> Any:
-            first = await self._done.find(context.job)
+            # One that has begun goes on to its end: what it did is not what another one did.
+            first = None if context.job.steps else await self._done.find(context.job)
             if first is None:
                 return await handle(context)
             context.log.info("job.already_done", first=first.id, key=context.idempotency_key)

@@ -13,6 +13,8 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from windlass.core.error_classes import ErrorClass
+from windlass.core.errors import StepError
+from windlass.core.failure import describe
 from windlass.core.job import Job, Saga
 from windlass.core.outcomes import Failed, Outcome, Succeeded, TimedOut
 from windlass.core.retry import Retry
@@ -44,11 +46,14 @@ class Judge:
         undo = _DEFAULT
         if course is not None:
             unsaid, job, undo = course.close(), course.job, course.undo_retry
-        if isinstance(outcome, Succeeded):
+        if isinstance(outcome, Succeeded) and job.saga is not Saga.UNDOING:
             # Most jobs come this way, for which there is neither time nor chance to consider.
             move = completed(job, outcome.result)
         else:
-            move = self.settle(job, outcome, elapsed, undo)
+            move = self.settle(job, _as_undo(job, outcome), elapsed, undo)
+        if course is not None and job.saga is Saga.READY and move.saga is None:
+            # Should the word have been lost by which it was said first.
+            move = replace(move, saga=Saga.READY)
         return replace(move, steps=unsaid + move.steps) if unsaid else move
 
     def settle(
@@ -108,3 +113,13 @@ class Judge:
             )
             self._policies[job.kind] = policy
         return policy
+
+
+def _as_undo(job: Job, outcome: Outcome) -> Outcome:
+    """Take no end of a job for a success while there is something left to undo."""
+    if job.saga is not Saga.UNDOING or not isinstance(outcome, Succeeded):
+        return outcome
+    error = StepError(
+        "the run of its undos ended as if all was well: does a middleware swallow exceptions?"
+    )
+    return Failed(exception=error, error=describe(error))

@@ -44,7 +44,7 @@ from windlass.steps.step import DEFAULT, Call, Means, Step, enter, is_inside
 from windlass.steps.waiting import Wait
 
 log = get_logger("windlass.job")
-_PATIENCE = 1.0
+_PATIENCE = 30.0
 """Seconds in which all tasks of a handler have come to the steps that are to be undone."""
 _LOOK = 0.005
 
@@ -61,8 +61,8 @@ class Course:
         job: Job,
         means: Means,
         *,
-        task: asyncio.Task[Any] | None,
-        thread: int,
+        task: Callable[[], asyncio.Task[Any] | None],
+        thread: Callable[[], int],
         redaction: Callable[[], Redaction],
         learn: Callable[[Any], None],
     ) -> None:
@@ -76,10 +76,13 @@ class Course:
         self._results = Results(job.kind, means.cipher, learn)
         self._log: list[str] = []
         self._unsaid: list[str] = []
+        self._unheard: list[str] = []
+        """What was sent to the store, which has not answered yet."""
+        self._passed_over: str | None = None
         self._saga = job.saga
         self._is_undoing = job.saga is Saga.UNDOING
         self._undos: dict[str, Call] = {}
-        self._error: StepError | None = None
+        self._error: StepError | None = _unreadable(self._steps)
         self._sleeps = 0
         self._waits: Counter[str] = Counter()
         self._is_closed = False
@@ -127,13 +130,14 @@ class Course:
     def close(self) -> tuple[str, ...]:
         """Let whatever comes after this come too late. Return what is yet to be recorded."""
         self._is_closed = True
-        return tuple(self._unsaid)
+        # What is there twice says nothing new.
+        return (*self._unheard, *self._unsaid)
 
     # -- steps ---------------------------------------------------------------------------------
 
     async def step(self, call: Call) -> Any:
         """Do a step, unless it is done already, and return its result."""
-        main = asyncio.current_task() is self._task
+        main = asyncio.current_task() is self._task()
         recorded = self.come(call.name, main=main)
         if self._is_undoing:
             self._undos[call.name] = call
@@ -143,12 +147,12 @@ class Course:
         if call.undo is not None:
             await self.write(Started(name=call.name, main=main), saga=Saga.READY)
         began = time.perf_counter()
-        enter(Step(name=call.name, job_id=self._job.id))
+        enter(self._current(call))
         try:
             value = await self._perform(call, call.function)
             raw, result = self._results.stored(call.name, call.function, value)
         except Exception as error:
-            self._note_failure(call, began, error)
+            self._note_failure(call, began, error, main=main)
             raise
         finally:
             enter(None)
@@ -157,7 +161,7 @@ class Course:
 
     def step_blocking(self, call: Call) -> Any:
         """Do the same in the thread of a handler."""
-        main = threading.get_ident() == self._thread
+        main = threading.get_ident() == self._thread()
         recorded = self.come(call.name, main=main)
         if self._is_undoing:
             self._undos[call.name] = call
@@ -167,12 +171,12 @@ class Course:
         if call.undo is not None:
             self._write_blocking(Started(name=call.name, main=main), saga=Saga.READY)
         began = time.perf_counter()
-        enter(Step(name=call.name, job_id=self._job.id))
+        enter(self._current(call))
         try:
             value = call.function(*call.args, **call.kwargs)
             raw, result = self._results.stored(call.name, call.function, value)
         except Exception as error:
-            self._note_failure(call, began, error)
+            self._note_failure(call, began, error, main=main)
             raise
         finally:
             enter(None)
@@ -182,7 +186,7 @@ class Course:
     async def sleep(self, due: When, name: str | None) -> None:
         """Sleep, unless that is over already."""
         name = self._name_of_sleep(name)
-        main = asyncio.current_task() is self._task
+        main = asyncio.current_task() is self._task()
         recorded = self.come(name, main=main)
         if self._is_undoing:
             await self._replay(recorded)
@@ -191,7 +195,7 @@ class Course:
     def sleep_blocking(self, due: When, name: str | None) -> None:
         """Do the same in the thread of a handler."""
         name = self._name_of_sleep(name)
-        main = threading.get_ident() == self._thread
+        main = threading.get_ident() == self._thread()
         recorded = self.come(name, main=main)
         if self._is_undoing:
             self._replay_blocking(recorded)
@@ -221,6 +225,12 @@ class Course:
         if self._error is not None:
             raise self._error
         try:
+            if main and self._passed_over is not None:
+                raise StepError(
+                    f"the step {self._passed_over!r} failed, and the handler went on to {name!r}: "
+                    "a later run could not do the same, since an error cannot be stored. Catch it "
+                    "in the step's own function, and return what the handler needs to know"
+                )
             if is_inside():
                 raise StepError(
                     f"the step {name!r} is called in another step: call it in the handler, or "
@@ -237,7 +247,10 @@ class Course:
         Raises:
             Fenced: the lease is gone, and others have the job.
         """
-        await self._means.record(*self._noted(entry, saga))
+        job, entries, ready = self._noted(entry, saga)
+        await self._means.record(job, entries, ready)
+        for each in entries:
+            self._unheard.remove(each)
 
     def suspend(self, outcome: Asleep | Compensated | None) -> Suspended:
         """Return what is to be raised to end the run so; None: that is in the store already."""
@@ -252,8 +265,8 @@ class Course:
     def is_home(self) -> bool:
         """Say whether this is the handler's own task; if it has none, its own thread."""
         if asyncio._get_running_loop() is not None:
-            return asyncio.current_task() is self._task
-        return threading.get_ident() == self._thread
+            return asyncio.current_task() is self._task()
+        return threading.get_ident() == self._thread()
 
     async def replay(self, recorded: Finished | None) -> None:
         """End the run here, if it is for its calls only, and knows them all."""
@@ -275,8 +288,7 @@ class Course:
         entries = (*self._unsaid, written(entry))
         self._unsaid.clear()
         self._log += entries
-        if saga is self._saga:
-            saga = None
+        self._unheard += entries
         self._saga = saga or self._saga
         return self._job, entries, saga
 
@@ -289,10 +301,12 @@ class Course:
             raise self._error
         return self._results.recorded(call.name, call.function, bytes(recorded.result))
 
-    def _note_failure(self, call: Call, began: float, error: Exception) -> None:
+    def _note_failure(self, call: Call, began: float, error: Exception, *, main: bool) -> None:
         """Take note of a step that failed; it is recorded with whatever is recorded next."""
         told = in_brief(describe(error, self._redaction()))
         self._unsaid.append(written(Failed(name=call.name, error=told, seconds=_since(began))))
+        if main:
+            self._passed_over = call.name
 
     async def _perform(self, call: Call, function: Callable[..., Any]) -> Any:
         if call.timeout is None:
@@ -321,15 +335,15 @@ class Course:
         return event if count == 1 else f"{event}#{count}"
 
     def _sleep(self, due: When, name: str, recorded: Finished | None, *, main: bool) -> None:
+        if recorded is not None:
+            return
         if not main:
-            self._error = StepError(
+            raise self.refuse(
                 "ctx.sleep ends the run, which other tasks of the handler cannot do for it: call "
                 "it in the handler's own task"
             )
-            raise self._error
-        if recorded is None:
-            steps = (written(Slept(name=name)),)
-            raise self.suspend(Asleep(due=due, steps=steps, reason=f"asleep: {name}"))
+        steps = (written(Slept(name=name)),)
+        raise self.suspend(Asleep(due=due, steps=steps, reason=f"asleep: {name}"))
 
     # -- undoing -------------------------------------------------------------------------------
 
@@ -343,6 +357,8 @@ class Course:
             StepError: the handler no longer says how a step is undone.
         """
         self.suspended = None
+        if self._steps.unreadable and self._error is not None:
+            raise self._error
         for name in self._steps.to_undo:
             call = self._undos.get(name)
             if call is None or call.undo is None:
@@ -357,7 +373,7 @@ class Course:
         result = None if recorded is None else self._recorded(call, recorded)
         began = time.perf_counter()
         finished = recorded is not None
-        enter(Step(name=call.name, job_id=self._job.id, result=result, finished=finished))
+        enter(self._current(call, result=result, finished=finished))
         try:
             await self._perform(call, undo)
         finally:
@@ -371,19 +387,33 @@ class Course:
         Where the handler has several tasks, the others may still come to theirs.
         """
         until = time.monotonic() + _PATIENCE
-        while recorded is None and not self._knows_all() and time.monotonic() < until:  # noqa: ASYNC110 - a thread may say so.
+        while recorded is None and self._others_may_tell() and time.monotonic() < until:  # noqa: ASYNC110 - a thread may say so.
             await asyncio.sleep(_LOOK)
         self._end_replay(recorded)
 
     def _replay_blocking(self, recorded: Finished | None) -> None:
         until = time.monotonic() + _PATIENCE
-        while recorded is None and not self._knows_all() and time.monotonic() < until:
+        while recorded is None and self._others_may_tell() and time.monotonic() < until:
             time.sleep(_LOOK)
         self._end_replay(recorded)
 
     def _end_replay(self, recorded: Finished | None) -> None:
         if recorded is None or self._knows_all():
             raise self.suspended or self.suspend(None)
+
+    def _others_may_tell(self) -> bool:
+        """Say whether undos are not known yet that are for other tasks of the handler to tell."""
+        missing = [name for name in self._steps.to_undo if name not in self._undos]
+        return any(name not in self._steps.order for name in missing)
+
+    def _current(self, call: Call, *, result: Any = None, finished: bool = False) -> Step:
+        return Step(
+            name=call.name,
+            job_id=self._job.id,
+            life=self._steps.life,
+            result=result,
+            finished=finished,
+        )
 
     def _knows_all(self) -> bool:
         return all(name in self._undos for name in self._steps.to_undo)
@@ -403,6 +433,15 @@ def is_async(function: Callable[..., Any]) -> bool:
         return bool(function.__code__.co_flags & inspect.CO_COROUTINE)
     call = getattr(function, "__call__", None)  # noqa: B004 - an instance whose call is async.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _unreadable(steps: Steps) -> StepError | None:
+    if not steps.unreadable:
+        return None
+    return StepError(
+        "the log of its steps has an entry that this release cannot read, so nobody knows what is "
+        "done: let workers of the release run it that wrote it, and redrive the job"
+    )
 
 
 def _done(call: Call, raw: bytes, began: float, *, main: bool) -> Done:

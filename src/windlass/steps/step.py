@@ -27,6 +27,8 @@ class Step(Struct, frozen=True, kw_only=True):
 
     name: str
     job_id: UUID
+    life: int = 0
+    """How often the job was undone, and began anew: then it does something else than before."""
     result: Any = None
     """In an undo: what the step returned; None if it did not come so far."""
     finished: bool = False
@@ -35,7 +37,8 @@ class Step(Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """The same in every try of a step, and of its undo; hand it to services that take one."""
-        return f"{self.job_id}/{self.name}"
+        key = f"{self.job_id}/{self.name}"
+        return key if self.life == 0 else f"{key}#{self.life}"
 
 
 def current_step() -> Step:
@@ -82,5 +85,7 @@ class Means:
     """Makes a call where it does not block the event loop."""
     cipher: Cipher | None
     loop: asyncio.AbstractEventLoop
+    ordered: bool
+    """Whether no job of the kind may be overtaken by another of its key."""
     store: Callable[[], Store]
     """Makes, when it is first asked, what keeps the jobs."""

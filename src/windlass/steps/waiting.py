@@ -68,6 +68,11 @@ class Wait:
         return asyncio.run_coroutine_threadsafe(self._take(), course.means.loop).result()
 
     def _check_place(self, *, main: bool) -> None:
+        if self._course.means.ordered:
+            raise self._course.refuse(
+                "a job of an ordered kind keeps its place, and cannot leave it to wait for an "
+                "event: let a kind without ordered=True wait, and enqueue this one afterwards"
+            )
         if not main:
             raise self._course.refuse(
                 "ctx.wait_for ends the run, which other tasks of the handler cannot do for it: "

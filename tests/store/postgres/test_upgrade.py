@@ -91,7 +91,7 @@ def _without_steps(package: str) -> dict[str, str]:
     """Return the statements as they were before jobs had steps."""
     statements = load_statements(package)
     redrive = statements["redrive"].replace(", steps, saga)", ")")
-    start, end = redrive.index(",\n       CASE WHEN saga"), redrive.index("\nFROM job")
+    start, end = redrive.index(",\n       %(steps)s"), redrive.index("\nFROM job")
     return {**statements, "redrive": redrive[:start] + redrive[end:]}
 
 

@@ -228,7 +228,7 @@ INSERT INTO {schema}.jobs (
     timeout, unique_key, headers, progress, error, reason, history, steps, saga)
 SELECT seq, id, kind, queue, priority, key, 'pending', %(payload)s::text::json, %(due_at)s, created_at, attempt,
        max_retries, timeout, unique_key, headers, progress, error, %(reason)s, history,
-       CASE WHEN saga IS DISTINCT FROM 'over' THEN steps END, nullif(saga, 'over')
+       %(steps)s::text[], %(saga)s
 FROM job
 
 -- name: reseal

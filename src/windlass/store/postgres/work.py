@@ -275,6 +275,8 @@ async def _move(cursor: Cursor, sql: Statements, move: Move, now: datetime) -> J
         "reason": after.reason,
         "cancel_requested": after.cancel_requested,
         "payload": after.payload.decode(),
+        "steps": list(after.steps) or None,
+        "saga": None if after.saga is None else after.saga.value,
     }
     if move.verb is Verb.PURGE:
         await cursor.execute(sql["purge"], (move.id,))
