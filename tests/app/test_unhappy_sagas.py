@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.app.bed import Bed, Through, in_state, on_embedded_stores, serving, serving_in_a_thread
+from tests.app.bed import (
+    Bed,
+    Through,
+    in_state,
+    on_embedded_stores,
+    serving,
+    serving_in_a_thread,
+    until,
+)
 from windlass import Context, Middleware, Permanent, State, StoreUnavailable, current_step
 from windlass.core.job import Saga
 from windlass.core.steps import Steps
@@ -162,8 +170,7 @@ def test_what_was_done_travels_with_the_end_if_the_store_was_away(bed: Bed) -> N
     async def main() -> None:
         async with serving(app, shutdown_timeout="1s"):
             handle = await pay.aenqueue()
-            while not done:
-                await asyncio.sleep(0.01)
+            await until(lambda: done)
         job = await handle.ajob()
         assert job.state is State.PENDING
         assert list(Steps(job.steps).finished) == ["pay"]
