@@ -16,8 +16,8 @@ from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
 from windlass.core.schedule import Schedule
-from windlass.observe.logs import get_logger
 from windlass.observe.guarded import guarded
+from windlass.observe.logs import get_logger
 from windlass.observe.meters import Meters
 from windlass.registry import Middleware, Registry
 from windlass.resources import Providers, Resources
