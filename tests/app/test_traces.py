@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tests.app.bed import Bed, in_state, on_embedded_stores, serving, until
+from tests.app.bed import Bed, in_state, on_embedded_stores, serving, told, until
 from windlass import ConfigError, Permanent, Snooze, State
+from windlass.observe import traces
 
 trace = pytest.importorskip("opentelemetry.trace", reason="pip install windlass[dev]")
 sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="pip install windlass[dev]")
@@ -297,3 +298,41 @@ else:
     raise AssertionError
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("step", ["start", "end"])
+@on_embedded_stores
+def test_a_span_processor_that_raises_fails_no_enqueue_and_no_run(
+    bed: Bed,
+    spans: Spans,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the exporter is gone")
+
+    processor = sdk.SpanProcessor()
+    monkeypatch.setattr(processor, f"on_{step}", fail, raising=False)
+    spans.provider.add_span_processor(processor)
+    monkeypatch.setattr(traces._Known, "broken", set())
+    app = bed.app()
+
+    @app.job
+    async def work() -> int:
+        return 1
+
+    @app.job(max_retries=0)
+    async def break_down() -> None:
+        raise Permanent("its own error")
+
+    async def main() -> None:
+        async with serving(app):
+            assert await (await work.aenqueue()).aresult("10s") == 1
+            dead = await in_state(await break_down.aenqueue(), State.DEAD)
+            assert dead.error is not None
+            assert "its own error" in dead.error.message
+
+    asyncio.run(main())
+    (line,) = told(caplog, "traces.failed")
+    assert line["step"] == step

@@ -14,6 +14,7 @@ from windlass.core.kind_stats import (
     recorded,
 )
 from windlass.core.latency import bucket_of
+from windlass.core.metrics import NAMES, OTHER
 
 NOW = datetime(2030, 1, 1, 12, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -70,3 +71,19 @@ def test_a_kind_of_which_nothing_was_heard_for_a_day_is_forgotten() -> None:
 
 def test_no_runs_have_no_percentiles() -> None:
     assert percentiles([]) == {}
+
+
+def test_queues_beyond_a_bound_are_counted_together_and_the_others_keep_their_names() -> None:
+    record = recorded(None, runs(1), {"mail": 5}, NOW)
+    for day in range(5):
+        tenants = {f"tenant-{day}-{number}": 1 for number in range(100)}
+        record = recorded(record, runs(1), tenants, NOW)
+        record["left"] = dict(sorted(record["left"].items()))  # A store may keep another order.
+    names = set(record["left"])
+    record = recorded(record, runs(1), {"mail": 1, "new": 2}, NOW)
+    left = read_stats(record).left
+    assert len(left) == NAMES + 1
+    assert set(left) == names
+    assert left["mail"] == 6
+    assert left[OTHER] == 500 - (NAMES - 1) + 2
+    assert sum(left.values()) == 5 + 500 + 3

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from windlass.cli import cli
 from windlass.core.durations import duration
+from windlass.core.families import FAMILIES
 from windlass.runtime.graces import DRAIN_GRACE
 from windlass.settings import describe_settings, load_settings
 
@@ -198,7 +199,9 @@ def test_the_scaler_goes_by_the_metric_of_the_workers_and_never_to_none() -> Non
     assert spec["scaleTargetRef"]["name"] == only("Deployment")["metadata"]["name"]
     assert spec["minReplicaCount"] >= 1
     (trigger,) = spec["triggers"]
-    assert re.findall(r"windlass_\w+", trigger["metadata"]["query"]) == ["windlass_queue_depth"]
+    (name,) = re.findall(r"windlass_\w+", trigger["metadata"]["query"])
+    assert FAMILIES[name].labels == ("queue", "state")
+    assert f"`{name}`" in (ROOT / "docs" / "deployment.md").read_text("utf-8")
 
 
 def test_prometheus_finds_the_pods_and_their_token() -> None:

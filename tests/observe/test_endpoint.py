@@ -8,7 +8,8 @@ import socket
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -197,12 +198,54 @@ def test_who_is_slow_is_hung_up_on_and_keeps_nobody_waiting(
         assert time.monotonic() - began < 4
 
 
-def test_who_comes_when_there_are_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+HUGE = "x" * 30_000_000
+"""A page that fits into no buffer on its way."""
+
+
+def in_use(it: Endpoint) -> int:
+    """Return how many sockets of this process are connected to it, at its end."""
+    port = int(it.address.rpartition(":")[2])
+    lines = Path("/proc/self/net/tcp").read_text("ascii").splitlines()[1:]
+    rows = [line.split() for line in lines]
+    return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_probes_are_answered_however_many_connect_and_say_nothing() -> None:
+    with served() as it, ExitStack() as stack:
+        silent = [stack.enter_context(connected(it)) for _ in range(endpoint._CONNECTIONS + 8)]
+        for _ in range(3):
+            assert get(it, "/health/live")[0] == 200
+        assert silent[0].recv(1) == b"", "the oldest is hung up on"
+        silent[-1].sendall(b"GET /health/ready HTTP/1.1\r\n\r\n")
+        assert silent[-1].recv(20).startswith(b"HTTP/1.1 200"), "a younger one is still served"
+
+
+def test_who_comes_when_too_many_are_being_answered_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(endpoint, "_CONNECTIONS", 1)
-    with served() as it, connected(it) as one:
-        one.sendall(b"GET")
-        deadline = time.monotonic() + 5
-        while get(it, "/metrics")[0] != 503:
-            assert time.monotonic() < deadline
-        one.sendall(b" /metrics HTTP/1.1\r\n\r\n")
+    with served(metrics=lambda: HUGE) as it, connected(it) as one:
+        one.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert one.recv(20).startswith(b"HTTP/1.1 200")
+        assert get(it, "/health/live")[0] == 503
+        while one.recv(1_000_000):
+            pass
+        until(lambda: get(it, "/health/live")[0] == 200)
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="Linux says who is connected")
+def test_who_does_not_read_is_hung_up_on_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "_PATIENCE", 0.5)
+    with served(metrics=lambda: HUGE) as it, connected(it) as deaf:
+        deaf.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        until(lambda: in_use(it) == 1)
+        until(lambda: in_use(it) == 0)

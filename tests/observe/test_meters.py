@@ -126,6 +126,20 @@ def test_counts_of_processes_add_up_and_do_not_fall_when_one_is_gone() -> None:
     assert page({}, now=0, gone=gone).count("windlass_jobs_claimed_total{") == 1
 
 
+def test_series_of_another_length_are_left_out_of_the_page() -> None:
+    meters, calls = Meters(), "windlass_store_call_seconds"
+    meters.claimed([job()], 0.1)
+    other = Figures(
+        counts={"windlass_jobs_claimed_total": [(("mail",), 7.0)]},
+        histograms={calls: [(("claim",), [1, 2], 0.5), (("settle",), [1, 2], 0.5)]},
+    )
+    for figures in ([other, meters.figures()], [meters.figures(), other]):
+        text = page({}, now=0, others=figures)
+        assert f'{calls}_count{{call="claim"}} 1' in text
+        assert 'windlass_jobs_claimed_total{queue="mail",kind="send"} 1' in text
+        assert '"settle"' not in text
+
+
 def test_a_process_is_ready_while_it_serves_keeps_its_lease_and_reaches_the_store() -> None:
     life = Life(serves=True, beat_at=100.0, asked_at=100.0, lease=30.0)
     assert life.is_ready(110.0)

@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from tests.app.bed import Bed, Through, in_state, on_embedded_stores, serving, until
+from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, serving, until
 from windlass import Context, Job, MeasureRuns, Meters, State, Windlass
 from windlass.core.kind_stats import RECORD, read_stats
 from windlass.core.sample import CLUSTER, TURN, read_sample
 from windlass.runtime import Worker, sampler
 from windlass.runtime.sampler import Sampler
+from windlass.store.memory import MemoryStore
 
 PORT = 22_000
 
@@ -191,6 +192,25 @@ async def test_a_turn_is_taken_once_in_fifteen_seconds_whoever_tries(bed: Bed) -
     assert store.calls["depths"] == 1
     assert len(made) >= 4, "the others read it"
     assert len({told[0]["at"] for told in made}) == 1
+
+
+def test_a_clock_that_is_set_back_does_not_stop_the_sampling() -> None:
+    clock, told = Clock(), []
+    sampler = Sampler(
+        MemoryStore(clock=clock),
+        worker_id=lambda: "w",
+        sampled=lambda sample, age: told.append((sample["at"], age)),
+    )
+
+    async def main() -> None:
+        await sampler.tick()
+        clock.advance(hours=-1)
+        await sampler.tick()
+
+    asyncio.run(main())
+    (made, _), (stale, age), (anew, _) = told
+    assert (stale, age) == (made, -3600.0), "that it comes from the future is not hidden"
+    assert anew == made - 3600
 
 
 @awaited

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from windlass.core.job import Json
 from windlass.core.latency import add_sparse, quantile, total
+from windlass.core.metrics import NAMES, OTHER
 
 RECORD = "kindstats:"
 """How the names of the records begin."""
@@ -57,7 +58,10 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 class KindStats(Struct, frozen=True, kw_only=True):
-    """What is recorded of a kind. `left` counts the jobs that left each queue for good, ever."""
+    """What is recorded of a kind. `left` counts the jobs that left each queue for good, ever.
+
+    Queues beyond a bound are counted together, as `other`; one that has a name of its own keeps it.
+    """
 
     windows: list[Window] = []
     left: dict[str, int] = {}
@@ -92,11 +96,18 @@ def recorded(record: Json | None, news: Window, left: Mapping[str, int], now: da
         windows[-1] += news
     else:
         windows.append(replace(news, at=begin))
-    both = {
-        queue: known.left.get(queue, 0) + left.get(queue, 0) for queue in {**known.left, **left}
-    }
+    both = _both(known.left, left)
     made: Json = msgspec.to_builtins(KindStats(windows=windows, left=both, at=now.timestamp()))
     return made
+
+
+def _both(known: Mapping[str, int], news: Mapping[str, int]) -> dict[str, int]:
+    """Add counts up; who comes after there are as many names as there may be is `other`."""
+    both = {OTHER: 0}
+    for name, count in (*known.items(), *news.items()):
+        called = name if name in both or len(both) <= NAMES else OTHER
+        both[called] = both.get(called, 0) + count
+    return {name: count for name, count in both.items() if count or name != OTHER}
 
 
 def is_forgotten(record: Json, now: datetime) -> bool:

@@ -60,8 +60,8 @@ def exposition(families: Iterable[Family], values: Mapping[str, Series]) -> str:
 
 def bounded(queues: Mapping[str, float], most: int = NAMES) -> dict[str, str]:
     """Say what each name is called, so that no more than so many are: the heaviest, and `other`."""
-    kept = sorted(queues, key=lambda name: (-queues[name], name))[:most]
-    return {name: name if name in set(kept) else OTHER for name in queues}
+    kept = set(sorted(queues, key=lambda name: (-queues[name], name))[:most])
+    return {name: name if name in kept else OTHER for name in queues}
 
 
 def _lines(family: Family, labels: Labels, value: Value) -> Iterable[str]:

@@ -27,5 +27,5 @@ async def trace_runs(context: Context, call_next: CallNext) -> Any:
             tracing.failed(span, describe(error, context.redaction))
             raise
         except BaseException:  # The run was interrupted, or goes on later: no failure.
-            span.set_attribute("windlass.interrupted", value=True)
+            tracing.interrupted(span)
             raise

@@ -101,7 +101,9 @@ class Endpoint:
         self._begun = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
-        self._serving = 0
+        self._silent: dict[asyncio.StreamWriter, None] = {}
+        """Who has not sent a request yet, oldest first; then come those that are answered."""
+        self._answered: set[asyncio.StreamWriter] = set()
         self._problem = ""
         self.address = ""
         """Where it is served, `host:port`; empty: nowhere."""
@@ -146,22 +148,42 @@ class Endpoint:
             await self._over.wait()
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._serving += 1
         try:
             async with asyncio.timeout(_PATIENCE):
-                if self._serving > _CONNECTIONS:
-                    answer = _answer(503, "busy\n")
-                else:
-                    answer = self._respond(await reader.readuntil(b"\r\n\r\n"))
-                writer.write(answer)
-                await writer.drain()
-        except asyncio.LimitOverrunError:
-            writer.write(_answer(431, "the request is too long\n"))
+                writer.write(await self._heard(reader, writer))
+                writer.close()
+                await writer.wait_closed()
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
-            pass  # Whoever does not finish, or is gone, needs no answer.
+            # Whoever does not finish, or does not read, or is gone, needs no answer.
+            writer.transport.abort()
         finally:
-            self._serving -= 1
+            self._silent.pop(writer, None)
+            self._answered.discard(writer)
             writer.close()
+
+    async def _heard(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """Return the answer to a request, once that is here."""
+        if not self._makes_room():
+            return _answer(503, "busy\n")
+        self._silent[writer] = None
+        try:
+            request = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _answer(431, "the request is too long\n")
+        self._silent.pop(writer, None)  # Who was just made to go may have asked meanwhile.
+        self._answered.add(writer)
+        return self._respond(request)
+
+    def _makes_room(self) -> bool:
+        """Say whether one more can be served; who has been silent for longest goes for that."""
+        if len(self._silent) + len(self._answered) < _CONNECTIONS:
+            return True
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        del self._silent[oldest]
+        oldest.transport.abort()
+        return True
 
     def _respond(self, request: bytes) -> bytes:
         line, *headers = request.decode("latin-1").split("\r\n")

@@ -70,7 +70,10 @@ def read(data: bytes) -> Figures | None:
 
 
 class Totals:
-    """The counts of several processes, added up; of those that are gone, too: counts never fall."""
+    """The counts of several processes, added up; of those that are gone, too: counts never fall.
+
+    What does not fit its family, since another release counts otherwise, is left out.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[Labels, float]] = {}
@@ -81,10 +84,14 @@ class Totals:
         for name, counted in figures.counts.items():
             known = self._counts.setdefault(name, {})
             for labels, count in counted:
+                if not _fits(name, labels):
+                    continue
                 known[labels] = known.get(labels, 0.0) + count
         for name, seen in figures.histograms.items():
             buckets = self._histograms.setdefault(name, {})
             for labels, counts, total in seen:
+                if not _fits(name, labels, counts):
+                    continue
                 buckets[labels] = _sum(buckets.get(labels), counts, total)
 
     def copy(self) -> Totals:
@@ -97,6 +104,14 @@ class Totals:
     def values(self) -> dict[str, Series]:
         """Return them by family."""
         return {**self._counts, **self._histograms}
+
+
+def _fits(name: str, labels: Labels, counts: list[int] | None = None) -> bool:
+    """Say whether a series can be written, and added to others of its family."""
+    family = FAMILIES.get(name)
+    if family is None or len(labels) != len(family.labels):
+        return False
+    return counts is None or len(counts) == len(family.bounds) + 1
 
 
 def _sum(known: Buckets | None, counts: list[int], total: float) -> Buckets:

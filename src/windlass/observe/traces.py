@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
 from windlass.core.errors import ConfigError
 from windlass.core.failure import describe
 from windlass.core.job import ErrorInfo, Job, NewJob
+from windlass.observe.logs import get_logger
 from windlass.release import __version__
 from windlass.settings import Traces
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 """The headers of a job that carry the context of its producer, as W3C Trace Context has them."""
+log = get_logger("windlass.traces")
 _SYSTEM = "windlass"
 _API = "opentelemetry.trace"
 
@@ -76,7 +78,7 @@ def _imported() -> ModuleType:
 
 
 class Tracing:
-    """Makes spans by the provider of this program."""
+    """Makes spans by the provider of this program; what that raises fails no enqueue and no run."""
 
     def __init__(self, api: Any, provider: TracerProvider) -> None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -102,14 +104,15 @@ class Tracing:
             attributes,
         ) as span:
             carried: dict[str, str] = {}
-            self._propagator.inject(carried)
+            with _harmless("inject"):
+                self._propagator.inject(carried)
             try:
                 yield [_carrying(job, carried) for job in jobs]
             except Exception as error:
                 self.failed(span, describe(error))
                 raise
 
-    def running(self, job: Job, worker_id: str) -> AbstractContextManager[Span]:
+    def running(self, job: Job, worker_id: str) -> AbstractContextManager[Span | None]:
         """Put a consumer's span around a run: in its producer's trace, and linked to its span."""
         parent = self._propagator.extract(_strings(job.headers))
         origin = self._api.get_current_span(parent).get_span_context()
@@ -127,38 +130,66 @@ class Tracing:
             links=[self._api.Link(origin)] if origin.is_valid else [],
         )
 
-    def failed(self, span: Span, error: ErrorInfo) -> None:
+    def failed(self, span: Span | None, error: ErrorInfo) -> None:
         """Say in a span what was raised, as it may be seen."""
-        span.set_attribute("error.type", error.type)
-        span.set_status(self._api.Status(self._api.StatusCode.ERROR, str(error)))
-        span.add_event(
-            "exception",
-            {
-                "exception.type": error.type,
-                "exception.message": error.message,
-                "exception.stacktrace": error.traceback,
-            },
-        )
+        if span is None:
+            return
+        with _harmless("fail"):
+            span.set_attribute("error.type", error.type)
+            span.set_status(self._api.Status(self._api.StatusCode.ERROR, str(error)))
+            span.add_event(
+                "exception",
+                {
+                    "exception.type": error.type,
+                    "exception.message": error.message,
+                    "exception.stacktrace": error.traceback,
+                },
+            )
 
+    def interrupted(self, span: Span | None) -> None:
+        """Say in a span that its run was interrupted, or goes on later."""
+        if span is not None:
+            with _harmless("interrupt"):
+                span.set_attribute("windlass.interrupted", value=True)
+
+    @contextmanager
     def _span(
         self, name: str, kind: Any, attributes: Mapping[str, Any], **more: Any
-    ) -> AbstractContextManager[Span]:
+    ) -> Iterator[Span | None]:
+        """Put a span around a block; None if there can be none."""
+        span: Span | None = None
         # What is recorded of an exception by itself would not be masked.
-        made: AbstractContextManager[Span] = self._tracer.start_as_current_span(
-            name,
-            kind=kind,
-            attributes=attributes,
-            record_exception=False,
-            set_status_on_exception=False,
-            **more,
-        )
-        return made
+        plain = {"record_exception": False, "set_status_on_exception": False}
+        with _harmless("start"):
+            span = self._tracer.start_span(name, kind=kind, attributes=attributes, **plain, **more)
+        if span is None:
+            yield None
+            return
+        try:
+            with self._api.use_span(span, end_on_exit=False, **plain):
+                yield span
+        finally:
+            with _harmless("end"):
+                span.end()
 
 
 class _Known:
-    """What was made for the provider that this process had last."""
+    """What was made for the provider that this process had last, and where one has failed."""
 
     tracing: Tracing | None = None
+    broken: ClassVar[set[str]] = set()
+
+
+@contextmanager
+def _harmless(step: str) -> Iterator[None]:
+    """Let what OpenTelemetry raises go by: it is logged, once for every step of a span."""
+    try:
+        yield
+    except Exception:
+        if step not in _Known.broken:
+            _Known.broken.add(step)
+            remedy = "mend the span processors of the program; enqueues and runs go on without"
+            log.exception("traces.failed", step=step, remedy=remedy)
 
 
 def _attributes(operation: str, kind: str, queue: str | None) -> dict[str, Any]:

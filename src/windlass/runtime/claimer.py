@@ -192,12 +192,12 @@ class Claimer(Service):
             token = secrets.randbits(63)
             began = time.perf_counter()
             jobs = await self._store.claim(claim, worker=self._worker_id(), token=token)
-            self._meters.claimed(jobs, time.perf_counter() - began)
+            took = time.perf_counter() - began
             self._asked()
         except BaseException:
-            self._meters.call_failed("claim")
             self._flowing = False
             self._gates.doubt(claim.reserves)
+            self._meters.call_failed("claim")
             raise
         finally:
             self._reserve(wanted, -1)
@@ -209,6 +209,7 @@ class Claimer(Service):
         self._flowing = len(jobs) >= wanted.slots
         self._demand.claimed(more=self._flowing)
         self._empty_handed = 0 if jobs else self._empty_handed + 1
+        self._meters.claimed(jobs, took)
         if not self._empty_handed:
             return 0
         # Others were faster, or the lease is being renewed: do not spin.

@@ -113,13 +113,14 @@ class Completer(Service):
             self._meters.call_failed("settle")
             raise
         except Exception as error:
-            self._meters.call_failed("settle")
             log.exception("settle.refused", jobs=len(group))
+            self._meters.call_failed("settle")
             await self._settle_singly(group, error)
             return
-        self._meters.called("settle", time.perf_counter() - began, len(group))
+        took = time.perf_counter() - began
         # The next group goes before anybody is told of this one: the store shall not wait for us.
         self._loop.call_soon(self._tell, group, settled)
+        self._meters.called("settle", took, len(group))
 
     def _tell(self, group: list[Settlement], settled: list[bool]) -> None:
         for each, is_settled in zip(group, settled, strict=True):

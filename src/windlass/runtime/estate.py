@@ -45,9 +45,9 @@ async def _give_back(store: Store, ward: Ward, reason: str) -> None:
     await store.retire(ward.worker)
     for job, move, is_moved in zip(held, moves, moved, strict=True):
         if is_moved:
-            ward.meters.settled(job, move)
             told = fields_of(job, ward.worker)
             log.warning(event_of(move), **told, state=move.state.value, reason=move.reason)
+            ward.meters.settled(job, move)
 
 
 def _outcome(ward: Ward, job: Job, reason: str) -> Crashed | Released:

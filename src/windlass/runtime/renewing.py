@@ -48,8 +48,8 @@ async def _renew(store: Store, ward: Ward, interval: timedelta) -> timedelta:
     try:
         alive = await asyncio.to_thread(store.heartbeat, worker, pulse, interval)
     except WindlassError as error:
-        ward.meters.call_failed("heartbeat")
         log.warning("heartbeat.failed", worker_id=worker, error=str(error))
+        ward.meters.call_failed("heartbeat")
         return min(timedelta(seconds=1), interval)
     except Exception:
         log.exception("heartbeat.failed", worker_id=worker)

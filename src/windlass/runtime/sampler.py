@@ -49,9 +49,11 @@ class Sampler(Service):
         found = await self._store.records(PREFIX)
         now = (await self._store.sweep(fresh=False)).now
         known = read_sample(found.get(CLUSTER))
-        if known is not None:
-            self._sampled(found[CLUSTER], max(now.timestamp() - known.at, 0.0))
-        if known is None or now.timestamp() - known.at >= EVERY.total_seconds():
+        age = None if known is None else now.timestamp() - known.at
+        if age is not None:
+            self._sampled(found[CLUSTER], age)
+        # One from the future was made before the store's clock was set back.
+        if age is None or not 0 <= age < EVERY.total_seconds():
             await self._take_turn(known)
         # Not all at once, and so that each has a sample that is at most a little older than it is.
         return _LOOK * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load.

@@ -16,6 +16,7 @@ from windlass.core.pauses import Pauses
 from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
 from windlass.core.schedule import Schedule
+from windlass.observe.guarded import guarded
 from windlass.observe.logs import get_logger
 from windlass.observe.meters import Meters
 from windlass.registry import Middleware, Registry
@@ -81,7 +82,7 @@ class Worker:
         ids: Callable[[], UUID],
         meters: Meters | None = None,
     ) -> None:
-        self._meters = meters or Meters()
+        self._meters = guarded(meters or Meters())
         self._leash = leash
         self._store = store
         self._registry = registry

@@ -209,11 +209,6 @@ class Works:
         if not is_over:
             self.completer.add(run.job, self._outcome_of(run, outcome), run.job_now)
         self.reporter.forget(run.job)
-        if run.task is not None:  # What never began was not processed.
-            self._tally.processed += 1
-            self._meters.ran(run.job, self._now() - run.began)
-            if run.is_completed:
-                self._meters.settled(run.job, completed(run.job))
         if self.shares:
             self.shares.give(run.job.queue)
         if self.gates:
@@ -227,6 +222,14 @@ class Works:
         self.claimer.freed()
         if not self.executor.runs:
             self._idle.set()
+        if run.task is not None:  # What never began was not processed.
+            self._count(run)
+
+    def _count(self, run: Run) -> None:
+        self._tally.processed += 1
+        self._meters.ran(run.job, self._now() - run.began)
+        if run.is_completed:
+            self._meters.settled(run.job, completed(run.job))
 
     def _outcome_of(self, run: Run, outcome: Outcome | Transition) -> Transition:
         if isinstance(outcome, Transition):
@@ -242,7 +245,6 @@ class Works:
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
         move = settled.transition
-        self._meters.settled(settled.job, move)
         if SCHEDULE in settled.job.headers and move.state in FINISHED:
             self.ended(settled.job)
         if self.gates:
@@ -251,6 +253,7 @@ class Works:
             self._tell_flow(settled.job)
         if move.state is not State.COMPLETED and event_of(move) != RESCUED:
             log_settled(settled.job, move, worker_id=self._worker_id())
+        self._meters.settled(settled.job, move)
 
     def _tell_flow(self, job: Job) -> None:
         """Say that a job has ended, if others may wait for that."""
@@ -264,12 +267,11 @@ class Works:
         run = self.executor.runs.get(job.id)
         if run is not None and run.job.token == job.token:
             self._tally.fenced += 1
-            self._meters.fenced(job)
             self.executor.stop(job.id, Released(reason="lease lost"))
+            self._meters.fenced(job)
 
     def _log_fenced(self, refused: Settlement) -> None:
         self._tally.fenced += 1
-        self._meters.fenced(refused.job)
         if self.gates:
             self.gates.settled(refused.job, None)
         log.warning(
@@ -278,3 +280,4 @@ class Works:
             outcome=refused.transition.state.value,
             why="another worker has the job, or it was settled before; nothing was changed",
         )
+        self._meters.fenced(refused.job)
