@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from datetime import date, timedelta
@@ -514,6 +515,21 @@ def test_what_cannot_be_a_flow_is_refused(bed: Bed) -> None:
         flow.enqueue()
     with pytest.raises(ValueError, match="a flow needs a name"):
         shop.app.flow("")
+
+
+@on_an_idle_shop
+async def test_nothing_is_added_to_a_flow_that_was_enqueued(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    with pytest.raises(FlowInvalid, match="has no jobs"):
+        await flow.aenqueue()
+    first = flow.add(shop.add.draft(1))
+    await flow.aenqueue()
+    told = "'x' was enqueued already, so 'add' would never have its turn; add it before enqueue()"
+    with pytest.raises(FlowInvalid, match=re.escape(told)):
+        flow.add(shop.add.draft(2), after=[first])
+    with pytest.raises(FlowInvalid, match="enqueued already"):
+        flow.when_settled(shop.add.draft(2))
+    assert (await flow.aenqueue()).id == flow.id, "it may be enqueued again as it is"
 
 
 # -- in a transaction ------------------------------------------------------------------------------

@@ -102,6 +102,7 @@ class Flow:
         self._queue = queue
         self._nodes: list[Node[Any]] = []
         self._last: list[Draft[Any]] = []
+        self._is_closed = False
         self.name = check_name("flow", name)
         self.id = app.ids.next_flow()
         """The id of the flow, and of its own job."""
@@ -122,8 +123,10 @@ class Flow:
         `windlass flows show` calls it: the kind, unless one is given.
 
         Raises:
-            FlowInvalid: a parent is not in this flow, or the job is unique.
+            FlowInvalid: a parent is not in this flow, the job is unique, or the flow was enqueued
+                already.
         """
+        self._refuse_late(draft.job)
         policy = self._on_failure if on_failure is None else _policy(on_failure)
         parents = [(self._number(each), _policy_of(each, policy)) for each in after]
         called = check_name("job of a flow", draft.job.kind if name is None else name)
@@ -141,8 +144,9 @@ class Flow:
         added. Cancelling the flow cancels it, too.
 
         Raises:
-            FlowInvalid: the job is unique.
+            FlowInvalid: the job is unique, or the flow was enqueued already.
         """
+        self._refuse_late(draft.job)
         _refuse_unique(draft.job)
         self._last.append(draft)
 
@@ -176,6 +180,8 @@ class Flow:
 
     def _drafts(self) -> list[Draft[Any]]:
         chart = Chart(self._graph())
+        # Even if the store does not answer it may have them: what came later would be an orphan.
+        self._is_closed = True
         return [self._own(chart.graph), *self._members(chart)]
 
     def _graph(self) -> Graph:
@@ -226,6 +232,13 @@ class Flow:
             draft.job, id=member_id(self.id, number), waiting_for=waiting_for, headers=headers
         )
         return Draft(job=job, hint=draft.hint)
+
+    def _refuse_late(self, job: NewJob) -> None:
+        if self._is_closed:
+            raise FlowInvalid(
+                f"the flow {self.name!r} was enqueued already, so {job.kind!r} would never have its "
+                "turn; add it before enqueue(), or to another flow"
+            )
 
     def _number(self, parent: Node[Any] | After) -> int:
         node = parent.node if isinstance(parent, After) else parent
