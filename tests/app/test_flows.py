@@ -506,6 +506,8 @@ def test_what_cannot_be_a_flow_is_refused(bed: Bed) -> None:
         flow.add(shop.add.draft(1), undo=shop.add.using(unique="one").draft(1))
     with pytest.raises(FlowInvalid, match="is unique"):
         flow.when_settled(shop.add.using(unique="one").draft(1))
+    with pytest.raises(FlowInvalid, match="leave out `expires` for an undo"):
+        flow.add(shop.add.draft(1), undo=shop.add.using(expires="1h").draft(1))
     wrong: Any = "panic"
     with pytest.raises(FlowInvalid, match="one of stop, go_on, compensate, and not 'panic'"):
         flow.add(shop.add.draft(1), on_failure=wrong)

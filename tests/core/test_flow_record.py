@@ -315,6 +315,25 @@ def test_an_undo_that_somebody_cancelled_holds_up_no_other() -> None:
     assert run.free == {RELEASE}
 
 
+def test_a_completed_job_whose_undo_was_cancelled_is_not_undone() -> None:
+    run = _failing_at_the_end()
+    run.end((UNPACK, CANCELLED), (REFUND, COMPLETED))
+    run.end((RELEASE, DEAD))
+    run.end((TELL, COMPLETED))
+    assert _failure(run) == "undo of reserve (6) dead, undo of pack (8) cancelled; 1 undone, 0 left"
+    run.end((0, DEAD))
+    run.end((RELEASE, COMPLETED))
+    assert run.revived == 1
+    assert _failure(run) == "undo of pack (8) cancelled; 2 undone, 0 left"
+
+
+def _failure(run: Run) -> str:
+    assert run.record is not None
+    conclusion = concluded(run.chart, run.record)
+    assert conclusion.ending == "undo_failed"
+    return conclusion.reason.removeprefix("compensation failed: ")
+
+
 # -- cancelling and redriving ----------------------------------------------------------------------
 
 

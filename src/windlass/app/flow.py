@@ -123,8 +123,8 @@ class Flow:
         `windlass flows show` calls it: the kind, unless one is given.
 
         Raises:
-            FlowInvalid: a parent is not in this flow, the job is unique, or the flow was enqueued
-                already.
+            FlowInvalid: a parent is not in this flow, the job is unique, its undo could expire, or
+                the flow was enqueued already.
         """
         self._refuse_late(draft.job)
         policy = self._on_failure if on_failure is None else _policy(on_failure)
@@ -132,6 +132,8 @@ class Flow:
         called = check_name("job of a flow", draft.job.kind if name is None else name)
         for each in (draft, *([] if undo is None else [undo])):
             _refuse_unique(each.job)
+        if undo is not None:
+            _refuse_expiring(undo.job)
         number = len(self._nodes) + 1
         node = Node(self, number, draft, called, graphs.edges_of(parents), undo)
         self._nodes.append(node)
@@ -236,8 +238,8 @@ class Flow:
     def _refuse_late(self, job: NewJob) -> None:
         if self._is_closed:
             raise FlowInvalid(
-                f"the flow {self.name!r} was enqueued already, so {job.kind!r} would never have its "
-                "turn; add it before enqueue(), or to another flow"
+                f"the flow {self.name!r} was enqueued already, so {job.kind!r} would never have "
+                "its turn; add it before enqueue(), or to another flow"
             )
 
     def _number(self, parent: Node[Any] | After) -> int:
@@ -308,4 +310,12 @@ def _refuse_unique(job: NewJob) -> None:
         raise FlowInvalid(
             f"{job.kind!r} is unique, so it might not be added, and the flow would wait for ever; "
             "give it an idempotency key instead"
+        )
+
+
+def _refuse_expiring(undo: NewJob) -> None:
+    if undo.expires is not None:
+        raise FlowInvalid(
+            f"{undo.kind!r} expires, counted from the enqueue, so what it undoes might never be "
+            "undone; leave out `expires` for an undo"
         )
