@@ -376,6 +376,22 @@ async def test_an_undo_that_is_dead_is_redriven_and_the_rest_follows(shop: Shop)
     assert shop.noted == [("release", [7])]
 
 
+@on_a_shop
+async def test_a_job_that_is_redriven_while_others_are_undone_is_undone(shop: Shop) -> None:
+    flow = shop.app.flow("order", on_failure="compensate")
+    flow.add(shop.add.draft(7), undo=shop.wait.draft())
+    charge = flow.add(shop.add.draft(-1), undo=shop.note.draft("refund"))
+    handle = await flow.aenqueue()
+    await in_state(shop.app.job_by_id(member_id(flow.id, 3)), State.RUNNING)
+    refund = await shop.app.job_by_id(member_id(flow.id, 4)).ajob()
+    assert (refund.state, refund.waiting_for) == (State.SCHEDULED, f"flow:{flow.id}:held:4")
+    await shop.app.control.redrive_with(charge.id, b'{"number": 1}')
+    await in_state(charge.handle, State.COMPLETED)
+    shop.gate.set()
+    await in_state(handle, State.CANCELLED)
+    assert shop.noted == [("refund", [1])]
+
+
 # -- every way to end ------------------------------------------------------------------------------
 
 

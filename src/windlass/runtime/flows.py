@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.core.changes import Changes, Move, Verb
 from windlass.core.errors import FlowInvalid
-from windlass.core.flow import Chart, Graph, checked, topic_of
+from windlass.core.flow import Chart, Graph, checked, held_wait_of, topic_of
 from windlass.core.flow_record import Advance, advance
 from windlass.core.job import FLOW, Job, Json, News, member_id, number_of
 from windlass.core.states import FINISHED, State
@@ -180,6 +180,9 @@ def _moves(flow: UUID, step: Advance) -> list[Move]:
     moves = [
         Move(verb=Verb.CANCEL, id=member_id(flow, number), reason=why) for number, why in cancelled
     ]
+    for undo in step.held:
+        own_wait = held_wait_of(flow, undo)
+        moves.append(Move(verb=Verb.PARK, id=member_id(flow, undo), waiting_for=own_wait))
     if step.revived:
         moves.append(Move(verb=Verb.REDRIVE, id=flow, reason="what it could not undo is undone"))
     return moves
