@@ -429,6 +429,16 @@ def test_many_undos_of_the_cancelled_are_gone_before_others_are_freed() -> None:
     assert run.free == {many + 1}
 
 
+def test_a_death_that_is_heard_together_with_the_redrive_decides_nothing() -> None:
+    run = Run(chart_of(node("a", undo="u"), node("b"), on_failure="compensate"))
+    step = run.end((1, DEAD), (1, COMPLETED), (2, COMPLETED))
+    assert step.cancelled == {3: "nothing had to be undone"}
+    assert run.is_over()
+    run = Run(chart_of(node("a", undo="u"), node("b"), on_failure="compensate"))
+    run.end((2, DEAD), (1, DEAD), (1, COMPLETED))
+    assert run.free == {3}, "another one failed all the same"
+
+
 # -- what came of it -------------------------------------------------------------------------------
 
 

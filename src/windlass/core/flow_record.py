@@ -86,7 +86,7 @@ class _Course:
         self.states = bytearray(record["states"], "ascii")
         self._undoing: str = record["undoing"]
         self._changed: set[int] = set()
-        self._failed_leaf = 0
+        self._failed_leaves: list[int] = []
         self.condemned: list[list[Any]] = [list(span) for span in record["condemned"]]
         """Spans of numbers, and why those in them are to be cancelled that are condemned."""
         self.freed: list[str] = []
@@ -119,12 +119,13 @@ class _Course:
         """Note that a job failed after which none comes, if all is to be undone for that."""
         grave = self._chart.graph.on_failure == "compensate" and letter in (DEAD, CANCELLED)
         if grave and not self._chart.children[number]:
-            self._failed_leaf = number
+            self._failed_leaves.append(number)
 
     def go_on(self) -> None:
         """Let those have their turn whose parents have ended, and the flow end when all have."""
-        if self._failed_leaf:
-            self._compensate(self._why(Edge(self._failed_leaf, self._failed_leaf)))
+        for leaf in self._failed_leaves:
+            if self._has_failed(Edge(leaf, leaf)):  # And was not redriven, and completed, since.
+                self._compensate(self._why(Edge(leaf, leaf)))
         while self._changed:
             changed, self._changed = self._changed, set()
             for stage in self._chart.heirs(changed):
@@ -204,7 +205,7 @@ class _Course:
     def _why(self, edge: Edge) -> str:
         first, end = edge.first, edge.last + 1
         found = [self.states.find(letter, first, end) for letter in (DEAD, CANCELLED, CONDEMNED)]
-        number = next(each for each in found if each >= 0)
+        number = next((each for each in found if each >= 0), first)
         told = "dead" if number == found[0] else "cancelled"
         return f"{self._chart.name_of(number)!r} (job {number} of the flow) is {told}"
 
