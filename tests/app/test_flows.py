@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from datetime import date, timedelta
 from typing import Any
@@ -31,6 +31,8 @@ from windlass import (
     Windlass,
 )
 from windlass.core.job import flow_of, member_id
+from windlass.runtime.flows import Flows
+from windlass.testing import travel
 
 FAILS = "this one fails"
 ENDED = (State.COMPLETED, State.CANCELLED, State.DEAD)
@@ -464,6 +466,46 @@ async def test_nothing_is_left_of_a_flow_that_ended(shop: Shop) -> None:
 
 async def _is_forgotten(app: Windlass) -> bool:
     return not await app.store.records("flow:") and not await app.store.topics(10)
+
+
+def _dead_by_compensation(shop: Shop) -> Flow:
+    flow = shop.app.flow("order", on_failure="compensate")
+    reserve = flow.add(shop.add.draft(7), undo=shop.add.draft(-2))
+    flow.add(shop.add.draft(-1), after=[reserve])
+    return flow
+
+
+@on_a_shop
+async def test_a_dead_flow_is_remembered_until_its_job_is_gone(shop: Shop) -> None:
+    flow = _dead_by_compensation(shop)
+    await in_state(await flow.aenqueue(), State.DEAD)
+    topic = f"flow:{flow.id}"
+    await until(lambda: heard(shop.app, topic))
+    upcoming = await shop.app.store.ringing(1)
+    assert upcoming.next is not None, "somebody looks after it"
+    minding = Flows(shop.app.store)
+    await minding.forget([topic])
+    assert list(await shop.app.store.records("flow:")) == [topic]
+    await shop.app.control.purge([flow.id])
+    await minding.forget([topic])
+    assert await shop.app.store.records("flow:") == {}
+
+
+def test_workers_forget_a_dead_flow_that_was_purged() -> None:
+    shop = Shop(Windlass("memory://"))
+    with travel(shop.app) as t:
+        flow = _dead_by_compensation(shop)
+        handle = flow.enqueue()
+        t.advance("3d")
+        assert handle.job().state is State.DEAD
+        assert list(asyncio.run(_records(shop.app))) == [f"flow:{flow.id}"]
+        asyncio.run(shop.app.control.purge([flow.id]))
+        t.advance("25h")
+        assert not asyncio.run(_records(shop.app))
+
+
+async def _records(app: Windlass) -> Mapping[str, Any]:
+    return await app.store.records("flow:")
 
 
 # -- cancelling a flow -----------------------------------------------------------------------------

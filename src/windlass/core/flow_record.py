@@ -51,6 +51,11 @@ def begun(chart: Chart) -> Json:
     return {"states": states.decode(), "undoing": "", "condemned": []}
 
 
+def is_dead(record: Json) -> bool:
+    """Say whether the flow's own job is dead: the record is kept, since it may be redriven."""
+    return bool(record["states"].startswith(DEAD.decode()))
+
+
 def advance(
     chart: Chart, flow: UUID, record: Json | None, ended: Iterable[tuple[int, State]]
 ) -> Advance:
