@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from datetime import date, timedelta
 from typing import Any
@@ -30,6 +31,8 @@ from windlass import (
     Windlass,
 )
 from windlass.core.job import flow_of, member_id
+from windlass.runtime.flows import Flows
+from windlass.testing import travel
 
 FAILS = "this one fails"
 ENDED = (State.COMPLETED, State.CANCELLED, State.DEAD)
@@ -375,6 +378,22 @@ async def test_an_undo_that_is_dead_is_redriven_and_the_rest_follows(shop: Shop)
     assert shop.noted == [("release", [7])]
 
 
+@on_a_shop
+async def test_a_job_that_is_redriven_while_others_are_undone_is_undone(shop: Shop) -> None:
+    flow = shop.app.flow("order", on_failure="compensate")
+    flow.add(shop.add.draft(7), undo=shop.wait.draft())
+    charge = flow.add(shop.add.draft(-1), undo=shop.note.draft("refund"))
+    handle = await flow.aenqueue()
+    await in_state(shop.app.job_by_id(member_id(flow.id, 3)), State.RUNNING)
+    refund = await shop.app.job_by_id(member_id(flow.id, 4)).ajob()
+    assert (refund.state, refund.waiting_for) == (State.SCHEDULED, f"flow:{flow.id}:held:4")
+    await shop.app.control.redrive_with(charge.id, b'{"number": 1}')
+    await in_state(charge.handle, State.COMPLETED)
+    shop.gate.set()
+    await in_state(handle, State.CANCELLED)
+    assert shop.noted == [("refund", [1])]
+
+
 # -- every way to end ------------------------------------------------------------------------------
 
 
@@ -449,6 +468,46 @@ async def _is_forgotten(app: Windlass) -> bool:
     return not await app.store.records("flow:") and not await app.store.topics(10)
 
 
+def _dead_by_compensation(shop: Shop) -> Flow:
+    flow = shop.app.flow("order", on_failure="compensate")
+    reserve = flow.add(shop.add.draft(7), undo=shop.add.draft(-2))
+    flow.add(shop.add.draft(-1), after=[reserve])
+    return flow
+
+
+@on_a_shop
+async def test_a_dead_flow_is_remembered_until_its_job_is_gone(shop: Shop) -> None:
+    flow = _dead_by_compensation(shop)
+    await in_state(await flow.aenqueue(), State.DEAD)
+    topic = f"flow:{flow.id}"
+    await until(lambda: heard(shop.app, topic))
+    upcoming = await shop.app.store.ringing(1)
+    assert upcoming.next is not None, "somebody looks after it"
+    minding = Flows(shop.app.store)
+    await minding.forget([topic])
+    assert list(await shop.app.store.records("flow:")) == [topic]
+    await shop.app.control.purge([flow.id])
+    await minding.forget([topic])
+    assert await shop.app.store.records("flow:") == {}
+
+
+def test_workers_forget_a_dead_flow_that_was_purged() -> None:
+    shop = Shop(Windlass("memory://"))
+    with travel(shop.app) as t:
+        flow = _dead_by_compensation(shop)
+        handle = flow.enqueue()
+        t.advance("3d")
+        assert handle.job().state is State.DEAD
+        assert list(asyncio.run(_records(shop.app))) == [f"flow:{flow.id}"]
+        asyncio.run(shop.app.control.purge([flow.id]))
+        t.advance("25h")
+        assert not asyncio.run(_records(shop.app))
+
+
+async def _records(app: Windlass) -> Mapping[str, Any]:
+    return await app.store.records("flow:")
+
+
 # -- cancelling a flow -----------------------------------------------------------------------------
 
 
@@ -505,6 +564,8 @@ def test_what_cannot_be_a_flow_is_refused(bed: Bed) -> None:
         flow.add(shop.add.draft(1), undo=shop.add.using(unique="one").draft(1))
     with pytest.raises(FlowInvalid, match="is unique"):
         flow.when_settled(shop.add.using(unique="one").draft(1))
+    with pytest.raises(FlowInvalid, match="leave out `expires` for an undo"):
+        flow.add(shop.add.draft(1), undo=shop.add.using(expires="1h").draft(1))
     wrong: Any = "panic"
     with pytest.raises(FlowInvalid, match="one of stop, go_on, compensate, and not 'panic'"):
         flow.add(shop.add.draft(1), on_failure=wrong)
@@ -514,6 +575,21 @@ def test_what_cannot_be_a_flow_is_refused(bed: Bed) -> None:
         flow.enqueue()
     with pytest.raises(ValueError, match="a flow needs a name"):
         shop.app.flow("")
+
+
+@on_an_idle_shop
+async def test_nothing_is_added_to_a_flow_that_was_enqueued(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    with pytest.raises(FlowInvalid, match="has no jobs"):
+        await flow.aenqueue()
+    first = flow.add(shop.add.draft(1))
+    await flow.aenqueue()
+    told = "'x' was enqueued already, so 'add' would never have its turn; add it before enqueue()"
+    with pytest.raises(FlowInvalid, match=re.escape(told)):
+        flow.add(shop.add.draft(2), after=[first])
+    with pytest.raises(FlowInvalid, match="enqueued already"):
+        flow.when_settled(shop.add.draft(2))
+    assert (await flow.aenqueue()).id == flow.id, "it may be enqueued again as it is"
 
 
 # -- in a transaction ------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from windlass.core.flow import (
     OnFailure,
     built,
     edges_of,
+    held_wait_of,
     topic_of,
     undo_wait_of,
     wait_of,
@@ -90,6 +91,8 @@ class Run:
             if self.waiting.pop(number, None) is not None or number in self.free:
                 self.free.discard(number)
                 self.unheard.append((number, CANCELLED))
+        for number in step.held:
+            self.waiting[number] = held_wait_of(FLOW, number)
         for name in step.freed:
             freed = {number for number, waits_for in self.waiting.items() if waits_for == name}
             assert freed, f"nobody waits for {name}"
@@ -265,10 +268,13 @@ def test_compensation_waits_for_what_runs_and_cancels_what_waits() -> None:
     assert list(step.cancelled or {}) == [4, 5]
     assert run.free == {3}, "what is under way comes to its end, and is undone then"
     step = run.end((3, COMPLETED))
-    assert set(step.cancelled or {}) == {REFUND, RECALL}
+    assert set(step.cancelled or {}) == {RECALL}
     assert run.free == {UNPACK}
     run.end((UNPACK, COMPLETED))
     assert run.free == {RELEASE}
+    step = run.end((RELEASE, COMPLETED))
+    assert set(step.cancelled or {}) == {REFUND}, "charge might have been redriven until then"
+    assert run.free == {TELL}
 
 
 def test_nothing_is_undone_of_a_flow_that_completes() -> None:
@@ -315,6 +321,25 @@ def test_an_undo_that_somebody_cancelled_holds_up_no_other() -> None:
     assert run.free == {RELEASE}
 
 
+def test_a_completed_job_whose_undo_was_cancelled_is_not_undone() -> None:
+    run = _failing_at_the_end()
+    run.end((UNPACK, CANCELLED), (REFUND, COMPLETED))
+    run.end((RELEASE, DEAD))
+    run.end((TELL, COMPLETED))
+    assert _failure(run) == "undo of reserve (6) dead, undo of pack (8) cancelled; 1 undone, 0 left"
+    run.end((0, DEAD))
+    run.end((RELEASE, COMPLETED))
+    assert run.revived == 1
+    assert _failure(run) == "undo of pack (8) cancelled; 2 undone, 0 left"
+
+
+def _failure(run: Run) -> str:
+    assert run.record is not None
+    conclusion = concluded(run.chart, run.record)
+    assert conclusion.ending == "undo_failed"
+    return conclusion.reason.removeprefix("compensation failed: ")
+
+
 # -- cancelling and redriving ----------------------------------------------------------------------
 
 
@@ -343,6 +368,75 @@ def test_a_redriven_member_that_completes_in_time_is_undone_with_the_others() ->
     run.end((2, COMPLETED))
     run.end((3, COMPLETED))
     assert run.free == {REFUND, UNPACK}
+
+
+def test_a_member_is_undone_that_completes_while_others_are_being_undone() -> None:
+    run = Run(
+        chart_of(
+            node("a", undo="u"),
+            node("b", undo="v"),
+            node("c", Edge(1, 1), undo="w"),
+            on_failure="compensate",
+        )
+    )
+    run.end((1, COMPLETED))
+    run.end((2, DEAD))
+    run.end((3, COMPLETED))
+    assert run.free == {6}
+    run.end((6, COMPLETED))
+    assert run.free == {4}, "that of b waits, although it had its turn with that of a"
+    run.end((2, COMPLETED))
+    assert run.free == {4}
+    run.end((4, COMPLETED))
+    assert run.free == {5}
+    assert not run.is_over()
+    run.end((5, COMPLETED))
+    assert run.is_over()
+    assert run.record is not None
+    assert concluded(run.chart, run.record).result == FlowResult(completed=3, undone=3)
+
+
+def test_a_member_that_is_redriven_after_all_was_undone_is_told() -> None:
+    run = Run(chart_of(node("a", undo="u"), node("b", undo="v"), on_failure="compensate"))
+    run.end((1, COMPLETED), (2, DEAD))
+    step = run.end((3, COMPLETED))
+    assert step.cancelled == {4: "what it undoes was not completed"}
+    assert run.is_over()
+    run.end((2, COMPLETED))
+    assert _failure(run) == "undo of b (4) cancelled; 1 undone, 0 left"
+
+
+def test_many_undos_of_the_dead_are_held_before_others_are_freed() -> None:
+    many = 1_200
+    run = Run(chart_of(*[node("a", undo="u")] * many, on_failure="compensate"))
+    step = run.end((1, COMPLETED), *((number, DEAD) for number in range(2, many + 1)))
+    changes = 1
+    while step.more:
+        assert not run.free
+        step = run.hear([])
+        changes += 1
+    assert (changes, run.free) == (3, {many + 1})
+    assert not run.is_over()
+
+
+def test_many_undos_of_the_cancelled_are_gone_before_others_are_freed() -> None:
+    many = 1_200
+    run = Run(chart_of(*[node("a", undo="u")] * many, on_failure="compensate"))
+    step = run.end((1, COMPLETED), *((number, CANCELLED) for number in range(2, many + 1)))
+    while step.more:
+        assert not run.free
+        step = run.hear([])
+    assert run.free == {many + 1}
+
+
+def test_a_death_that_is_heard_together_with_the_redrive_decides_nothing() -> None:
+    run = Run(chart_of(node("a", undo="u"), node("b"), on_failure="compensate"))
+    step = run.end((1, DEAD), (1, COMPLETED), (2, COMPLETED))
+    assert step.cancelled == {3: "nothing had to be undone"}
+    assert run.is_over()
+    run = Run(chart_of(node("a", undo="u"), node("b"), on_failure="compensate"))
+    run.end((2, DEAD), (1, DEAD), (1, COMPLETED))
+    assert run.free == {3}, "another one failed all the same"
 
 
 # -- what came of it -------------------------------------------------------------------------------
@@ -444,7 +538,8 @@ def _check_turn(chart: Chart, number: int, ended: dict[int, State]) -> None:
                 undo
                 for other, deeper in zip(chart.jobs, chart.depths, strict=True)
                 if other.undo and deeper > depth
-                for undo in range(other.undo, other.undo + other.count)
+                for undo, undone in enumerate(range(other.first, other.end), start=other.undo)
+                if ended[undone] is not DEAD
             ]
             assert all(undo in ended for undo in below)
 

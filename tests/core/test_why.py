@@ -19,7 +19,9 @@ from windlass.core.job import (
     Standing,
     WorkerInfo,
     WorkerRecord,
+    flow_id,
     job_id,
+    member_id,
 )
 from windlass.core.limits import Limit, Measure, Rate
 from windlass.core.pauses import Pauses
@@ -125,8 +127,13 @@ def test_a_job_that_waits_for_an_event_says_how_to_send_it_and_how_long_it_waits
 
 
 def test_a_job_of_a_flow_names_it() -> None:
-    reason = only(a_job(state=State.SCHEDULED, waiting_for="flow:abc"))
-    assert (reason.cause, reason.remedy) == (Cause.FLOW, "windlass flows show abc")
+    flow = flow_id(1, 1)
+    member, undo = member_id(flow, 2), member_id(flow, 3)
+    for job, waits_for in ((flow, ""), (member, ":2"), (undo, ":undo:0"), (member, ":last")):
+        waiting_for = f"flow:{flow}{waits_for}"
+        reason = only(a_job(id=job, state=State.SCHEDULED, waiting_for=waiting_for))
+        assert (reason.cause, reason.remedy) == (Cause.FLOW, f"windlass flows show {flow}")
+        assert reason.facts == {"flow": str(flow)}
 
 
 def test_whatever_else_a_job_waits_for_is_named() -> None:

@@ -102,6 +102,7 @@ class Flow:
         self._queue = queue
         self._nodes: list[Node[Any]] = []
         self._last: list[Draft[Any]] = []
+        self._is_closed = False
         self.name = check_name("flow", name)
         self.id = app.ids.next_flow()
         """The id of the flow, and of its own job."""
@@ -122,13 +123,17 @@ class Flow:
         `windlass flows show` calls it: the kind, unless one is given.
 
         Raises:
-            FlowInvalid: a parent is not in this flow, or the job is unique.
+            FlowInvalid: a parent is not in this flow, the job is unique, its undo could expire, or
+                the flow was enqueued already.
         """
+        self._refuse_late(draft.job)
         policy = self._on_failure if on_failure is None else _policy(on_failure)
         parents = [(self._number(each), _policy_of(each, policy)) for each in after]
         called = check_name("job of a flow", draft.job.kind if name is None else name)
         for each in (draft, *([] if undo is None else [undo])):
             _refuse_unique(each.job)
+        if undo is not None:
+            _refuse_expiring(undo.job)
         number = len(self._nodes) + 1
         node = Node(self, number, draft, called, graphs.edges_of(parents), undo)
         self._nodes.append(node)
@@ -141,8 +146,9 @@ class Flow:
         added. Cancelling the flow cancels it, too.
 
         Raises:
-            FlowInvalid: the job is unique.
+            FlowInvalid: the job is unique, or the flow was enqueued already.
         """
+        self._refuse_late(draft.job)
         _refuse_unique(draft.job)
         self._last.append(draft)
 
@@ -176,6 +182,8 @@ class Flow:
 
     def _drafts(self) -> list[Draft[Any]]:
         chart = Chart(self._graph())
+        # Even if the store does not answer it may have them: what came later would be an orphan.
+        self._is_closed = True
         return [self._own(chart.graph), *self._members(chart)]
 
     def _graph(self) -> Graph:
@@ -226,6 +234,13 @@ class Flow:
             draft.job, id=member_id(self.id, number), waiting_for=waiting_for, headers=headers
         )
         return Draft(job=job, hint=draft.hint)
+
+    def _refuse_late(self, job: NewJob) -> None:
+        if self._is_closed:
+            raise FlowInvalid(
+                f"the flow {self.name!r} was enqueued already, so {job.kind!r} would never have "
+                "its turn; add it before enqueue(), or to another flow"
+            )
 
     def _number(self, parent: Node[Any] | After) -> int:
         node = parent.node if isinstance(parent, After) else parent
@@ -295,4 +310,12 @@ def _refuse_unique(job: NewJob) -> None:
         raise FlowInvalid(
             f"{job.kind!r} is unique, so it might not be added, and the flow would wait for ever; "
             "give it an idempotency key instead"
+        )
+
+
+def _refuse_expiring(undo: NewJob) -> None:
+    if undo.expires is not None:
+        raise FlowInvalid(
+            f"{undo.kind!r} expires, counted from the enqueue, so what it undoes might never be "
+            "undone; leave out `expires` for an undo"
         )

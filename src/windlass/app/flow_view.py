@@ -18,6 +18,7 @@ WAITING, UNDER_WAY, FORGOTTEN = "waiting", "under way", "not kept"
 """Words for what is no state: waits for others; pending or running; finished, and deleted."""
 _WORDS = {
     ".": WAITING,
+    "h": WAITING,
     "f": UNDER_WAY,
     "c": State.COMPLETED.value,
     "d": State.DEAD.value,

@@ -309,6 +309,11 @@ def undo_wait_of(flow: UUID, depth: int) -> str:
     return f"{topic_of(flow)}:undo:{depth}"
 
 
+def held_wait_of(flow: UUID, undo: int) -> str:
+    """Return what an undo waits for whose turn has come while what it undoes is dead."""
+    return f"{topic_of(flow)}:held:{undo}"
+
+
 def ids_of(flow: UUID, numbers: Iterable[int]) -> Iterator[UUID]:
     """Return the ids of jobs of a flow."""
     return (member_id(flow, number) for number in numbers)

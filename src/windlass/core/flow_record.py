@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from windlass.core.flow import Chart, Edge, Stage, topic_of, undo_wait_of, wait_of
+from windlass.core.flow import Chart, Edge, Stage, held_wait_of, topic_of, undo_wait_of, wait_of
 from windlass.core.job import Json
 from windlass.core.states import State
 
 WAITS, FREE, COMPLETED, DEAD, CANCELLED, CONDEMNED = b".", b"f", b"c", b"d", b"x", b"k"
 """Waiting for others; free to run, or running; how it ended; and about to be cancelled."""
+HELD = b"h"
+"""An undo whose turn has come, but what it undoes is dead: that may be redriven, and complete."""
 CANCELLED_AT_ONCE = 500
-"""How many jobs one change cancels; the rest is left to the next, so that none takes long."""
+"""How many jobs one change cancels, or holds; the rest is left to the next: none takes long."""
 _LETTERS = {State.COMPLETED: COMPLETED, State.DEAD: DEAD, State.CANCELLED: CANCELLED}
 
 
@@ -32,8 +34,10 @@ class Advance:
     """What jobs wait for that has come."""
     cancelled: Mapping[int, str] | None = None
     """Jobs that shall not run, and why."""
+    held: Sequence[int] = ()
+    """Undos that shall wait by themselves, whatever else is freed."""
     more: bool = False
-    """Whether more jobs are to be cancelled by the next change."""
+    """Whether more jobs are to be cancelled, or held, by the next change."""
     revived: bool = False
     """Whether the flow's own job, which is dead, has something new to tell."""
 
@@ -47,6 +51,11 @@ def begun(chart: Chart) -> Json:
     return {"states": states.decode(), "undoing": "", "condemned": []}
 
 
+def is_dead(record: Json) -> bool:
+    """Say whether the flow's own job is dead: the record is kept, since it may be redriven."""
+    return bool(record["states"].startswith(DEAD.decode()))
+
+
 def advance(
     chart: Chart, flow: UUID, record: Json | None, ended: Iterable[tuple[int, State]]
 ) -> Advance:
@@ -56,7 +65,7 @@ def advance(
         course.mark(number, state)
     own = course.states[:1]
     if own == CANCELLED:
-        course.give_up(1, chart.total + 1, "its flow was cancelled", WAITS + FREE)
+        course.give_up(1, chart.total + 1, "its flow was cancelled", WAITS + FREE + HELD)
     elif own != COMPLETED:
         course.go_on()
     course.cancel_some()
@@ -67,7 +76,8 @@ def advance(
         record=None if is_over else course.record,
         freed=course.freed,
         cancelled=course.cancelled,
-        more=bool(course.condemned) and not is_over,
+        held=course.held,
+        more=(bool(course.condemned) or course.is_holding) and not is_over,
         revived=course.revived,
     )
 
@@ -81,11 +91,14 @@ class _Course:
         self.states = bytearray(record["states"], "ascii")
         self._undoing: str = record["undoing"]
         self._changed: set[int] = set()
-        self._failed_leaf = 0
+        self._failed_leaves: list[int] = []
         self.condemned: list[list[Any]] = [list(span) for span in record["condemned"]]
         """Spans of numbers, and why those in them are to be cancelled that are condemned."""
         self.freed: list[str] = []
         self.cancelled: dict[int, str] = {}
+        self.held: list[int] = []
+        self.is_holding = False
+        """Whether there are more to hold than one change may."""
         self.revived = False
 
     @property
@@ -101,7 +114,7 @@ class _Course:
         letter = _LETTERS.get(state)
         if letter is None or number > self._chart.total:
             return
-        if self.states[number : number + 1] in (WAITS, FREE, DEAD, CONDEMNED):
+        if self.states[number : number + 1] in (WAITS, FREE, HELD, DEAD, CONDEMNED):
             self.states[number : number + 1] = letter
             if 1 <= number <= self._chart.size:
                 self._changed.add(self._chart.stage_of(number))
@@ -111,12 +124,13 @@ class _Course:
         """Note that a job failed after which none comes, if all is to be undone for that."""
         grave = self._chart.graph.on_failure == "compensate" and letter in (DEAD, CANCELLED)
         if grave and not self._chart.children[number]:
-            self._failed_leaf = number
+            self._failed_leaves.append(number)
 
     def go_on(self) -> None:
         """Let those have their turn whose parents have ended, and the flow end when all have."""
-        if self._failed_leaf:
-            self._compensate(self._why(Edge(self._failed_leaf, self._failed_leaf)))
+        for leaf in self._failed_leaves:
+            if self._has_failed(Edge(leaf, leaf)):  # And was not redriven, and completed, since.
+                self._compensate(self._why(Edge(leaf, leaf)))
         while self._changed:
             changed, self._changed = self._changed, set()
             for stage in self._chart.heirs(changed):
@@ -130,7 +144,8 @@ class _Course:
         undos, last = chart.size + 1, chart.size + chart.undos + 1
         # What still waits to undo something waits for an undo that is dead.
         are_undos_over = not self._is_any(FREE, undos, last)
-        if self.condemned or self._is_any(WAITS + FREE, 1, undos) or not are_undos_over:
+        is_busy = self.condemned or self.is_holding
+        if is_busy or self._is_any(WAITS + FREE, 1, undos) or not are_undos_over:
             return
         for stage in chart.last:
             self._free(stage)
@@ -195,7 +210,7 @@ class _Course:
     def _why(self, edge: Edge) -> str:
         first, end = edge.first, edge.last + 1
         found = [self.states.find(letter, first, end) for letter in (DEAD, CANCELLED, CONDEMNED)]
-        number = next(each for each in found if each >= 0)
+        number = next((each for each in found if each >= 0), first)
         told = "dead" if number == found[0] else "cancelled"
         return f"{self._chart.name_of(number)!r} (job {number} of the flow) is {told}"
 
@@ -213,26 +228,51 @@ class _Course:
         if not self._undoing:
             self.give_up(begin, end, "nothing had to be undone")
             return
-        for stage in self._chart.undone:
-            for number in range(stage.count):
-                if self.states[stage.first + number] not in COMPLETED:
-                    undo = stage.undo + number
-                    self.give_up(undo, undo + 1, "what it undoes was not completed")
+        self._give_up_undos_of(CANCELLED + CONDEMNED)
+        if self.states.count(CONDEMNED) > CANCELLED_AT_ONCE:
+            return  # What is freed before it is cancelled would run.
         if not self._is_any(FREE + DEAD, begin, end):
             self._undo_deepest()
+        if not self.is_holding and not self._is_any(FREE, begin, end):
+            self._give_up_undos_of(DEAD)
+
+    def _give_up_undos_of(self, letters: bytes) -> None:
+        for stage in self._chart.undone:
+            for undo in self._undos(stage, letters, WAITS + HELD):
+                self.give_up(undo, undo + 1, "what it undoes was not completed", WAITS + HELD)
 
     def _undo_deepest(self) -> None:
-        left = [
-            (self._depth(stage), stage)
-            for stage in self._chart.undone
-            if self._is_any(WAITS, stage.undo, stage.undo + stage.count)
+        flow, undone = self._flow, self._chart.undone
+        left = [each for each in undone if self._undos(each, COMPLETED, WAITS + HELD)]
+        deepest = max((self._depth(stage) for stage in left), default=0)
+        # All of that depth wait for the same, also those that are not to run.
+        beside = [stage for stage in undone if self._depth(stage) == deepest] if left else []
+        if not self._hold([undo for each in beside for undo in self._undos(each, DEAD, WAITS)]):
+            return
+        waits: dict[str, None] = {}
+        for stage in beside:
+            for undo in self._undos(stage, COMPLETED, WAITS + HELD):
+                is_held = self.states[undo] in HELD
+                wait = held_wait_of(flow, undo) if is_held else undo_wait_of(flow, deepest)
+                waits[wait] = None
+                self.states[undo : undo + 1] = FREE
+        self.freed += waits
+
+    def _hold(self, undos: Sequence[int]) -> bool:
+        """Let undos wait by themselves, as many as one change may; say whether that is all."""
+        for undo in undos[:CANCELLED_AT_ONCE]:
+            self.states[undo : undo + 1] = HELD
+            self.held.append(undo)
+        self.is_holding = len(undos) > CANCELLED_AT_ONCE
+        return not self.is_holding
+
+    def _undos(self, stage: Stage, of: bytes, among: bytes) -> list[int]:
+        """Return the undos in one of some states, of jobs of a stage in one of some states."""
+        return [
+            undo
+            for undo, number in enumerate(range(stage.first, stage.end), start=stage.undo)
+            if self.states[number] in of and self.states[undo] in among
         ]
-        deepest = max((depth for depth, _ in left), default=0)
-        for depth, stage in left:
-            if depth == deepest:
-                self._replace(WAITS, FREE, stage.undo, stage.undo + stage.count)
-        if left:
-            self.freed.append(undo_wait_of(self._flow, deepest))
 
     def _depth(self, stage: Stage) -> int:
         return self._chart.depths[self._chart.stage_of(stage.first)]

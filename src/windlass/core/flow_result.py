@@ -46,11 +46,9 @@ def concluded(chart: Chart, record: Json) -> Conclusion:
         undone=undos.count(COMPLETED),
     )
     why: str = record["undoing"]
-    if why and DEAD in undos:
-        failed = [behind + number for number, letter in enumerate(undos) if letter in DEAD]
-        left = undos.count(WAITS)
-        told = f"compensation failed: {_named(chart, failed)} dead; {result.undone} undone"
-        return Conclusion(result=result, ending="undo_failed", reason=f"{told}, {left} left")
+    if why and (failed := _not_undone(chart, states)):
+        told = f"compensation failed: {failed}; {result.undone} undone, {undos.count(WAITS)} left"
+        return Conclusion(result=result, ending="undo_failed", reason=told)
     if why:
         return Conclusion(result=result, ending="undone", reason=f"undone, since {why}")
     bad = [
@@ -61,6 +59,19 @@ def concluded(chart: Chart, record: Json) -> Conclusion:
     total = chart.size + len(chart.last)
     told = f"{len(bad):,} of {total:,} jobs did not complete: {_named(chart, bad)}"
     return Conclusion(result=result, ending="stopped", reason=told)
+
+
+def _not_undone(chart: Chart, states: bytes) -> str:
+    """Name the undos that failed, or were cancelled although what they undo is completed."""
+    dead, cancelled = [], []
+    for stage in chart.undone:
+        for undo, number in enumerate(range(stage.first, stage.end), start=stage.undo):
+            if states[undo] in DEAD:
+                dead.append(undo)
+            elif states[undo] in CANCELLED and states[number] in COMPLETED:
+                cancelled.append(undo)
+    told = [f"{_named(chart, dead)} dead"] if dead else []
+    return ", ".join([*told, *([f"{_named(chart, cancelled)} cancelled"] if cancelled else [])])
 
 
 def _named(chart: Chart, numbers: Sequence[int]) -> str:

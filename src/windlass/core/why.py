@@ -90,8 +90,8 @@ def _parked(job: Job, waiting_for: str, now: datetime) -> Reason:
             until=job.due_at if is_timed else None,
             facts={"event": name},
         )
-    if waiting_for.startswith(FLOW):
-        flow = waiting_for.removeprefix(FLOW)
+    if waiting_for.startswith(FLOW) and job.flow is not None:
+        flow = str(job.flow)
         told = f"other jobs of its flow {flow} come before it"
         remedy = f"windlass flows show {flow}"
         return Reason(cause=Cause.FLOW, told=told, remedy=remedy, facts={"flow": flow})

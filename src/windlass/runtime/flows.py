@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -11,8 +11,8 @@ import msgspec
 
 from windlass.core.changes import Changes, Move, Verb
 from windlass.core.errors import FlowInvalid
-from windlass.core.flow import Chart, Graph, checked, topic_of
-from windlass.core.flow_record import Advance, advance
+from windlass.core.flow import Chart, Graph, checked, held_wait_of, topic_of
+from windlass.core.flow_record import Advance, advance, is_dead
 from windlass.core.job import FLOW, Job, Json, News, member_id, number_of
 from windlass.core.states import FINISHED, State
 from windlass.observe.logs import get_logger
@@ -21,6 +21,8 @@ from windlass.store import Store
 log = get_logger("windlass.flows")
 _REMEMBERED = 200_000
 """How many jobs the graphs may have in all that are kept at hand."""
+_LOOK = timedelta(days=1)
+"""How often it is looked whether a flow that is dead was purged, or is past keeping."""
 _decoder = msgspec.json.Decoder(Graph)
 
 
@@ -53,6 +55,23 @@ class Flows:
         while topics:
             topics = await self._hear(topics)
 
+    async def forget(self, topics: Sequence[str]) -> None:
+        """Delete the records of flows whose own jobs are gone; look again later at all others.
+
+        One that is dead may be redriven for as long as there is a job. Of a purge nobody tells.
+        """
+        flows = {topic: flow for topic in topics if (flow := _flow_in(topic)) is not None}
+        jobs = await self._store.get_many(list(flows.values()))
+        gone = [topic for topic, flow in flows.items() if flow not in jobs]
+
+        def decide(records: Mapping[str, Json], now: datetime) -> Changes[None]:
+            later = {topic: now + _LOOK for topic in records if topic not in gone}
+            return Changes(answer=None, records=dict.fromkeys(gone), alarms=later)
+
+        await self._store.apply(sorted(topics), decide)
+        for topic in gone:
+            self._known.pop(flows[topic], None)
+
     async def _hear(self, topics: Sequence[str]) -> Sequence[str]:
         """Make one change; return the topics with which there is more to do."""
         flows = {topic: flow for topic in topics if (flow := _flow_in(topic)) is not None}
@@ -61,8 +80,7 @@ class Flows:
         def decide(
             records: Mapping[str, Json], news: Sequence[News], now: datetime
         ) -> Changes[_Heard]:
-            del now
-            return _decided(flows, known, records, news)
+            return _decided(flows, known, records, news, now)
 
         applied = await self._store.hear(list(topics), decide)
         self._remember(known, applied.answer)
@@ -140,6 +158,7 @@ def _decided(
     known: Mapping[UUID, _Known],
     records: Mapping[str, Json],
     news: Sequence[News],
+    now: datetime,
 ) -> Changes[_Heard]:
     ended: dict[str, list[tuple[int, State]]] = {}
     for each in news:
@@ -162,7 +181,8 @@ def _decided(
         new += [flow] if step.record is not None and record is None else []
         unfinished += [topic] if step.more else []
     answer = _Heard(tuple(begun), tuple(new), tuple(unfinished))
-    return Changes(answer=answer, records=changed, moves=moves, unpark=unpark)
+    alarms = {topic: now + _LOOK for topic, record in changed.items() if record and is_dead(record)}
+    return Changes(answer=answer, records=changed, moves=moves, unpark=unpark, alarms=alarms)
 
 
 def _is_late(flow: _Known, ends: Sequence[tuple[int, State]]) -> bool:
@@ -180,6 +200,9 @@ def _moves(flow: UUID, step: Advance) -> list[Move]:
     moves = [
         Move(verb=Verb.CANCEL, id=member_id(flow, number), reason=why) for number, why in cancelled
     ]
+    for undo in step.held:
+        own_wait = held_wait_of(flow, undo)
+        moves.append(Move(verb=Verb.PARK, id=member_id(flow, undo), waiting_for=own_wait))
     if step.revived:
         moves.append(Move(verb=Verb.REDRIVE, id=flow, reason="what it could not undo is undone"))
     return moves

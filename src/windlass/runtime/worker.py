@@ -178,10 +178,8 @@ class Worker:
         self._children = Children(options.children, self._recipe)
         self._resources = Resources(self._providers)
         self._cpu = CpuGauge()
-        self._events = Events(self._store)
-        self._courier = Courier(
-            self._store, {FLOW: Flows(self._store).hear, EVENT: self._events.hear}
-        )
+        self._events, self._flows = Events(self._store), Flows(self._store)
+        self._courier = Courier(self._store, {FLOW: self._flows.hear, EVENT: self._events.hear})
         self._works = Works(
             self._store,
             registry=self._registry,
@@ -269,7 +267,7 @@ class Worker:
             kinds=self._policies.kinds,
             declared=self._schedules,
             ids=self._ids,
-            others={EVENT: self._events.forget},
+            others={EVENT: self._events.forget, FLOW: self._flows.forget},
         )
         works.ended = self._ticker.ended
         self._chores: list[Service] = [
