@@ -519,7 +519,8 @@ QUIET = settings(
 QUICK = settings(QUIET, phases=[Phase.generate], report_multiple_bugs=False)
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("examples", [8, pytest.param(20, marks=pytest.mark.long)])
 def test_the_stores_agree_whatever_happens(examples: int, shared_database: Clocked) -> None:
     with machine(shared_database) as agreeing:
         run_state_machine_as_test(agreeing, settings=settings(QUIET, max_examples=examples))

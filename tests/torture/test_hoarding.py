@@ -29,7 +29,7 @@ def test_a_fast_worker_gets_the_work_that_a_slow_one_cannot_begin(yard: Yard) ->
     jobs = _all(yard)
     done = Counter(names[job.worker or ""] for job in jobs)
     assert done["slow"] > 0
-    assert done["fast"] > 0.8 * JOBS, done
+    assert done["fast"] > 0.7 * JOBS, done
     assert yard.charged() == 0
     # No job was in hands that could not begin with it: it had begun soon, or was given back.
     begun = {(entry.job, entry.attempt): entry.at for entry in yard.ledger.entries("start")}
