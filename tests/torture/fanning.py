@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from tests.torture.handlers import NEVER, note
@@ -75,9 +76,9 @@ async def _hearing(self: flows.Flows, topics: Sequence[str]) -> Sequence[str]:
 
 
 def _deciding(
-    known_flows: Any, known: Any, records: Mapping[str, Json], news: Sequence[News]
+    known_flows: Any, known: Any, records: Mapping[str, Json], news: Sequence[News], now: datetime
 ) -> Changes[Any]:
-    changes = _decided(known_flows, known, records, news)
+    changes = _decided(known_flows, known, records, news, now)
     if news:
         _die_at("within")
     return changes

@@ -11,7 +11,7 @@ from tests.torture.handlers import YARD, ledger
 from windlass import Context, Permanent, Windlass, current_context, current_step
 from windlass.core.job import Checkpoint
 from windlass.core.settle import Transition
-from windlass.core.steps import Over, Undoing, read
+from windlass.core.steps import Lived, Over, Undoing, read
 from windlass.store.postgres import PostgresStore
 from windlass.store.sqlite import SqliteStore
 
@@ -31,7 +31,8 @@ def points_of(written: Sequence[str]) -> list[str]:
     named = []
     for entry in map(read, written):
         tag = "over" if isinstance(entry, Over) else str(entry.__struct_config__.tag)
-        named.append(tag if isinstance(entry, Over | Undoing) else f"{tag} {entry.name}")
+        nameless = isinstance(entry, Over | Undoing | Lived)
+        named.append(tag if nameless else f"{tag} {getattr(entry, 'name', '')}")
     return named
 
 
