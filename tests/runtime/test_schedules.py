@@ -382,6 +382,27 @@ def test_a_schedule_that_nobody_serves_stands_in_nobodys_way(bed: Bed) -> None:
     asyncio.run(main())
 
 
+def test_many_that_another_app_should_serve_do_not_delay_ours(bed: Bed) -> None:
+    """Prevents the window of what rings from being full of what is not for us."""
+    app, clock = clocked(bed)
+    reporting(app)
+    other = bed.app(store=app.store)
+
+    @other.job
+    async def foreign() -> None: ...
+
+    async def main() -> None:
+        theirs = {f"their-{number}": foreign.draft() for number in range(300)}
+        await other.schedules.aput_many(theirs, every="10m")
+        clock.advance(seconds=1)
+        await app.schedules.aput("mine", "report", every="10m", catch_up="skip")
+        clock.advance(minutes=10)
+        await ticker(app).tick()
+        assert len(await jobs(app)) == 1
+
+    asyncio.run(main())
+
+
 def test_code_writes_its_schedules_and_a_changed_one_begins_anew(bed: Bed) -> None:
     app, clock = clocked(bed)
     later, without = bed.app(store=app.store), bed.app(store=app.store)

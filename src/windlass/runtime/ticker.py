@@ -39,8 +39,10 @@ from windlass.store import Store
 log = get_logger("windlass.schedules")
 _SHOWN = 2 * BATCH
 """How many of those that ring are looked at, so that not all workers take the same ones."""
+_FURTHEST, _FURTHER = 20_000, 4
+"""How many are looked at, at most, while most of those that ring are not for us."""
 _MOST = 1_000
-"""How many jobs one change makes."""
+"""How many jobs one change makes, and how many schedules one look puts off."""
 _LONGEST = 1.0
 """Seconds after which a schedule is found that somebody else has put there."""
 _STAGGER = 0.03
@@ -119,20 +121,36 @@ class Ticker(Service):
         self._roused.clear()
         await self._declare()
         await self._mind_ended()
-        ringing = await self._store.ringing(_SHOWN)
-        known = {
-            name.removeprefix(RECORD): read_record(record)
-            for name, record in ringing.records.items()
-            if name.startswith(RECORD)
-        }
-        ours = {name: each for name, each in known.items() if each and self._is_ours(name, each)}
+        ringing, known, ours = await self._look()
         done = await self._ring(_some(ours), ringing.now)
         moved = await self._put_off(known.keys() - ours.keys(), known, ringing.now)
         await self._mind_others(ringing)
-        if (done and len(ours) > BATCH) or (moved and len(ringing.records) == _SHOWN):
+        if (done and len(ours) > BATCH) or (moved and len(ringing.records) >= _SHOWN):
             return 0  # There may be more.
         self.has_looked = True
         return _time_left(ringing, done)
+
+    async def _look(
+        self,
+    ) -> tuple[Ringing, Mapping[str, ScheduleRecord | None], Mapping[str, ScheduleRecord]]:
+        """Return what rings, the schedules among that, and ours of those.
+
+        What is not for us may ring first, and be much: then it looks further.
+        """
+        shown = _SHOWN
+        while True:
+            ringing = await self._store.ringing(shown)
+            known = {
+                name.removeprefix(RECORD): read_record(record)
+                for name, record in ringing.records.items()
+                if name.startswith(RECORD)
+            }
+            ours = {name: it for name, it in known.items() if it and self._is_ours(name, it)}
+            others = sum(name.startswith(tuple(self._others)) for name in ringing.records)
+            is_all = len(ringing.records) < shown or shown == _FURTHEST
+            if is_all or len(ours) + others >= BATCH:
+                return ringing, known, ours
+            shown = min(shown * _FURTHER, _FURTHEST)
 
     def _is_ours(self, name: str, known: ScheduleRecord) -> bool:
         if known.schedule.job.kind not in self._kinds:
@@ -215,7 +233,7 @@ class Ticker(Service):
     async def _mind_others(self, ringing: Ringing) -> None:
         for prefix, mind in self._others.items():
             if names := [name for name in ringing.records if name.startswith(prefix)]:
-                await mind(names)
+                await mind(names[:_SHOWN])
 
     # -- what is not for us --------------------------------------------------------------------
 
@@ -234,9 +252,10 @@ class Ticker(Service):
 
         if not stale:
             return False
-        done = await self._apply(stale[:BATCH], decide)
-        for name, why in done.broken.items():
-            self._tell_broken(name, why)
+        for begin in range(0, min(len(stale), _MOST), BATCH):
+            done = await self._apply(stale[begin : begin + BATCH], decide)
+            for name, why in done.broken.items():
+                self._tell_broken(name, why)
         return True
 
     def _tell_broken(self, name: str, why: str) -> None:
