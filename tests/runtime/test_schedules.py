@@ -18,7 +18,8 @@ from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, ser
 from windlass import Context, Job, State, StoreUnavailable, Windlass
 from windlass.core.changes import Changes
 from windlass.core.job import SCHEDULE, TICK, JobFilter
-from windlass.core.schedule import RECORD
+from windlass.core.schedule import RECORD, UNSERVED
+from windlass.runtime.sampler import Sampler
 from windlass.runtime.ticker import Ticker
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -378,6 +379,38 @@ def test_a_schedule_that_nobody_serves_stands_in_nobodys_way(bed: Bed) -> None:
         for _ in range(6):
             await ticking.tick()
         assert len(await jobs(app)) == 1
+
+    asyncio.run(main())
+
+
+def test_a_schedule_that_nobody_serves_is_ever_later_until_somebody_does(bed: Bed) -> None:
+    """Prevents the alert from never firing, since what nobody serves is put off again and again."""
+    app, clock = clocked(bed)
+    reporting(app)
+    stranger = bed.app(store=app.store)
+    told: list[float] = []
+    sampler = Sampler(
+        app.store, worker_id=lambda: "w", sampled=lambda made, _: told.append(made["schedule_lag"])
+    )
+
+    async def main() -> None:
+        await app.schedules.aput("s", "report", every="1m")
+        await app.schedules.aput("gone", "report", every="1m")
+        clock.advance(minutes=1)
+        ours, strange = ticker(app), ticker(stranger)
+        for _ in range(16):
+            clock.advance(seconds=20)
+            await strange.tick()
+            await sampler.tick()
+        assert 320 <= told[-1] < 321
+        assert told == sorted(told)
+        await app.schedules.aremove("gone")
+        clock.advance(minutes=1)
+        await ours.tick()
+        clock.advance(seconds=20)
+        await sampler.tick()
+        assert told[-1] == 0
+        assert await app.store.records(UNSERVED) == {}
 
     asyncio.run(main())
 

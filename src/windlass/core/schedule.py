@@ -25,6 +25,10 @@ from windlass.core.secret import MARK
 
 RECORD = "schedule:"
 """How the names of the records begin that hold schedules."""
+UNSERVED = "unserved:"
+"""How the names of the records begin that say which schedules nobody served, beside their own: so
+those few are found without reading all. They may be out of date; the schedule's own record counts.
+"""
 BATCH = 100
 """How many schedules are changed at once."""
 GRACE = timedelta(minutes=1)
@@ -221,6 +225,11 @@ def record_of(known: ScheduleRecord) -> Json:
     """Return the record of a schedule."""
     record: Json = msgspec.to_builtins(known)
     return record
+
+
+def mark_of(known: ScheduleRecord) -> Json:
+    """Return the record that says that nobody serves a schedule, and since which tick."""
+    return {"next": None if known.next is None else known.next.isoformat()}
 
 
 # -- what people do to a schedule ------------------------------------------------------------------

@@ -19,10 +19,12 @@ from windlass.core.schedule import (
     BATCH,
     GRACE,
     RECORD,
+    UNSERVED,
     Look,
     Rung,
     Schedule,
     ScheduleRecord,
+    mark_of,
     owed,
     put,
     put_off,
@@ -61,9 +63,11 @@ class _Round:
         """Return what is to be written; what is broken is looked at again after a while."""
         alarms = {name: each.record.alarm for name, each in self.rung.items()}
         alarms |= dict.fromkeys(self.broken, self.now + GRACE)
+        known = {name: each.record for name, each in self.rung.items()}
+        marks = {UNSERVED + name: mark_of(each) for name, each in known.items() if each.unserved}
         return Changes(
             answer=self,
-            records={RECORD + name: record_of(each.record) for name, each in self.rung.items()},
+            records={RECORD + name: record_of(each) for name, each in known.items()} | marks,
             alarms={RECORD + name: alarm for name, alarm in alarms.items()},
             enqueue=[job for each in self.rung.values() for job in each.jobs],
         )
