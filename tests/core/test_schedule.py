@@ -242,6 +242,21 @@ def test_a_tick_waits_for_the_one_before_and_is_looked_at_ever_less_often() -> N
     assert (minutes(found), found.record.next) == ([120], NOON + 3 * HOUR)
 
 
+def test_a_wait_for_the_one_before_is_no_lateness() -> None:
+    """Prevents a tick that is to wait from being skipped, since it has waited for a minute."""
+    known = rung(begun(every="1h", overlap="queue", catch_up="skip"), HOUR).record
+    moment = 2 * HOUR
+    while moment < 2 * HOUR + 10 * MINUTE:
+        found = rung(known, moment, running=True)
+        assert (found.jobs, found.late) == ((), 0)
+        known = found.record
+        assert known.alarm is not None
+        moment = known.alarm - NOON
+    assert minutes(rung(known, moment)) == [120]
+    # But nobody was there for long after the time at which somebody should have looked.
+    assert rung(known, moment + GRACE).late == 1
+
+
 def test_a_tick_may_overlap_the_one_before() -> None:
     known = rung(begun(overlap="allow"), MINUTE).record
     assert minutes(rung(known, 2 * MINUTE, running=None)) == [2]

@@ -397,7 +397,11 @@ def _due(
         del due[:-most]
     if not due:
         return [], 0, known.next
-    late = now - due[-1] - offset(name, schedule, due[-1])
+    expected = due[-1] + offset(name, schedule, due[-1])
+    if known.alarm is not None and not known.unserved:
+        # It may have waited for the job before it, and was to be looked at again only then.
+        expected = max(expected, known.alarm)
+    late = now - expected
     if schedule.catch_up == "skip" and late >= GRACE:
         return [], older + len(due), upcoming
     return due, older, upcoming
