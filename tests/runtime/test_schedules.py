@@ -529,6 +529,29 @@ class Counting(Through):
         return await self.inner.records(prefix)
 
 
+@pytest.mark.parametrize("by_another", [False, True])
+def test_schedules_go_on_after_the_clock_of_the_store_was_a_year_ahead(
+    bed: Bed, *, by_another: bool
+) -> None:
+    """Prevents a schedule from being silent for a year, since it has ticked a year too early."""
+    app, clock = clocked(bed)
+    reporting(app)
+
+    async def main() -> None:
+        await app.schedules.aput("s", "report", every="1m", overlap="allow")
+        ticking = ticker(app)
+        clock.advance(days=365)
+        await ticking.tick()
+        clock.advance(days=-365)
+        ticking = ticker(app) if by_another else ticking
+        for _ in range(5):
+            await ticking.tick()
+            clock.advance(minutes=1)
+        assert (await app.schedules.aget("s")).record.ticks >= 4
+
+    asyncio.run(main())
+
+
 def test_without_schedules_a_look_is_one_question_a_second(bed: Bed) -> None:
     app, _ = clocked(bed)
     store = Counting(app.store)

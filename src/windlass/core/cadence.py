@@ -59,6 +59,12 @@ class Cadence(Struct, frozen=True, kw_only=True):
             return self.following(now) if self.every is None else tick
         return tick + ((now - tick) // self.every + 1) * self.every
 
+    def recalled(self, tick: datetime, now: datetime) -> datetime | None:
+        """Return the first tick from now on of a schedule whose next one is much later."""
+        if self.every is None:
+            return self.following(now)
+        return tick - (tick - now) // self.every * self.every
+
     def due(self, tick: datetime, now: datetime, most: int) -> tuple[list[datetime], int]:
         """Return the latest ticks from one until now, oldest first, and how many came before them.
 

@@ -33,6 +33,8 @@ BATCH = 100
 """How many schedules are changed at once."""
 GRACE = timedelta(minutes=1)
 """How late a tick may be that is not caught up."""
+ASTRAY = timedelta(hours=1)
+"""By how much a store's clock may be set back so that schedules wait until it has caught up."""
 _SOONEST, _LATEST = timedelta(seconds=1), timedelta(seconds=30)
 """When a tick that waits for the one before it is looked at again."""
 
@@ -259,6 +261,7 @@ def resume(name: str, known: ScheduleRecord, now: datetime) -> ScheduleRecord:
     """Return the record of a schedule that ticks again; what came in between is not caught up."""
     if known.paused_at is None:
         return known
+    known = righted(name, known, now) or known
     upcoming = None if known.next is None else known.schedule.cadence.resumed(known.next, now)
     return _set(name, replace(known, paused_at=None, next=upcoming))
 
@@ -278,6 +281,25 @@ def put_off(known: ScheduleRecord, now: datetime) -> ScheduleRecord | None:
 def is_late(known: ScheduleRecord, now: datetime) -> bool:
     """Say whether a schedule should have been looked at long ago."""
     return known.alarm is not None and known.alarm + GRACE < now
+
+
+def righted(name: str, known: ScheduleRecord, now: datetime) -> ScheduleRecord | None:
+    """Return the record of a schedule that is further away than any gap of it; None if it is not.
+
+    So it is after a clock was far ahead for a while. One that is set back by less than `ASTRAY` is
+    waited for, so that no tick comes twice.
+    """
+    if known.next is None:
+        return None
+    cadence, upcoming = known.schedule.cadence, known.next
+    if upcoming > now + ASTRAY:
+        latest = cadence.following(now + ASTRAY)
+        if latest is not None and upcoming > latest:
+            return _set(name, replace(known, next=cadence.recalled(upcoming, now)))
+    expected = max(upcoming + offset(name, known.schedule, upcoming), now)
+    if known.alarm is not None and known.alarm > expected + ASTRAY:
+        return _set(name, known)
+    return None
 
 
 def _set(name: str, known: ScheduleRecord) -> ScheduleRecord:

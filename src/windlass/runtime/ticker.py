@@ -16,6 +16,7 @@ from windlass.core.changes import Changes
 from windlass.core.errors import ConfigError
 from windlass.core.job import OVERLAP, SCHEDULE, TICK, Job, Json, Ringing
 from windlass.core.schedule import (
+    ASTRAY,
     BATCH,
     GRACE,
     RECORD,
@@ -30,6 +31,7 @@ from windlass.core.schedule import (
     put_off,
     read_record,
     record_of,
+    righted,
     ring,
 )
 from windlass.core.states import FINISHED
@@ -105,6 +107,8 @@ class Ticker(Service):
         self._ended: dict[str, UUID] = {}
         self._roused = asyncio.Event()
         self._told: set[str] = set()
+        self._seen: datetime | None = None
+        self._check_at: datetime | None = None
         self.has_looked = False
         """Whether what was due at the start is enqueued."""
 
@@ -129,6 +133,7 @@ class Ticker(Service):
         done = await self._ring(_some(ours), ringing.now)
         moved = await self._put_off(known.keys() - ours.keys(), known, ringing.now)
         await self._mind_others(ringing)
+        await self._mind_clock(ringing.now)
         if (done and len(ours) > BATCH) or (moved and len(ringing.records) >= _SHOWN):
             return 0  # There may be more.
         self.has_looked = True
@@ -233,6 +238,37 @@ class Ticker(Service):
         for name, why in done.broken.items():
             self._tell_broken(name, why)
         return done.rung
+
+    async def _mind_clock(self, now: datetime) -> None:
+        """Set right what a clock that was wrong has put far away, where it would never ring.
+
+        That is looked for when the clock has gone back, soon after the start, and every hour.
+        """
+        is_back = self._seen is not None and now + GRACE < self._seen
+        self._seen = now
+        self._check_at = self._check_at or now + GRACE
+        if now < self._check_at and not is_back:
+            return
+        self._check_at = now + ASTRAY
+        found = await self._store.records(RECORD)
+        known = {name.removeprefix(RECORD): read_record(record) for name, record in found.items()}
+        wrong = [name for name, each in known.items() if self._righted(name, each, now)]
+
+        def decide(known: Mapping[str, ScheduleRecord | None], made: _Round) -> None:
+            for name, each in known.items():
+                if right := self._righted(name, each, made.now):
+                    made.rung[name] = Rung(record=right)
+
+        for begin in range(0, len(wrong), BATCH):
+            await self._apply(wrong[begin : begin + BATCH], decide)
+
+    def _righted(
+        self, name: str, known: ScheduleRecord | None, now: datetime
+    ) -> ScheduleRecord | None:
+        if known is not None and self._is_ours(name, known):
+            with suppress(ConfigError):  # It is found to be broken when it rings.
+                return righted(name, known, now)
+        return None
 
     async def _mind_others(self, ringing: Ringing) -> None:
         for prefix, mind in self._others.items():
