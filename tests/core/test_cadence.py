@@ -65,6 +65,10 @@ def ticks(line: str, tz: str, begin: str, end: str) -> list[str]:
         ("15 2 * * *", LORD_HOWE, "2026-10-04", "2026-10-06", ["04 02:30+1100", "05 02:15+1100"]),
         ("45 2 * * *", LORD_HOWE, "2026-10-04", "2026-10-05", ["04 02:45+1100"]),
         ("45 1 * * *", LORD_HOWE, "2026-04-05", "2026-04-07", ["05 01:45+1100", "06 01:45+1030"]),
+        ("0,15,45 1,2 * * *", LORD_HOWE, "2026-10-04", "2026-10-05",
+         ["04 01:00+1030", "04 01:15+1030", "04 01:45+1030", "04 02:30+1100", "04 02:45+1100"]),
+        ("0,45 1,2 * * *", LORD_HOWE, "2026-04-05", "2026-04-06",
+         ["05 01:00+1100", "05 01:45+1100", "05 02:00+1030", "05 02:45+1030"]),
         # Kathmandu is never changed, and is not at a whole hour from UTC.
         ("0 7 * * *", KATHMANDU, "2026-03-29", "2026-03-31", ["29 07:00+0545", "30 07:00+0545"]),
     ],
@@ -73,6 +77,8 @@ def test_a_fixed_local_time_ticks_once_a_day(
     line: str, tz: str, begin: str, end: str, shown: list[str]
 ) -> None:
     assert ticks(line, tz, begin, end) == shown
+    found = between(line, tz, begin, end)
+    assert cron(line, tz).due(found[0], found[-1], 100) == (found, 0)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +101,50 @@ def test_what_has_a_star_ticks_whenever_the_clock_shows_it(
     line: str, tz: str, begin: str, end: str, shown: list[str]
 ) -> None:
     assert ticks(line, tz, begin, end) == shown
+
+
+@pytest.mark.parametrize("line", [
+    "10 */2 * * *", "*/30 2 * * *", "* 2 * * *", "* 1 * * *", "35 * * * *", "0 * * * *",
+    "*/7 0-3 * * *", "50 */1 * * SUN", "* * 5 4 *", "*/10 23 * * SAT", "*/20 0 * * SUN",
+])  # fmt: skip
+@pytest.mark.parametrize(("tz", "day"), [
+    (LORD_HOWE, "2026-04-05"), (LORD_HOWE, "2026-10-04"), (BERLIN, "2026-03-29"),
+    (BERLIN, "2026-10-25"), ("America/Havana", "2026-03-08"), ("America/Santiago", "2026-04-05"),
+    ("America/Santiago", "2026-09-06"),
+])  # fmt: skip
+def test_a_line_with_a_star_ticks_at_every_such_minute_there_and_back(
+    line: str, tz: str, day: str
+) -> None:
+    """Prevents steps of an hour from passing over ticks where a clock is set by half of one."""
+    made, noon = cron(line, tz), datetime.fromisoformat(day + "T12:00").replace(tzinfo=UTC)
+    begin = noon - 48 * HOUR
+    minutes = (begin + number * MINUTE for number in range(1, 72 * 60))
+    shown = [each for each in minutes if _shows(each.astimezone(ZoneInfo(tz)), line)]
+    forward, moment = [], begin
+    while (tick := made.following(moment)) is not None and tick < begin + 72 * HOUR:
+        forward.append(moment := tick)
+    assert forward == shown
+    if shown:
+        assert made.due(shown[0], begin + 72 * HOUR - MINUTE, 5_000) == (shown, 0)
+    for moment in (begin + number * 17 * MINUTE for number in range(200)):
+        later = next((each for each in shown if each > moment), None)
+        assert later is None or made.following(moment) == later
+
+
+def _shows(wall: datetime, line: str) -> bool:
+    """Say whether a clock on the wall shows a time of a line, read in the simplest way."""
+    minute, hour, day, month, weekday = line.split()
+    numbers = ((minute, wall.minute), (hour, wall.hour), (day, wall.day), (month, wall.month))
+    is_day = weekday in ("*", wall.strftime("%a").upper())
+    return is_day and all(_is_in(number, field) for field, number in numbers)
+
+
+def _is_in(number: int, field: str) -> bool:
+    span, _, step = field.partition("/")
+    low, _, high = span.partition("-")
+    return (span == "*" and number % int(step or 1) == 0) or (
+        span != "*" and int(low) <= number <= int(high or low)
+    )
 
 
 @pytest.mark.parametrize("tz", [BERLIN, NEW_YORK, LORD_HOWE, KATHMANDU])

@@ -32,6 +32,7 @@ from windlass.core.schedule import (
     read_record,
     record_of,
     resume,
+    righted,
     ring,
 )
 
@@ -242,6 +243,21 @@ def test_a_tick_waits_for_the_one_before_and_is_looked_at_ever_less_often() -> N
     assert (minutes(found), found.record.next) == ([120], NOON + 3 * HOUR)
 
 
+def test_a_wait_for_the_one_before_is_no_lateness() -> None:
+    """Prevents a tick that is to wait from being skipped, since it has waited for a minute."""
+    known = rung(begun(every="1h", overlap="queue", catch_up="skip"), HOUR).record
+    moment = 2 * HOUR
+    while moment < 2 * HOUR + 10 * MINUTE:
+        found = rung(known, moment, running=True)
+        assert (found.jobs, found.late) == ((), 0)
+        known = found.record
+        assert known.alarm is not None
+        moment = known.alarm - NOON
+    assert minutes(rung(known, moment)) == [120]
+    # But nobody was there for long after the time at which somebody should have looked.
+    assert rung(known, moment + GRACE).late == 1
+
+
 def test_a_tick_may_overlap_the_one_before() -> None:
     known = rung(begun(overlap="allow"), MINUTE).record
     assert minutes(rung(known, 2 * MINUTE, running=None)) == [2]
@@ -294,6 +310,31 @@ def test_a_pause_ends_all_ticks_and_nothing_is_caught_up_after_it() -> None:
         0,
     )
     assert resume("s", resumed, NOON + HOUR) == resumed
+
+
+@pytest.mark.parametrize("times", [{"every": "30s", "jitter": "10s"}, {"cron": "*/5 * * * *"}])
+def test_what_a_wrong_clock_put_far_away_comes_back(times: dict[str, Any]) -> None:
+    known = begun(**times)
+    assert righted("s", known, NOON) is None
+    ahead = rung(known, 365 * 24 * HOUR).record
+    # A clock that is set back a little is waited for, so that no tick comes twice.
+    assert righted("s", ahead, NOON + 365 * 24 * HOUR - 50 * MINUTE) is None
+    for each in (ahead, pause(ahead, NOON)):
+        right = righted("s", each, NOON + SECOND)
+        assert right is not None
+        assert right.next is not None
+        assert NOON < right.next <= NOON + 5 * MINUTE + SECOND
+        assert righted("s", right, NOON + SECOND) is None
+    resumed = resume("s", pause(ahead, NOON), NOON + SECOND)
+    assert resumed.alarm is not None
+    assert resumed.alarm <= NOON + 6 * MINUTE
+
+
+def test_what_was_put_off_by_a_wrong_clock_comes_back() -> None:
+    known = begun()
+    away = put_off(known, NOON + 365 * 24 * HOUR)
+    assert away is not None
+    assert righted("s", away, NOON + 2 * MINUTE) == known
 
 
 def test_a_run_by_hand_leaves_the_ticks_as_they_are() -> None:

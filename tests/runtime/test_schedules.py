@@ -18,7 +18,8 @@ from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, ser
 from windlass import Context, Job, State, StoreUnavailable, Windlass
 from windlass.core.changes import Changes
 from windlass.core.job import SCHEDULE, TICK, JobFilter
-from windlass.core.schedule import RECORD
+from windlass.core.schedule import RECORD, UNSERVED
+from windlass.runtime.sampler import Sampler
 from windlass.runtime.ticker import Ticker
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -382,6 +383,59 @@ def test_a_schedule_that_nobody_serves_stands_in_nobodys_way(bed: Bed) -> None:
     asyncio.run(main())
 
 
+def test_a_schedule_that_nobody_serves_is_ever_later_until_somebody_does(bed: Bed) -> None:
+    """Prevents the alert from never firing, since what nobody serves is put off again and again."""
+    app, clock = clocked(bed)
+    reporting(app)
+    stranger = bed.app(store=app.store)
+    told: list[float] = []
+    sampler = Sampler(
+        app.store, worker_id=lambda: "w", sampled=lambda made, _: told.append(made["schedule_lag"])
+    )
+
+    async def main() -> None:
+        await app.schedules.aput("s", "report", every="1m")
+        await app.schedules.aput("gone", "report", every="1m")
+        clock.advance(minutes=1)
+        ours, strange = ticker(app), ticker(stranger)
+        for _ in range(16):
+            clock.advance(seconds=20)
+            await strange.tick()
+            await sampler.tick()
+        assert 320 <= told[-1] < 321
+        assert told == sorted(told)
+        await app.schedules.aremove("gone")
+        clock.advance(minutes=1)
+        await ours.tick()
+        clock.advance(seconds=20)
+        await sampler.tick()
+        assert told[-1] == 0
+        assert await app.store.records(UNSERVED) == {}
+
+    asyncio.run(main())
+
+
+def test_many_that_another_app_should_serve_do_not_delay_ours(bed: Bed) -> None:
+    """Prevents the window of what rings from being full of what is not for us."""
+    app, clock = clocked(bed)
+    reporting(app)
+    other = bed.app(store=app.store)
+
+    @other.job
+    async def foreign() -> None: ...
+
+    async def main() -> None:
+        theirs = {f"their-{number}": foreign.draft() for number in range(300)}
+        await other.schedules.aput_many(theirs, every="10m")
+        clock.advance(seconds=1)
+        await app.schedules.aput("mine", "report", every="10m", catch_up="skip")
+        clock.advance(minutes=10)
+        await ticker(app).tick()
+        assert len(await jobs(app)) == 1
+
+    asyncio.run(main())
+
+
 def test_code_writes_its_schedules_and_a_changed_one_begins_anew(bed: Bed) -> None:
     app, clock = clocked(bed)
     later, without = bed.app(store=app.store), bed.app(store=app.store)
@@ -473,6 +527,29 @@ class Counting(Through):
     async def records(self, prefix: str) -> Any:
         self.asked["records"] += 1
         return await self.inner.records(prefix)
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+def test_schedules_go_on_after_the_clock_of_the_store_was_a_year_ahead(
+    bed: Bed, *, by_another: bool
+) -> None:
+    """Prevents a schedule from being silent for a year, since it has ticked a year too early."""
+    app, clock = clocked(bed)
+    reporting(app)
+
+    async def main() -> None:
+        await app.schedules.aput("s", "report", every="1m", overlap="allow")
+        ticking = ticker(app)
+        clock.advance(days=365)
+        await ticking.tick()
+        clock.advance(days=-365)
+        ticking = ticker(app) if by_another else ticking
+        for _ in range(5):
+            await ticking.tick()
+            clock.advance(minutes=1)
+        assert (await app.schedules.aget("s")).record.ticks >= 4
+
+    asyncio.run(main())
 
 
 def test_without_schedules_a_look_is_one_question_a_second(bed: Bed) -> None:

@@ -59,6 +59,12 @@ class Cadence(Struct, frozen=True, kw_only=True):
             return self.following(now) if self.every is None else tick
         return tick + ((now - tick) // self.every + 1) * self.every
 
+    def recalled(self, tick: datetime, now: datetime) -> datetime | None:
+        """Return the first tick from now on of a schedule whose next one is much later."""
+        if self.every is None:
+            return self.following(now)
+        return tick - (tick - now) // self.every * self.every
+
     def due(self, tick: datetime, now: datetime, most: int) -> tuple[list[datetime], int]:
         """Return the latest ticks from one until now, oldest first, and how many came before them.
 
@@ -88,7 +94,7 @@ class Cadence(Struct, frozen=True, kw_only=True):
 
     def ticks_after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the ticks of a cron line after a moment."""
-        for tick in CronSim(self.cron, moment.astimezone(_zone(self.tz))):
+        for tick in _Clock(self.cron, moment.astimezone(_zone(self.tz))):
             # In the hour that a clock shows twice, a fixed time may lie behind us already.
             if (instant := tick.astimezone(UTC)) > moment:
                 yield instant
@@ -98,7 +104,7 @@ class Cadence(Struct, frozen=True, kw_only=True):
         # From later on: in the second of two equal hours, the first of them seems to come yet.
         begin = moment + _LONGEST_REPEAT if self._is_fixed else moment + timedelta(seconds=1)
         zone = _zone(self.tz)
-        for tick in CronSim(self.cron, begin.astimezone(zone), reverse=True):
+        for tick in _Clock(self.cron, begin.astimezone(zone), reverse=True):
             if (instant := tick.astimezone(UTC)) <= moment:
                 yield instant
 
@@ -106,6 +112,54 @@ class Cadence(Struct, frozen=True, kw_only=True):
     def _is_fixed(self) -> bool:
         minutes, hours, *_ = self.cron.split()
         return not minutes.startswith("*") and not hours.startswith("*")
+
+
+class _Clock(CronSim):
+    """A walk over the times of a line that steps over nothing where a clock is changed.
+
+    CronSim takes steps of whole hours from full ones, which are too long where a clock is set by
+    half an hour, and begins days at midnight, even one that no clock shows.
+    """
+
+    def tick(self, seconds: int = 1) -> None:
+        """Go on by some seconds, or just past a change of the clock that comes before."""
+        begin = self.dt
+        super().tick(seconds)
+        if self.dt.utcoffset() == begin.utcoffset():
+            return
+        before, after = 0, seconds
+        while after - before > 1:
+            between = (before + after) // 2
+            self.dt = begin
+            super().tick(between)
+            is_before = self.dt.utcoffset() == begin.utcoffset()
+            before, after = (between, after) if is_before else (before, between)
+        self.dt = begin
+        super().tick(after)
+
+    def advance_hour(self) -> bool:
+        if self.dt.hour in self.hours:
+            return False
+        self.tick(3600 - self.dt.minute * 60 - self.dt.second)
+        return True
+
+    def reverse_hour(self) -> bool:
+        if self.dt.hour in self.hours:
+            return False
+        self.tick(self.dt.minute * 60 + self.dt.second + 1)
+        return True
+
+    def advance_day(self) -> bool:
+        return super().advance_day() and self._is_shown(fold=0)
+
+    def reverse_day(self) -> bool:
+        return super().reverse_day() and self._is_shown(fold=1)
+
+    def _is_shown(self, *, fold: int) -> bool:
+        """Make a midnight that a clock skips, or shows twice, the one next to where we are."""
+        if self.dt.tzinfo is not None:
+            self.dt = self.dt.replace(fold=fold).astimezone(UTC).astimezone(self.dt.tzinfo)
+        return True
 
 
 # Many schedules have the same times, and are looked at together.

@@ -226,7 +226,7 @@ def _held(account: Any) -> int:
 
 
 def _lag(ringing: Mapping[str, Json], now: datetime) -> float:
-    """Return for how long the latest schedule is late; what has rung already is due."""
+    """Return for how long the latest schedule is late, of those that ring or nobody serves."""
     lags = [_since(record.get("next"), now) for record in ringing.values()]
     return max(lags, default=0.0)
 

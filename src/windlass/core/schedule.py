@@ -25,10 +25,16 @@ from windlass.core.secret import MARK
 
 RECORD = "schedule:"
 """How the names of the records begin that hold schedules."""
+UNSERVED = "unserved:"
+"""How the names of the records begin that say which schedules nobody served, beside their own: so
+those few are found without reading all. They may be out of date; the schedule's own record counts.
+"""
 BATCH = 100
 """How many schedules are changed at once."""
 GRACE = timedelta(minutes=1)
 """How late a tick may be that is not caught up."""
+ASTRAY = timedelta(hours=1)
+"""By how much a store's clock may be set back so that schedules wait until it has caught up."""
 _SOONEST, _LATEST = timedelta(seconds=1), timedelta(seconds=30)
 """When a tick that waits for the one before it is looked at again."""
 
@@ -223,6 +229,11 @@ def record_of(known: ScheduleRecord) -> Json:
     return record
 
 
+def mark_of(known: ScheduleRecord) -> Json:
+    """Return the record that says that nobody serves a schedule, and since which tick."""
+    return {"next": None if known.next is None else known.next.isoformat()}
+
+
 # -- what people do to a schedule ------------------------------------------------------------------
 
 
@@ -250,6 +261,7 @@ def resume(name: str, known: ScheduleRecord, now: datetime) -> ScheduleRecord:
     """Return the record of a schedule that ticks again; what came in between is not caught up."""
     if known.paused_at is None:
         return known
+    known = righted(name, known, now) or known
     upcoming = None if known.next is None else known.schedule.cadence.resumed(known.next, now)
     return _set(name, replace(known, paused_at=None, next=upcoming))
 
@@ -269,6 +281,25 @@ def put_off(known: ScheduleRecord, now: datetime) -> ScheduleRecord | None:
 def is_late(known: ScheduleRecord, now: datetime) -> bool:
     """Say whether a schedule should have been looked at long ago."""
     return known.alarm is not None and known.alarm + GRACE < now
+
+
+def righted(name: str, known: ScheduleRecord, now: datetime) -> ScheduleRecord | None:
+    """Return the record of a schedule that is further away than any gap of it; None if it is not.
+
+    So it is after a clock was far ahead for a while. One that is set back by less than `ASTRAY` is
+    waited for, so that no tick comes twice.
+    """
+    if known.next is None:
+        return None
+    cadence, upcoming = known.schedule.cadence, known.next
+    if upcoming > now + ASTRAY:
+        latest = cadence.following(now + ASTRAY)
+        if latest is not None and upcoming > latest:
+            return _set(name, replace(known, next=cadence.recalled(upcoming, now)))
+    expected = max(upcoming + offset(name, known.schedule, upcoming), now)
+    if known.alarm is not None and known.alarm > expected + ASTRAY:
+        return _set(name, known)
+    return None
 
 
 def _set(name: str, known: ScheduleRecord) -> ScheduleRecord:
@@ -388,7 +419,11 @@ def _due(
         del due[:-most]
     if not due:
         return [], 0, known.next
-    late = now - due[-1] - offset(name, schedule, due[-1])
+    expected = due[-1] + offset(name, schedule, due[-1])
+    if known.alarm is not None and not known.unserved:
+        # It may have waited for the job before it, and was to be looked at again only then.
+        expected = max(expected, known.alarm)
+    late = now - expected
     if schedule.catch_up == "skip" and late >= GRACE:
         return [], older + len(due), upcoming
     return due, older, upcoming

@@ -17,6 +17,8 @@ from windlass.core.job import Json
 from windlass.core.limits import RECORD as LIMITS
 from windlass.core.pauses import PAUSES, Pauses
 from windlass.core.sample import CLUSTER, EVERY, PREFIX, TURN, Facts, Sample, read_sample, sampled
+from windlass.core.schedule import BATCH, UNSERVED
+from windlass.core.schedule import RECORD as SCHEDULES
 from windlass.core.targets import TARGETS
 from windlass.observe.logs import get_logger
 from windlass.runtime.service import Service
@@ -25,7 +27,6 @@ from windlass.store import Store
 log = get_logger("windlass.sampler")
 _LOOK = 5.0
 _RINGING = 100
-_SCHEDULES = "schedule:"
 
 
 class Sampler(Service):
@@ -95,9 +96,21 @@ class Sampler(Service):
             ringing={
                 name: record
                 for name, record in ringing.records.items()
-                if name.startswith(_SCHEDULES)
-            },
+                if name.startswith(SCHEDULES)
+            }
+            | await self._unserved(),
         )
+
+    async def _unserved(self) -> Mapping[str, Json]:
+        """Return the schedules that nobody has served for longest; they ring for a moment only."""
+        marks = await self._store.records(UNSERVED)
+        names = sorted(marks, key=lambda name: str(marks[name].get("next")))
+        for begin in range(0, len(names), BATCH):
+            some = [name.removeprefix(UNSERVED) for name in names[begin : begin + BATCH]]
+            locked = sorted(prefix + name for name in some for prefix in (SCHEDULES, UNSERVED))
+            if late := (await self._store.apply(locked, _still_unserved)).answer:
+                return late
+        return {}
 
     async def _forget(self, facts: Facts) -> None:
         """Delete the records of kinds of which nothing was heard for long."""
@@ -113,6 +126,18 @@ def _turn(found: Mapping[str, Json], now: datetime, by: str) -> Changes[bool]:
     if 0 <= now.timestamp() - last < EVERY.total_seconds():
         return Changes(answer=False)
     return Changes(answer=True, records={TURN: {"at": now.timestamp(), "by": by}})
+
+
+def _still_unserved(found: Mapping[str, Json], _: datetime) -> Changes[Mapping[str, Json]]:
+    """Tell which schedules nobody serves, and forget the marks of those that somebody does."""
+    late = {
+        name: record
+        for name, record in found.items()
+        if name.startswith(SCHEDULES) and record.get("unserved")
+    }
+    marks = (name for name in found if name.startswith(UNSERVED))
+    old = [name for name in marks if SCHEDULES + name.removeprefix(UNSERVED) not in late]
+    return Changes(answer=late, records=dict.fromkeys(old))
 
 
 def _forgetting(found: Mapping[str, Json], now: datetime) -> Changes[None]:

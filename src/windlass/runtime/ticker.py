@@ -16,18 +16,22 @@ from windlass.core.changes import Changes
 from windlass.core.errors import ConfigError
 from windlass.core.job import OVERLAP, SCHEDULE, TICK, Job, Json, Ringing
 from windlass.core.schedule import (
+    ASTRAY,
     BATCH,
     GRACE,
     RECORD,
+    UNSERVED,
     Look,
     Rung,
     Schedule,
     ScheduleRecord,
+    mark_of,
     owed,
     put,
     put_off,
     read_record,
     record_of,
+    righted,
     ring,
 )
 from windlass.core.states import FINISHED
@@ -39,8 +43,10 @@ from windlass.store import Store
 log = get_logger("windlass.schedules")
 _SHOWN = 2 * BATCH
 """How many of those that ring are looked at, so that not all workers take the same ones."""
+_FURTHEST, _FURTHER = 20_000, 4
+"""How many are looked at, at most, while most of those that ring are not for us."""
 _MOST = 1_000
-"""How many jobs one change makes."""
+"""How many jobs one change makes, and how many schedules one look puts off."""
 _LONGEST = 1.0
 """Seconds after which a schedule is found that somebody else has put there."""
 _STAGGER = 0.03
@@ -59,9 +65,11 @@ class _Round:
         """Return what is to be written; what is broken is looked at again after a while."""
         alarms = {name: each.record.alarm for name, each in self.rung.items()}
         alarms |= dict.fromkeys(self.broken, self.now + GRACE)
+        known = {name: each.record for name, each in self.rung.items()}
+        marks = {UNSERVED + name: mark_of(each) for name, each in known.items() if each.unserved}
         return Changes(
             answer=self,
-            records={RECORD + name: record_of(each.record) for name, each in self.rung.items()},
+            records={RECORD + name: record_of(each) for name, each in known.items()} | marks,
             alarms={RECORD + name: alarm for name, alarm in alarms.items()},
             enqueue=[job for each in self.rung.values() for job in each.jobs],
         )
@@ -99,6 +107,8 @@ class Ticker(Service):
         self._ended: dict[str, UUID] = {}
         self._roused = asyncio.Event()
         self._told: set[str] = set()
+        self._seen: datetime | None = None
+        self._check_at: datetime | None = None
         self.has_looked = False
         """Whether what was due at the start is enqueued."""
 
@@ -119,20 +129,37 @@ class Ticker(Service):
         self._roused.clear()
         await self._declare()
         await self._mind_ended()
-        ringing = await self._store.ringing(_SHOWN)
-        known = {
-            name.removeprefix(RECORD): read_record(record)
-            for name, record in ringing.records.items()
-            if name.startswith(RECORD)
-        }
-        ours = {name: each for name, each in known.items() if each and self._is_ours(name, each)}
+        ringing, known, ours = await self._look()
         done = await self._ring(_some(ours), ringing.now)
         moved = await self._put_off(known.keys() - ours.keys(), known, ringing.now)
         await self._mind_others(ringing)
-        if (done and len(ours) > BATCH) or (moved and len(ringing.records) == _SHOWN):
+        await self._mind_clock(ringing.now)
+        if (done and len(ours) > BATCH) or (moved and len(ringing.records) >= _SHOWN):
             return 0  # There may be more.
         self.has_looked = True
         return _time_left(ringing, done)
+
+    async def _look(
+        self,
+    ) -> tuple[Ringing, Mapping[str, ScheduleRecord | None], Mapping[str, ScheduleRecord]]:
+        """Return what rings, the schedules among that, and ours of those.
+
+        What is not for us may ring first, and be much: then it looks further.
+        """
+        shown = _SHOWN
+        while True:
+            ringing = await self._store.ringing(shown)
+            known = {
+                name.removeprefix(RECORD): read_record(record)
+                for name, record in ringing.records.items()
+                if name.startswith(RECORD)
+            }
+            ours = {name: it for name, it in known.items() if it and self._is_ours(name, it)}
+            others = sum(name.startswith(tuple(self._others)) for name in ringing.records)
+            is_all = len(ringing.records) < shown or shown == _FURTHEST
+            if is_all or len(ours) + others >= BATCH:
+                return ringing, known, ours
+            shown = min(shown * _FURTHER, _FURTHEST)
 
     def _is_ours(self, name: str, known: ScheduleRecord) -> bool:
         if known.schedule.job.kind not in self._kinds:
@@ -212,10 +239,41 @@ class Ticker(Service):
             self._tell_broken(name, why)
         return done.rung
 
+    async def _mind_clock(self, now: datetime) -> None:
+        """Set right what a clock that was wrong has put far away, where it would never ring.
+
+        That is looked for when the clock has gone back, soon after the start, and every hour.
+        """
+        is_back = self._seen is not None and now + GRACE < self._seen
+        self._seen = now
+        self._check_at = self._check_at or now + GRACE
+        if now < self._check_at and not is_back:
+            return
+        self._check_at = now + ASTRAY
+        found = await self._store.records(RECORD)
+        known = {name.removeprefix(RECORD): read_record(record) for name, record in found.items()}
+        wrong = [name for name, each in known.items() if self._righted(name, each, now)]
+
+        def decide(known: Mapping[str, ScheduleRecord | None], made: _Round) -> None:
+            for name, each in known.items():
+                if right := self._righted(name, each, made.now):
+                    made.rung[name] = Rung(record=right)
+
+        for begin in range(0, len(wrong), BATCH):
+            await self._apply(wrong[begin : begin + BATCH], decide)
+
+    def _righted(
+        self, name: str, known: ScheduleRecord | None, now: datetime
+    ) -> ScheduleRecord | None:
+        if known is not None and self._is_ours(name, known):
+            with suppress(ConfigError):  # It is found to be broken when it rings.
+                return righted(name, known, now)
+        return None
+
     async def _mind_others(self, ringing: Ringing) -> None:
         for prefix, mind in self._others.items():
             if names := [name for name in ringing.records if name.startswith(prefix)]:
-                await mind(names)
+                await mind(names[:_SHOWN])
 
     # -- what is not for us --------------------------------------------------------------------
 
@@ -234,9 +292,10 @@ class Ticker(Service):
 
         if not stale:
             return False
-        done = await self._apply(stale[:BATCH], decide)
-        for name, why in done.broken.items():
-            self._tell_broken(name, why)
+        for begin in range(0, min(len(stale), _MOST), BATCH):
+            done = await self._apply(stale[begin : begin + BATCH], decide)
+            for name, why in done.broken.items():
+                self._tell_broken(name, why)
         return True
 
     def _tell_broken(self, name: str, why: str) -> None:
