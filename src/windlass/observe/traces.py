@@ -157,11 +157,14 @@ class Tracing:
         self, name: str, kind: Any, attributes: Mapping[str, Any], **more: Any
     ) -> Iterator[Span | None]:
         """Put a span around a block; None if there can be none."""
-        span: Span | None = None
         # What is recorded of an exception by itself would not be masked.
-        plain = {"record_exception": False, "set_status_on_exception": False}
+        plain: dict[str, Any] = {"record_exception": False, "set_status_on_exception": False}
+        begun: list[Span] = []
         with _harmless("start"):
-            span = self._tracer.start_span(name, kind=kind, attributes=attributes, **plain, **more)
+            begun.append(
+                self._tracer.start_span(name, kind=kind, attributes=attributes, **plain, **more)
+            )
+        span = begun[0] if begun else None
         if span is None:
             yield None
             return
