@@ -161,9 +161,9 @@ class Tracing:
         plain: dict[str, Any] = {"record_exception": False, "set_status_on_exception": False}
         begun: list[Span] = []
         with _harmless("start"):
-            begun += [
+            begun.append(
                 self._tracer.start_span(name, kind=kind, attributes=attributes, **plain, **more)
-            ]
+            )
         span = begun[0] if begun else None
         if span is None:
             yield None
