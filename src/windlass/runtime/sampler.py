@@ -101,7 +101,7 @@ class Sampler(Service):
             | await self._unserved(),
         )
 
-    async def _unserved(self) -> Mapping[str, Json]:
+    async def _unserved(self) -> dict[str, Json]:
         """Return the schedules that nobody has served for longest; they ring for a moment only."""
         marks = await self._store.records(UNSERVED)
         names = sorted(marks, key=lambda name: str(marks[name].get("next")))
@@ -128,7 +128,7 @@ def _turn(found: Mapping[str, Json], now: datetime, by: str) -> Changes[bool]:
     return Changes(answer=True, records={TURN: {"at": now.timestamp(), "by": by}})
 
 
-def _still_unserved(found: Mapping[str, Json], _: datetime) -> Changes[Mapping[str, Json]]:
+def _still_unserved(found: Mapping[str, Json], _: datetime) -> Changes[dict[str, Json]]:
     """Tell which schedules nobody serves, and forget the marks of those that somebody does."""
     late = {
         name: record
