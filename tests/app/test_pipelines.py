@@ -14,11 +14,13 @@ from tests.app.bed import Bed, in_state, on_embedded_stores, serving
 from windlass import (
     PIPELINE,
     Backoff,
+    Cancel,
     ConfigError,
     Context,
     PayloadInvalid,
     Pipeline,
     Retry,
+    Snooze,
     Stage,
     State,
     Windlass,
@@ -166,3 +168,46 @@ def test_what_is_no_pipeline_is_refused_in_a_payload() -> None:
         Pipeline(steps=())
     with pytest.raises((PayloadInvalid, TypeError)):
         app.of(PIPELINE).draft({"steps": [{"kind": ""}]})  # type: ignore[arg-type]
+
+
+@on_embedded_stores
+def test_a_step_that_cancels_ends_the_pipeline_as_cancelled(bed: Bed) -> None:
+    app = bed.app()
+    runs = importing(app)
+
+    @app.job
+    async def check(url: str) -> Cancel:
+        return Cancel(f"{url} is not wanted")
+
+    imports = app.pipeline("import", ["fetch", "check", "parse"])
+
+    async def main() -> Job:
+        async with serving(app):
+            return await in_state(await imports.aenqueue({"url": "x"}), State.CANCELLED)
+
+    job = asyncio.run(main())
+    assert job.reason == "x is not wanted"
+    assert told(job) == [("done", "fetch")]
+    assert runs == {"fetch": 1}
+
+
+@on_embedded_stores
+def test_a_step_that_snoozes_has_the_pipeline_go_on_there_later(bed: Bed) -> None:
+    app = bed.app()
+    runs = importing(app)
+
+    @app.job
+    def check(fetch: str) -> Snooze | str:
+        runs["check"] += 1
+        return Snooze("1ms") if runs["check"] < 3 else f"{fetch}!"
+
+    imports = app.pipeline("import", ["fetch", "check"])
+
+    async def main() -> Job:
+        async with serving(app):
+            return await in_state(await imports.aenqueue({"url": "x"}), State.COMPLETED)
+
+    job = asyncio.run(main())
+    assert (job.result, job.failures) == (b'"<p>x</p>!"', 0)
+    assert told(job) == [("done", "fetch"), ("done", "check")]
+    assert runs == {"fetch": 1, "check": 3}

@@ -447,3 +447,27 @@ def test_a_job_that_is_being_undone_cannot_be_cancelled(bed: Bed) -> None:
         assert job.reason == "permanent error; undone: hotel"
 
     asyncio.run(main())
+
+
+@on_embedded_stores
+def test_what_is_yet_to_be_undone_cannot_get_another_payload(bed: Bed) -> None:
+    """Prevents an undo for an order that was never done, while the one that was done stays so."""
+    app, shop = bed.app(), Shop(refuses={"hotel": 1})
+
+    @app.job
+    async def order(ctx: Context, name: str) -> None:
+        await shop.reserve(ctx, name, retry=Retry(max_retries=0))
+        raise Permanent("no seats")
+
+    async def main() -> None:
+        async with serving(app):
+            handle = await order.aenqueue("hotel")
+            await in_state(handle, State.DEAD)
+            with pytest.raises(IllegalMove, match="redrive it as it is, or purge it"):
+                await app.control.redrive_with(handle.id, b'{"name":"flight"}')
+            await app.control.redrive([handle.id])
+            await until(lambda: shop.undid)
+            job = await in_state(handle, State.DEAD)
+        assert job.reason == "permanent error; undone: hotel"
+
+    asyncio.run(main())

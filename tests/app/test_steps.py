@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from windlass import (
     Snooze,
     State,
     StepError,
+    StoreBusy,
     StoreUnavailable,
     current_step,
 )
@@ -474,6 +476,45 @@ def test_steps_wait_for_a_store_that_is_away(bed: Bed) -> None:
     asyncio.run(main())
     assert calls == [1, 2]
     assert store.failing == []
+
+
+@on_embedded_stores
+def test_a_step_waits_for_a_row_that_somebody_holds_and_is_not_done_again(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prevents an effect that happens twice since what it did could not be noted at once."""
+
+    class Held(Through):
+        failing = 2
+
+        async def checkpoint(self, checkpoints: list[Checkpoint]) -> list[bool]:
+            if any(each.id == held for each in checkpoints) and self.failing:
+                self.failing -= 1
+                raise StoreBusy("somebody else holds it")
+            answer: list[bool] = await self.inner.checkpoint(checkpoints)
+            return answer
+
+    app = bed.app(store=Held(bed.store()))
+    calls: list[str] = []
+
+    @app.job
+    async def walk(ctx: Context, name: str) -> int:
+        await ctx.step("one", calls.append, name)
+        return ctx.attempt
+
+    async def main() -> None:
+        nonlocal held
+        handle = await walk.aenqueue("held")
+        held = handle.id
+        other = await walk.aenqueue("other")
+        async with serving(app):
+            assert await other.aresult("10s") == 1
+            assert await handle.aresult("10s") == 1
+
+    held: UUID | None = None
+    asyncio.run(main())
+    assert sorted(calls) == ["held", "other"]
+    assert [line["job_id"] for line in told(caplog, "checkpoint.delayed")][-1:] == [held]
 
 
 def test_a_step_whose_fence_is_lost_raises_and_its_run_ends(bed: Bed) -> None:

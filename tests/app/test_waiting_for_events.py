@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
+
+import pytest
 
 from tests.app.bed import (
     Bed,
@@ -14,9 +17,11 @@ from tests.app.bed import (
     on_embedded_stores,
     serving,
     serving_in_a_thread,
+    told,
     until,
 )
 from windlass import Backoff, Context, EventTimeout, Retry, State, StoreUnavailable, Windlass
+from windlass.core.job import News
 
 
 def waiting_app(bed: Bed, **options: Any) -> tuple[Windlass, Any, list[str]]:
@@ -291,3 +296,22 @@ def test_events_are_forgotten_after_a_week(bed: Bed) -> None:
 
 async def is_forgotten(app: Windlass) -> bool:
     return not await app.store.records("event:")
+
+
+@on_embedded_stores
+def test_an_event_that_cannot_be_read_holds_up_nobody(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, ship, _ = waiting_app(bed)
+
+    async def main() -> None:
+        async with serving(app):
+            handle = await ship.aenqueue(42)
+            await parked(handle, "paid:42")
+            await app.store.send([News(topic="event:paid:42", id=uuid4(), body=b"1e400")])
+            await until(lambda: told(caplog, "events.dropped"))
+            await app.asend_event("paid:42", "card")
+            assert await handle.aresult("10s") == "card"
+
+    asyncio.run(main())
+    assert [line["count"] for line in told(caplog, "events.dropped")] == [1]

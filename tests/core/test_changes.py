@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from windlass.core.changes import FROM, Move, Verb, moved
 from windlass.core.job import Attempt, Job, job_id
 from windlass.core.states import State, may_move
+from windlass.core.steps import Done, Failed, written
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -104,6 +105,16 @@ def test_redrive_forgets_failures_crashes_and_expiry_and_keeps_the_history() -> 
     assert (after.finished_at, after.worker, after.cancel_requested) == (None, None, False)
     assert after.history == (PAST,)
     assert after.attempt == dead.attempt
+
+
+def test_a_job_whose_steps_have_only_failed_may_have_another_payload() -> None:
+    dead = replace(job(State.DEAD), steps=(written(Failed(name="pay", error="no such card")),))
+    move = Move(verb=Verb.REDRIVE, id=dead.id, payload=b'{"card":2}')
+    after = moved(dead, move, NOW)
+    assert after is not None
+    assert after.payload == b'{"card":2}'
+    done = replace(dead, steps=(*dead.steps, written(Done(name="pay"))))
+    assert moved(done, move, NOW) is None
 
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.PENDING])

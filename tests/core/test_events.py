@@ -11,6 +11,7 @@ from windlass.core.errors import PayloadInvalid, PayloadTooLarge
 from windlass.core.events import (
     EVENTS_KEPT,
     RETENTION,
+    Heard,
     events_of,
     forget_events,
     hear_events,
@@ -37,10 +38,21 @@ def record_of(*news: News, before: Json | None = None) -> Json:
 
 def test_an_event_is_noted_and_frees_who_waits_for_it() -> None:
     changes = hear_events({}, [sent(1), sent(2, name="other"), sent(3)], NOW)
-    assert changes.answer == 3
+    assert changes.answer == Heard(count=3)
     assert set(changes.unpark) == {"event:paid:42", "event:other"}
     assert changes.alarms == dict.fromkeys(changes.unpark, NOW + RETENTION)
     assert [event.payload for event in events_of(changes.records["event:paid:42"])] == [1, 3]
+
+
+@pytest.mark.parametrize("body", [b"1e400", b"{", b"\xff", b"[" * 100_000])
+def test_an_event_that_cannot_be_read_is_dropped_and_holds_up_no_other(body: bytes) -> None:
+    """Prevents one that was sent by SQL and blocks its name for ever."""
+    bad = News(topic="event:paid:42", id=uuid4(), body=body, at=NOW)
+    changes = hear_events({}, [bad, sent(1)], NOW)
+    assert changes.answer == Heard(count=2, dropped=1)
+    assert [event.payload for event in events_of(changes.records["event:paid:42"])] == [1]
+    alone = hear_events({}, [bad], NOW)
+    assert (alone.answer.dropped, alone.records, alone.unpark) == (1, {}, ())
 
 
 def test_an_event_that_is_heard_twice_is_noted_once() -> None:

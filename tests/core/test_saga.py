@@ -105,6 +105,15 @@ def test_the_last_resort_undoes_too() -> None:
     assert finally_(JOB, dead) == dead
 
 
+@pytest.mark.parametrize("entry", ['{"entry":"later"}', "no JSON", '{"entry":"undone"}', "\ud800"])
+def test_the_last_resort_is_one_whatever_is_in_the_log(entry: str) -> None:
+    """Prevents a job that nothing can end, since its log cannot be read."""
+    job = replace(undoing(Started(name="hotel")), steps=(entry,))
+    move = give_up(job, ValueError("no"))
+    assert (move.state, move.saga) == (State.DEAD, Saga.UNDOING)
+    assert "ValueError: no" in (move.reason or "")
+
+
 @quick
 @given(st.sampled_from(OUTCOMES), st.integers(0, 12), st.integers(0, 4))
 def test_what_is_being_undone_stays_so_until_all_is_undone(

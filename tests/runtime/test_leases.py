@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.app.bed import Bed, Clock, Through, in_state, serving, told, until
+from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, serving, told, until
 from windlass import State, Windlass
 from windlass.core.job import (
     Ask,
@@ -49,7 +50,11 @@ async def beat(store: Store, worker: str) -> bool:
     return await asyncio.to_thread(store.heartbeat, worker, Pulse(), timedelta(seconds=5))
 
 
-def rescuer(store: Store, worker: str) -> Rescuer:
+def usual(_: Job) -> Policy:
+    return Policy(retry=Retry())
+
+
+def rescuer(store: Store, worker: str, policy: Callable[[Job], Policy] = usual) -> Rescuer:
     """Make a rescuer whose outcomes are settled at the end of each tick."""
     moves: list[Transition] = []
 
@@ -64,7 +69,7 @@ def rescuer(store: Store, worker: str) -> Rescuer:
         store,
         interval=LEASE / 3,
         worker_id=lambda: worker,
-        policy=lambda job: Policy(retry=Retry()),
+        policy=policy,
         settle=lambda job, move: moves.append(move),
     )
 
@@ -270,6 +275,67 @@ def test_a_job_that_is_lost_too_often_is_undone_before_it_is_dead(bed: Bed) -> N
         assert (job.state, job.saga, job.crashes) == (State.PENDING, Saga.UNDOING, 3)
         assert (job.reason or "").startswith("undoing: killed its process 3 times")
         assert Steps(job.steps).to_undo == ["hotel"]
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_job_that_cannot_be_settled_holds_up_no_other_that_was_lost_with_it(bed: Bed) -> None:
+    """Prevents one bad job that keeps a worker from rescuing any, for ever."""
+    clock = Clock()
+    app = bed.app(store=bed.store(clock=clock))
+
+    @app.job
+    async def work() -> None: ...
+
+    async def main() -> None:
+        store = app.store
+        bad, good = [await work.aenqueue() for _ in range(2)]
+        alive = await register(store, "alive")
+        await register(store, "victim")
+        for token in (1, 2):
+            await claim_one(store, "work", "victim", token=token)
+        await season(clock, store, alive)
+
+        def policy(job: Job) -> Policy:
+            if job.id == bad.id:
+                raise LookupError("no policy")
+            return usual(job)
+
+        await rescuer(store, alive, policy).tick()
+        dead = await bad.ajob()
+        assert (dead.state, dead.reason) == (
+            State.DEAD,
+            "cannot be settled: LookupError: no policy",
+        )
+        assert await good.astatus() is State.PENDING
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_run_whose_outcome_cannot_be_decided_frees_what_it_held(bed: Bed) -> None:
+    """Prevents limits and slots that are taken for ever by a run that has ended."""
+    app = bed.app()
+
+    @app.job(concurrency=1)
+    async def work(number: int) -> int:
+        return number
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            judge = worker._judge
+            end = judge.end
+
+            def once(*_: Any) -> Transition:
+                judge.end = end  # type: ignore[method-assign]
+                raise LookupError("undecided")
+
+            judge.end = once  # type: ignore[method-assign]
+            bad = await work.aenqueue(0)
+            job = await in_state(bad, State.DEAD)
+            assert job.reason == "cannot be settled: LookupError: undecided"
+            assert await (await work.aenqueue(1)).aresult("10s") == 1
 
     asyncio.run(main())
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from windlass.runtime.postmortem import OutOfMemory, how_it_ended
+from tests.core.test_settle import JOB
+from windlass.core.job import Job
+from windlass.core.outcomes import Released
+from windlass.core.states import State
+from windlass.runtime.postmortem import OutOfMemory, how_it_ended, last_moves
 
 
 @pytest.mark.parametrize(
@@ -111,3 +116,14 @@ def test_without_a_count_nothing_is_claimed(tmp_path: Path) -> None:
     memory.look(now=0)
     kernel.kill(0)
     assert not memory.struck(-9, now=0)
+
+
+def test_a_job_that_cannot_be_settled_holds_up_no_other_of_its_process() -> None:
+    def outcome(job: Job) -> Released:
+        if job is bad:
+            raise LookupError("nobody knows")
+        return Released(reason="gone")
+
+    bad, good = replace(JOB), replace(JOB)
+    moves = last_moves([bad, good], outcome)
+    assert [move.state for move in moves] == [State.DEAD, State.PENDING]

@@ -19,7 +19,18 @@ from typing import Any
 import pytest
 
 from windlass.core.errors import SchemaMismatch, StoreError, StoreUnavailable
-from windlass.core.job import Ask, Claim, Job, JobFilter, Lane, NewJob, WorkerInfo, job_id
+from windlass.core.job import (
+    Ask,
+    Checkpoint,
+    Claim,
+    Job,
+    JobFilter,
+    Lane,
+    NewJob,
+    Saga,
+    WorkerInfo,
+    job_id,
+)
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.store.sql import Migration, load_statements
@@ -554,3 +565,36 @@ def test_a_damaged_file_is_told_as_what_it_is(store: SqliteStore, path: Path) ->
     path.write_bytes(bytes(data))
     with pytest.raises(StoreError, match="damaged"):
         asyncio.run(store.find(JobFilter(), limit=10))
+
+
+@pytest.mark.parametrize(
+    ("column", "steps", "saga", "told"),
+    [
+        ("headers", ("1",), Saga.READY, "headers; what its steps did is not undone"),
+        ("headers", ("1",), None, "headers"),
+        ("steps", (), Saga.UNDOING, "steps; what its steps did is not undone"),
+    ],
+)
+def test_of_a_row_that_cannot_be_read_the_rest_is_kept(
+    path: Path, column: str, steps: tuple[str, ...], saga: Saga | None, told: str
+) -> None:
+    """Prevents a log of steps that is gone since something else in the row was wrong."""
+
+    async def main() -> Job | None:
+        store = SqliteStore(path)
+        await store.enqueue([new(1)])
+        (job,) = await claim(store)
+        checkpoint = Checkpoint(id=job.id, token=7, steps=("1",), saga=saga)
+        assert await store.checkpoint([checkpoint]) == [True]
+        await store.settle([Transition(id=job.id, token=7, state=State.PENDING)])
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute(f"UPDATE jobs SET {column} = '{{bad'")
+        assert await claim(store, token=8) == []
+        found = await store.get(job.id)
+        await store.close()
+        return found
+
+    job = asyncio.run(main())
+    assert job is not None
+    assert (job.state, job.steps, job.saga) == (State.DEAD, steps, saga)
+    assert job.reason == f"it cannot be read, so it was not written by Windlass: {told}"

@@ -36,6 +36,11 @@ _REMEDIES = {
     Verb.PURGE: "only dead jobs are purged; finished ones go when their retention is over",
 }
 _BEING_UNDONE = "what it did is being undone, and that is done to the end"
+_WITH_ANOTHER_PAYLOAD = "redrive with another payload"
+_BOUND = (
+    "what its steps did, they did with the payload that it has: redrive it as it is, or purge it "
+    "and enqueue a new one"
+)
 
 
 class Control(LimitLevers, BreakerLevers, WhyLevers):
@@ -86,7 +91,7 @@ class Control(LimitLevers, BreakerLevers, WhyLevers):
 
         Raises:
             UnknownJob: there is no such job.
-            IllegalMove: it is not dead.
+            IllegalMove: it is not dead, or its steps were done with the payload that it has.
         """
         return await self._move_one(Verb.REDRIVE, job_id, reason, payload)
 
@@ -173,6 +178,8 @@ class Control(LimitLevers, BreakerLevers, WhyLevers):
             raise UnknownJob(job_id)
         if verb is Verb.CANCEL and job.saga is Saga.UNDOING and job.state in FROM[verb]:
             raise IllegalMove(job_id, job.state, verb, _BEING_UNDONE)
+        if verb is Verb.REDRIVE and job.state in FROM[verb]:
+            raise IllegalMove(job_id, job.state, _WITH_ANOTHER_PAYLOAD, _BOUND)
         if job.state in FROM[verb]:
             raise IllegalMove(job_id, job.state, verb, f"it waits for {job.waiting_for!r}")
         raise IllegalMove(job_id, job.state, verb, _REMEDIES[verb])

@@ -17,6 +17,7 @@ from windlass.app.producer import Handler, Producer
 from windlass.context import Context
 from windlass.core.errors import ConfigError, PayloadInvalid
 from windlass.core.names import check_name
+from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.payload import encode_json
 from windlass.core.plan import Pool
 from windlass.registry import Registration, Registry
@@ -136,6 +137,9 @@ async def run_pipeline(
 ) -> Any:
     """Run the steps of a pipeline, and return the output of the last one.
 
+    A step that returns `Cancel` or `Snooze` ends the run so: the job is cancelled, or runs again
+    later, from that step on.
+
     Raises:
         PayloadInvalid: a step's kind is not registered, or its arguments do not fit.
     """
@@ -143,7 +147,10 @@ async def run_pipeline(
     kinds = [_known(registry, ctx.kind, stage) for stage in stages]
     for stage, registration in zip(stages, kinds, strict=True):
         arguments = _arguments(stage, registration, shared)
-        output = await ctx.step(stage.called, _call, ctx, registration, arguments)
+        try:
+            output = await ctx.step(stage.called, _call, ctx, registration, arguments)
+        except _Ended as ended:
+            return ended.outcome
         shared[stage.called] = output
     return output
 
@@ -168,8 +175,27 @@ def _arguments(
     return {**found, **stage.arguments}
 
 
+class _Ended(BaseException):  # What is no `Exception` is not recorded as a failure of the step.
+    """A step has said what becomes of the job, which no step can return."""
+
+    def __init__(self, outcome: Cancel | Snooze) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
 async def _call(ctx: Context, registration: Registration, arguments: Mapping[str, Any]) -> Any:
-    """Call a handler with arguments that went through its codec, as a job of its own would."""
+    """Call a handler with arguments that went through its codec, as a job of its own would.
+
+    Raises:
+        _Ended: it returned what is no output.
+    """
+    output = await _output(ctx, registration, arguments)
+    if isinstance(output, Cancel | Snooze):
+        raise _Ended(output)
+    return output
+
+
+async def _output(ctx: Context, registration: Registration, arguments: Mapping[str, Any]) -> Any:
     target, kind = registration.target, registration.kind
     value = target.codec.decode(encode_json(kind, dict(arguments)))
     if target.pool is Pool.LOOP:

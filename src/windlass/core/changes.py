@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from windlass.core.job import EVENT, Job, Json, NewJob, News, Saga
 from windlass.core.settle import Transition
 from windlass.core.states import State
-from windlass.core.steps import Steps
+from windlass.core.steps import Failed, Steps, read
 
 T = TypeVar("T")
 
@@ -53,7 +53,8 @@ class Move:
     *Cancel* ends a waiting job, and asks a running one to end; one that has something to undo is
     asked too, and started for that, and one that is being undone goes on. *Retry* makes a scheduled
     job due now. *Redrive* gives a dead job a new life, with its failures and crashes forgotten and
-    its history kept, and with another `payload` if one is given. *Park* makes a waiting job wait
+    its history kept, and with another `payload` if one is given and its steps do not bind it to the
+    one that it has. *Park* makes a waiting job wait
     for `waiting_for`, whatever its due time; *unpark* ends that, and whoever waited for an event
     may start at once. *Purge* deletes a dead job. *Reseal* writes the same payload in another way,
     unless it is not what it was `before`.
@@ -76,7 +77,7 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
             return _cancelled(job, move.reason, now)
         case Verb.RETRY if job.waiting_for is None:
             return replace(job, state=State.PENDING, due_at=now, reason=move.reason)
-        case Verb.REDRIVE:
+        case Verb.REDRIVE if move.payload in (None, job.payload) or not is_bound(job):
             return replace(
                 job,
                 state=State.PENDING,
@@ -103,6 +104,24 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
             return replace(job, payload=move.payload or job.payload)
         case _:
             return None
+
+
+def is_bound(job: Job) -> bool:
+    """Say whether what a job has done and not undone was done with the payload that it has now.
+
+    With another one, what was done for one order would be taken for done, or undone, for another.
+    A step that has only ever failed is done again anyway.
+    """
+    if job.saga is not None:
+        return job.saga is not Saga.OVER
+    return not all(map(_is_failure, job.steps))
+
+
+def _is_failure(entry: str) -> bool:
+    try:
+        return isinstance(read(entry), Failed)
+    except ValueError:
+        return False
 
 
 def _cancelled(job: Job, reason: str, now: datetime) -> Job | None:

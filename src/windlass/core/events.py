@@ -37,6 +37,13 @@ class Event(Struct, frozen=True, kw_only=True):
     payload: Any = None
 
 
+class Heard(Struct, frozen=True, kw_only=True):
+    """What came of news: how many there were, and how many of them could not be read."""
+
+    count: int
+    dropped: int = 0
+
+
 class _Log(Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
 
@@ -62,16 +69,24 @@ def events_of(record: Json | None) -> tuple[Event, ...]:
     return () if record is None else msgspec.convert(record, _Log).events
 
 
-def hear_events(records: Mapping[str, Json], news: Sequence[News], now: datetime) -> Changes[int]:
-    """Note events in their records, and free everybody who waits for one; answer how many came."""
+def hear_events(records: Mapping[str, Json], news: Sequence[News], now: datetime) -> Changes[Heard]:
+    """Note events in their records, and free everybody who waits for one; answer how many came.
+
+    One that cannot be read, since something else than Windlass sent it, is dropped: kept, it would
+    hold up all others of its name.
+    """
     logs: dict[str, Json | None] = {}
+    dropped = 0
     for topic in dict.fromkeys(each.topic for each in news):
         known = events_of(records.get(topic))
         ids = {event.id for event in known}
-        new = [_event(each, now) for each in news if each.topic == topic and each.id not in ids]
-        logs[topic] = msgspec.to_builtins(_Log(events=(*known, *new)[-EVENTS_KEPT:]))
+        mine = [each for each in news if each.topic == topic and each.id not in ids]
+        new = [event for each in mine if (event := _event(each, now)) is not None]
+        dropped += len(mine) - len(new)
+        if new or topic in records:
+            logs[topic] = msgspec.to_builtins(_Log(events=(*known, *new)[-EVENTS_KEPT:]))
     return Changes(
-        answer=len(news),
+        answer=Heard(count=len(news), dropped=dropped),
         records=logs,
         alarms=dict.fromkeys(logs, now + RETENTION),
         unpark=tuple(logs),
@@ -94,5 +109,9 @@ def next_event(record: Json | None, *, since: datetime, had: Collection[UUID]) -
     return None
 
 
-def _event(news: News, now: datetime) -> Event:
-    return Event(id=news.id, at=news.at or now, payload=msgspec.json.decode(news.body))
+def _event(news: News, now: datetime) -> Event | None:
+    try:
+        payload = msgspec.json.decode(news.body)
+    except (ValueError, RecursionError):
+        return None
+    return Event(id=news.id, at=news.at or now, payload=payload)

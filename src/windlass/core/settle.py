@@ -46,6 +46,7 @@ from windlass.core.text import storable
 
 _REASON_LIMIT = 1_000
 _NOT_RUNNING = "job {0.id} is {0.state}, so there is nothing to settle"
+_LOG_UNREADABLE = "what is left to undo is not known, since the log of its steps cannot be read"
 _SYSTEM_ERROR = "system error"
 _SYSTEM_BACKOFF = Backoff(base=timedelta(seconds=5))
 _RESOURCE_BACKOFF = Backoff(base=timedelta(seconds=30))
@@ -202,10 +203,19 @@ def give_up(job: Job, why: BaseException) -> Transition:
 
 
 def finally_(job: Job, move: Transition) -> Transition:
-    """Return what becomes of a job that somebody would end, with regard to what is to be undone."""
-    if job.saga is Saga.UNDOING:
+    """Return what becomes of a job that somebody would end, with regard to what is to be undone.
+
+    It is the last resort, so it raises nothing, whatever is in the log of the job's steps.
+    """
+    if job.saga is not Saga.UNDOING:
+        return undoing_first(job, move)
+    try:
         return after_undo(Steps(job.steps), move)
-    return undoing_first(job, move)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the job must come to an end.
+        reason = f"{move.reason or 'dead'}; {_LOG_UNREADABLE}: {error}"
+        return replace(
+            move, state=State.DEAD, saga=Saga.UNDOING, reason=storable(reason, _REASON_LIMIT)
+        )
 
 
 def _fail(

@@ -6,6 +6,7 @@ import random
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from windlass.core.job import Job, Progress, Retention
@@ -14,7 +15,7 @@ from windlass.core.pauses import PAUSES, Pauses
 from windlass.core.settle import Policy, Transition, settle
 from windlass.observe.logs import get_logger
 from windlass.runtime.lines import RESCUED, fields_of
-from windlass.runtime.postmortem import last_moves
+from windlass.runtime.postmortem import certainly, last_moves
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -53,7 +54,7 @@ class Rescuer(Service):
         )
         hosts = await self._living_hosts() if jobs else {}
         for job in jobs:
-            move = self._crashed(job, hosts)
+            move = certainly(job, partial(self._crashed, job, hosts))
             told = fields_of(job, self._worker_id())
             log.warning(RESCUED, **told, lost_by=job.worker, state=move.state.value)
             # Not settled here: the job is ours now, so its outcome must not get lost either.

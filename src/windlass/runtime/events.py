@@ -20,8 +20,12 @@ class Events:
     async def hear(self, topics: Sequence[str]) -> None:
         """Note what was sent, for those who wait and those who will."""
         heard = await self._store.hear(topics, hear_events)
-        if heard.answer:
-            log.info("events.heard", count=heard.answer, topics=sorted(topics)[:10])
+        told = {"count": heard.answer.count, "topics": sorted(topics)[:10]}
+        if heard.answer.count:
+            log.info("events.heard", **told)
+        if heard.answer.dropped:
+            why = "what they bring along is no JSON that can be read; send them with send_event"
+            log.warning("events.dropped", **told | {"count": heard.answer.dropped}, why=why)
 
     async def forget(self, names: Sequence[str]) -> None:
         """Delete the records of events that are past keeping, whose alarms went off."""

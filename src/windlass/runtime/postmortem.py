@@ -6,13 +6,16 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from windlass.core.job import Job
 from windlass.core.outcomes import Outcome
 from windlass.core.retry import Retry
-from windlass.core.settle import Policy, Transition, settle
+from windlass.core.settle import Policy, Transition, give_up, settle
+from windlass.observe.logs import get_logger
 
+log = get_logger("windlass.worker")
 _MINE = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
 _FRESH = 10.0
@@ -69,11 +72,22 @@ def how_it_ended(code: int, *, out_of_memory: bool = False) -> str:
 def last_moves(jobs: Sequence[Job], outcome: Callable[[Job], Outcome]) -> list[Transition]:
     """Return what becomes of the jobs of a process that is gone; none of them is charged."""
     policy = Policy(retry=Retry())
-    return [
+
+    def move(job: Job) -> Transition:
         # When a run ended nobody knows, so it is recorded without a duration.
-        settle(job, outcome(job), policy, now=job.started_at or datetime.now(UTC), jitter=0)
-        for job in jobs
-    ]
+        now = job.started_at or datetime.now(UTC)
+        return settle(job, outcome(job), policy, now=now, jitter=0)
+
+    return [certainly(job, partial(move, job)) for job in jobs]
+
+
+def certainly(job: Job, decide: Callable[[], Transition]) -> Transition:
+    """Decide what becomes of a job; if that fails it is dead, so that it holds up no other."""
+    try:
+        return decide()
+    except Exception as error:
+        log.exception("settle.failed", job_id=job.id, kind=job.kind)
+        return give_up(job, error)
 
 
 def _counter(mine: Path, mount: Path) -> Path | None:

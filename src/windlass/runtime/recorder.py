@@ -8,10 +8,14 @@ from typing import NamedTuple
 
 from windlass.core.errors import Fenced, StoreBusy, StoreUnavailable
 from windlass.core.job import Checkpoint, Job, Saga
+from windlass.observe.logs import get_logger
 from windlass.runtime.service import Service
 from windlass.store import Store
 
+log = get_logger("windlass.recorder")
 _HANDFUL = 8
+_ASIDE = 1.0
+"""Seconds after which what was set aside is tried again."""
 
 
 class _Note(NamedTuple):
@@ -25,8 +29,9 @@ class _Note(NamedTuple):
 class Recorder(Service):
     """Writes the checkpoints of all runs, many at once.
 
-    While the store is away they wait, and their runs with them. A group of unknown fate is written
-    again: an entry that is there twice says nothing new.
+    While the store is away they wait, and their runs with them; so does one whose row somebody else
+    holds, since what it tells has happened. A group of unknown fate is written again: an entry that
+    is there twice says nothing new.
     """
 
     name = "recorder"
@@ -38,6 +43,7 @@ class Recorder(Service):
         self._fenced = fenced
         self._waiting: list[_Note] = []
         self._under_way: list[_Note] = []
+        self._aside: list[_Note] = []
         self._added = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -46,22 +52,24 @@ class Recorder(Service):
 
         Raises:
             Fenced: the lease is gone, and others have the job.
-            StoreBusy: somebody holds the job's row, like an open transaction of its handler.
         """
         if job.token is None or self._stopping.is_set():
             raise Fenced(job.id)
         checkpoint = Checkpoint(id=job.id, token=job.token, steps=entries, saga=saga)
         note = _Note(job, checkpoint, self._loop.create_future())
+        self._add(note)
+        await note.answer
+
+    def _add(self, note: _Note) -> None:
         if not self._waiting:
             self._added.set()
         self._waiting.append(note)
-        await note.answer
 
     async def stop(self) -> None:
         """End; who still waits belongs to a run that has ended without its handler."""
         self._added.set()
         await super().stop()
-        for note in (*self._under_way, *self._waiting):
+        for note in (*self._under_way, *self._waiting, *self._aside):
             note.answer.cancel()
 
     async def tick(self) -> float:
@@ -98,12 +106,25 @@ class Recorder(Service):
             self._loop.call_soon(self._tell, answers[_HANDFUL:])
 
     async def _write_singly(self, group: list[_Note], error: Exception) -> None:
-        """Find what the store cannot take now, and let its own run have the error."""
-        if len(group) == 1:
+        """Find what the store cannot take now, and let it hold up nobody else."""
+        if len(group) > 1:
+            for note in group:
+                await self._write([note])
+        elif isinstance(error, StoreBusy):
+            self._set_aside(group[0], error)
+        else:
             self._refuse(group[0], error)
-            return
-        for note in group:
-            await self._write([note])
+
+    def _set_aside(self, note: _Note, error: StoreBusy) -> None:
+        """Keep for later what somebody holds: a step that was done must not be done again."""
+        log.warning("checkpoint.delayed", job_id=note.job.id, error=str(error))
+        self._aside.append(note)
+        self._loop.call_later(_ASIDE, self._take_up)
+
+    def _take_up(self) -> None:
+        aside, self._aside = self._aside, []
+        for note in aside:
+            self._add(note)
 
     def _refuse(self, note: _Note, error: Exception) -> None:
         if not note.answer.done():

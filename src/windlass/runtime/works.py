@@ -13,7 +13,7 @@ from windlass.core.flow import topic_of
 from windlass.core.job import SCHEDULE, Job
 from windlass.core.outcomes import Cancelled, Outcome, Released
 from windlass.core.plan import Policies, Room
-from windlass.core.settle import Transition, completed
+from windlass.core.settle import Transition, completed, give_up
 from windlass.core.states import FINISHED, State
 from windlass.observe.logs import get_logger
 from windlass.observe.meters import Meters
@@ -232,6 +232,14 @@ class Works:
             self._meters.settled(run.job, completed(run.job))
 
     def _outcome_of(self, run: Run, outcome: Outcome | Transition) -> Transition:
+        """Decide what becomes of a job; whatever goes wrong there, its run has ended."""
+        try:
+            return self._decide(run, outcome)
+        except Exception as error:
+            log.exception("settle.failed", job_id=run.job.id, kind=run.job.kind)
+            return give_up(run.job_now, error)
+
+    def _decide(self, run: Run, outcome: Outcome | Transition) -> Transition:
         if isinstance(outcome, Transition):
             return outcome  # Settled where the exception was, which cannot travel.
         course = None if run.context is None else run.context._course

@@ -646,6 +646,8 @@ def _urgency(job: Job) -> float:
 def _is_past(job: Job, retention: Retention, now: datetime) -> bool:
     if job.state not in FINISHED or job.finished_at is None:
         return False
+    if job.state is State.DEAD and job.saga is Saga.UNDOING:
+        return False  # Somebody has yet to see to what could not be undone.
     kept = retention.dead if job.state is State.DEAD else retention.finished
     return kept is not None and now - job.finished_at > kept
 

@@ -119,8 +119,14 @@ def met(claim: Claim, rows: list[Row], worker: str, token: int) -> list[Met]:
 
 
 def burial(job: UUID, token: int) -> Transition:
-    """Return the end of a claimed job that cannot be read, so that it stops nobody else."""
-    reason = "it cannot be read, so it was not written by Windlass"
+    """Return the end of a claimed job that cannot be read, so that it stops nobody else.
+
+    Everything that is in its row stays there, with the log of its steps.
+    """
+    reason = (
+        "it cannot be read, so it was not written by Windlass; what its steps did, if it has any, "
+        "is not undone"
+    )
     return Transition(id=job, token=token, state=State.DEAD, reason=reason)
 
 

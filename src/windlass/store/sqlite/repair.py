@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from windlass.core.job import Job
-from windlass.store.sqlite.rows import job_of
+from windlass.core.job import Job, Saga
+from windlass.store.columns import ERROR, HEADERS, HISTORY, PROGRESS
+from windlass.store.sqlite.rows import STEPS, job_of
 
 _UNREADABLE = "it cannot be read, so it was not written by Windlass: "
-_JSON = {
-    "headers": None,
-    "progress": None,
-    "result": None,
-    "error": None,
-    "history": "[]",
-    "steps": "[]",
+_TO_UNDO = (Saga.READY.value, Saga.UNDOING.value)
+_NOT_UNDONE = "; what its steps did is not undone"
+_JSON: dict[str, tuple[Callable[[str], object], str | None]] = {
+    "headers": (HEADERS.decode, None),
+    "progress": (PROGRESS.decode, None),
+    "result": (json.loads, None),
+    "error": (ERROR.decode, None),
+    "history": (HISTORY.decode, "[]"),
+    "steps": (STEPS.decode, "[]"),
 }
+"""How each is read, and what is written where it cannot be."""
 
 
 def readable(rows: Iterable[Sequence[Any]]) -> list[Job] | None:
@@ -60,6 +64,8 @@ def _bury(db: sqlite3.Connection, seq: int, now: int) -> None:
     mended = {name: _mended(name, value) for name, value in raw.items()}
     wrong = [name for name in names if mended[name] != _text(raw[name])]
     told = _UNREADABLE + (", ".join(wrong) or "its values do not fit together")
+    if mended["saga"] in _TO_UNDO:
+        told += _NOT_UNDONE
     mended |= {"state": "dead", "token": None, "finished_at": now, "reason": told}
     assignments = ", ".join(f"{name} = :{name}" for name in names if name != "seq")
     db.execute(f"UPDATE jobs SET {assignments} WHERE seq = :seq", mended)  # noqa: S608 - our names.
@@ -70,12 +76,20 @@ def _mended(name: str, value: Any) -> Any:
     if name == "id":
         return text if _is_uuid(text) else str(uuid4())
     if name in _JSON:
-        # Whether it is JSON of the right shape is not worth telling apart.
-        return _JSON[name]
+        decode, instead = _JSON[name]
+        return text if text is None or _can(decode, text) else instead
     if isinstance(value, bytes) and text is None:
         shown = value.decode(errors="backslashreplace")
         return json.dumps(shown) if name == "payload" else shown
     return text
+
+
+def _can(decode: Callable[[str], object], text: Any) -> bool:
+    try:
+        decode(text)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
 
 
 def _text(value: Any) -> Any:

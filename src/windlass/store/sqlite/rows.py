@@ -41,7 +41,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 instant = instants_since(_EPOCH)
 """Returns an instant from what SQLite keeps; beyond the calendar there is only its end."""
 _MICROSECOND = timedelta(microseconds=1)
-_STEPS = msgspec.json.Decoder(list[msgspec.Raw])
+STEPS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def micros(moment: datetime) -> int:
@@ -86,7 +86,7 @@ def job_of(row: Row) -> Job:
         error=None if error is None else ERROR.decode(error),
         reason=reason,
         history=() if history == "[]" else HISTORY.decode(history),
-        steps=() if steps == "[]" else tuple(bytes(step).decode() for step in _STEPS.decode(steps)),
+        steps=() if steps == "[]" else tuple(bytes(step).decode() for step in STEPS.decode(steps)),
         saga=None if saga is None else SAGAS.get(saga),
     )
 

@@ -239,15 +239,16 @@ SELECT id FROM jobs WHERE state = 'running' AND worker = ? AND cancel_requested 
 -- Say, without writing, whether anything is past keeping.
 SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'completed' AND finished_at < :finished)
     OR EXISTS (SELECT 1 FROM jobs WHERE state = 'cancelled' AND finished_at < :finished)
-    OR EXISTS (SELECT 1 FROM jobs WHERE state = 'dead' AND finished_at < :dead)
+    OR EXISTS (SELECT 1 FROM jobs WHERE state = 'dead' AND finished_at < :dead AND saga IS NOT 'undoing')
     OR EXISTS (SELECT 1 FROM unique_keys WHERE until <= :now)
     OR EXISTS (SELECT 1 FROM done_keys WHERE at < :finished)
     OR EXISTS (SELECT 1 FROM workers WHERE ended AND last_seen < :workers)
 
 -- name: prune_jobs
--- Delete the oldest jobs of a state that are past their retention.
+-- Delete the oldest jobs of a state that are past their retention, but for those not undone yet.
 DELETE FROM jobs WHERE seq IN (
-    SELECT seq FROM jobs WHERE state = ? AND finished_at < ? ORDER BY finished_at LIMIT ?
+    SELECT seq FROM jobs WHERE state = ? AND finished_at < ? AND saga IS NOT 'undoing'
+    ORDER BY finished_at LIMIT ?
 )
 
 -- name: prune_unique_keys

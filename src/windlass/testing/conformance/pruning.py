@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from windlass.core.job import JobFilter, Retention
+from windlass.core.changes import Verb
+from windlass.core.job import JobFilter, Retention, Saga
 from windlass.core.states import FINISHED, LIVE, State
 from windlass.testing.conformance.bench import DAY, HOUR, LEASE, MANY, SECOND, Bench
 from windlass.testing.conformance.law import law
@@ -60,6 +61,22 @@ async def what_lives_is_not_pruned(bench: Bench) -> None:
     await bench.advance(10_000 * DAY)
     await bench.store.prune(Retention(finished=SECOND, dead=SECOND), MANY)
     assert await _left(bench) == LIVE
+
+
+@law
+async def what_could_not_be_undone_is_not_pruned(bench: Bench) -> None:
+    """A dead job with something left to undo waits for a person; once it is undone, it goes."""
+    job = await bench.start()
+    assert await bench.leave(job, State.DEAD, saga=Saga.UNDOING)
+    retention = Retention(finished=SECOND, dead=SECOND)
+    await bench.advance(DAY)
+    await bench.store.prune(retention, MANY)
+    assert await bench.state(job.id) is State.DEAD
+    assert await bench.move(Verb.REDRIVE, job.id) is not None
+    assert await bench.leave(await bench.start_again(job.id), State.DEAD, saga=Saga.OVER)
+    await bench.advance(DAY)
+    await bench.store.prune(retention, MANY)
+    assert await bench.store.get(job.id) is None
 
 
 @law

@@ -148,6 +148,24 @@ async def a_second_life_goes_on_where_the_undo_failed(bench: Bench) -> None:
 
 
 @law
+async def steps_bind_a_job_to_its_payload(bench: Bench) -> None:
+    """A dead job gets no other payload than the one with which its steps were done, and undone."""
+    for saga in (None, Saga.READY, Saga.UNDOING):
+        job = await bench.start()
+        await bench.store.checkpoint([_entry(job, "1", saga=saga)])
+        assert await bench.leave(job, State.DEAD)
+        before = await bench.job(job.id)
+        assert await bench.move(Verb.REDRIVE, job.id, payload=b'{"other":1}') is None
+        assert await bench.job(job.id) == before, saga
+        assert await bench.move(Verb.REDRIVE, job.id, payload=job.payload) is not None
+    again = await bench.start_again(job.id)
+    assert await bench.leave(again, State.DEAD, saga=Saga.OVER)
+    anew = await bench.move(Verb.REDRIVE, job.id, payload=b'{"other":1}')
+    assert anew is not None
+    assert (anew.payload, anew.steps) == (b'{"other":1}', ())
+
+
+@law
 async def many_logs_are_added_to_at_once(bench: Bench) -> None:
     """Each gets its own, and the answers are in the order of the question."""
     worker, kind = await bench.worker(), f"kind-{bench.number()}"

@@ -582,3 +582,55 @@ BEGIN
     END IF;
     RETURN cardinality(queues);
 END $$;
+
+CREATE OR REPLACE FUNCTION prune(finished interval, dead interval, workers_kept interval, most integer)
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp
+SET lock_timeout = '100ms'
+AS $$
+#variable_conflict use_column
+-- Delete what is past keeping; return how much that was. Whole days of the finished room are
+-- emptied at once. Where the ring cannot tell days apart, or less than a day is kept, rows go.
+-- A dead job that could not be undone stays: somebody has yet to see to that.
+-- What somebody else has locked is left for the next time: the lock timeout is for whole slots.
+DECLARE
+    now    timestamptz := clock();
+    pruned bigint := 0;
+    gone   bigint;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    IF finished < interval '1 day' OR finished >= interval '30 days' THEN
+        DELETE FROM finished_jobs WHERE id = ANY (ARRAY(
+            SELECT id FROM finished_jobs WHERE finished_at < now - finished
+            LIMIT most FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS gone = ROW_COUNT;
+        pruned := pruned + gone;
+    END IF;
+    DELETE FROM dead_jobs WHERE id = ANY (ARRAY(
+        SELECT id FROM dead_jobs WHERE finished_at < now - dead AND saga IS DISTINCT FROM 'undoing'
+        ORDER BY finished_at LIMIT greatest(most - pruned, 0) FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    pruned := pruned + gone;
+    DELETE FROM unique_keys WHERE key = ANY (ARRAY(
+        SELECT key FROM unique_keys WHERE until <= now FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    pruned := pruned + gone;
+    DELETE FROM done_keys WHERE (kind, key) IN (
+        SELECT kind, key FROM done_keys WHERE at < now - finished FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    pruned := pruned + gone;
+    DELETE FROM workers WHERE id = ANY (ARRAY(
+        SELECT id FROM workers WHERE ended AND last_seen < now - workers_kept
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    DELETE FROM sleepers WHERE id = ANY (ARRAY(
+        SELECT id FROM sleepers WHERE until <= now FOR UPDATE SKIP LOCKED));
+    pruned := pruned + gone;
+    -- Last: what is locked for that stays locked until the end.
+    IF finished >= interval '1 day' THEN
+        FOR slot IN 0 .. 31 LOOP
+            pruned := pruned + empty_slot(slot, now, now - finished);
+        END LOOP;
+    END IF;
+    RETURN pruned;
+END $$;
