@@ -483,6 +483,7 @@ def test_a_step_waits_for_a_row_that_somebody_holds_and_is_not_done_again(
     bed: Bed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Prevents an effect that happens twice since what it did could not be noted at once."""
+    held: UUID | None = None
 
     class Held(Through):
         failing = 2
@@ -511,7 +512,6 @@ def test_a_step_waits_for_a_row_that_somebody_holds_and_is_not_done_again(
             assert await other.aresult("10s") == 1
             assert await handle.aresult("10s") == 1
 
-    held: UUID | None = None
     asyncio.run(main())
     assert sorted(calls) == ["held", "other"]
     assert [line["job_id"] for line in told(caplog, "checkpoint.delayed")][-1:] == [held]

@@ -324,14 +324,14 @@ def test_a_run_whose_outcome_cannot_be_decided_frees_what_it_held(bed: Bed) -> N
 
     async def main() -> None:
         async with serving(app) as worker:
-            judge = worker._judge
+            patch, judge = pytest.MonkeyPatch(), worker._judge
             end = judge.end
 
             def once(*_: Any) -> Transition:
-                judge.end = end  # type: ignore[method-assign]
+                patch.setattr(judge, "end", end)
                 raise LookupError("undecided")
 
-            judge.end = once  # type: ignore[method-assign]
+            patch.setattr(judge, "end", once)
             bad = await work.aenqueue(0)
             job = await in_state(bad, State.DEAD)
             assert job.reason == "cannot be settled: LookupError: undecided"

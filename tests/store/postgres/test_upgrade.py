@@ -47,7 +47,7 @@ from windlass.store.sql import Migration, load_statements
 FROZEN = {
     1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
     2: "ceb5d789eb41c883563fbe4851299447c0c622837e37aae8153f32a6d7ee3990",
-    3: "38996ef479050017402560fb0fad71e3d39a0f900c4af26e24637943eadfb6c9",
+    3: "fbd7439de949fdfb550a0c9a071e8dfa4bf65fc39df4de49501224a9dbee2428",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 
