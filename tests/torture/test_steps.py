@@ -10,6 +10,7 @@ from itertools import groupby
 import pytest
 
 from tests.torture.harness import Yard, until
+from tests.torture.yards import on_postgres, on_sqlite
 from windlass import State
 from windlass.core.job import Job, Saga
 from windlass.core.steps import Steps
@@ -21,6 +22,8 @@ STEPS = [
 UNDOS = ["undoing", "undone flight", "undone hotel", "over"]
 EFFECTS = ["in do hotel", "in do flight", "in do mail"]
 UNDO_EFFECTS = ["in undo flight", "in undo hotel"]
+SOME_STEPS = ["after started hotel", "in do flight", "before done mail", "before completed"]
+SOME_UNDOS = ["after undoing", "in undo flight", "before undone hotel", "after over"]
 
 
 def around(points: list[str]) -> list[str]:
@@ -62,9 +65,22 @@ def done_again(point: str) -> dict[str, int]:
 
 
 @pytest.mark.long
+@on_sqlite
 @pytest.mark.parametrize("point", [*around([*STEPS, "completed"]), *EFFECTS])
 def test_a_job_that_dies_at_a_step_boundary_goes_on_there(yard: Yard, point: str) -> None:
     """Case 14. Prevents a step that is done twice although it was recorded, or not at all."""
+    goes_on(yard, point)
+
+
+@pytest.mark.long
+@on_postgres
+@pytest.mark.parametrize("point", SOME_STEPS)
+def test_a_server_knows_the_steps_of_a_job_that_dies(yard: Yard, point: str) -> None:
+    """Some of the same points: where they are is the worker's affair, not the store's."""
+    goes_on(yard, point)
+
+
+def goes_on(yard: Yard, point: str) -> None:
     job = run(yard, point, fails=False)
     assert (job.state, job.result) == (State.COMPLETED, b'"travelled"')
     assert effects(yard, job) == ["do hotel", "do flight", "do mail"]
@@ -72,9 +88,22 @@ def test_a_job_that_dies_at_a_step_boundary_goes_on_there(yard: Yard, point: str
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("point", [*around([*STEPS, *UNDOS]), *EFFECTS, *UNDO_EFFECTS])
+@on_sqlite
+@pytest.mark.parametrize("point", [*around(UNDOS), *EFFECTS, *UNDO_EFFECTS])
 def test_a_job_that_dies_at_an_undo_boundary_is_undone_to_the_end(yard: Yard, point: str) -> None:
     """Prevents what was done from being left standing, or undone twice though it was recorded."""
+    is_undone(yard, point)
+
+
+@pytest.mark.long
+@on_postgres
+@pytest.mark.parametrize("point", SOME_UNDOS)
+def test_a_server_knows_the_undos_of_a_job_that_dies(yard: Yard, point: str) -> None:
+    """Some of the same points."""
+    is_undone(yard, point)
+
+
+def is_undone(yard: Yard, point: str) -> None:
     job = run(yard, point, fails=True)
     assert (job.state, job.saga) == (State.DEAD, Saga.OVER)
     assert job.reason == "permanent error; undone: flight, hotel"

@@ -18,6 +18,8 @@ from tests.torture.harness import LEASE, PATIENCE, WorkerProcess, Yard, until
 
 on_sqlite = pytest.mark.parametrize("yard", ["sqlite"], indirect=True)
 """Marks a test of what only a file has, or what has nothing to do with where the jobs are."""
+on_postgres = pytest.mark.parametrize("yard", ["postgres"], indirect=True)
+"""Marks a test of what only a server has, or what is tried there with fewer cases."""
 NAME = "windlass-yard"
 """The application name of the yard's own connections, which a test that ends others spares."""
 OTHERS = "datname = current_database() AND application_name <> 'windlass-yard'"
