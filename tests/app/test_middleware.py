@@ -182,6 +182,7 @@ def test_every_retry_is_logged_with_its_attempt_and_death_with_its_reason(
         async with serving(app) as worker:
             handle = await bad.aenqueue()
             await in_state(handle, State.DEAD)
+            await until(lambda: told(caplog, "job.dead"))  # It is told after it is so.
             retried = told(caplog, "job.retried")
             assert [(line["attempt"], line["failures"]) for line in retried] == [(1, 1), (2, 2)]
             (dead,) = told(caplog, "job.dead")

@@ -102,7 +102,7 @@ async def set_back(yard: Yard, names: list[str], span: timedelta) -> None:
     def decide(known: Mapping[str, Any], now: datetime) -> Changes[None]:
         before = {name: read_record(record) for name, record in known.items()}
         after = {
-            name: replace(each, next=each.next - span, alarm=now)
+            name: replace(each, next=each.next - span, alarm=each.next - span)
             for name, each in before.items()
             if each is not None and each.next is not None
         }

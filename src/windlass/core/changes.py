@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from windlass.core.job import EVENT, Job, Json, NewJob, News, Saga
 from windlass.core.settle import Transition
 from windlass.core.states import State
-from windlass.core.steps import Failed, Steps, read
+from windlass.core.steps import Failed, Lived, Steps, read
 
 T = TypeVar("T")
 
@@ -114,12 +114,12 @@ def is_bound(job: Job) -> bool:
     """
     if job.saga is not None:
         return job.saga is not Saga.OVER
-    return not all(map(_is_failure, job.steps))
+    return not all(map(_binds_nothing, job.steps))
 
 
-def _is_failure(entry: str) -> bool:
+def _binds_nothing(entry: str) -> bool:
     try:
-        return isinstance(read(entry), Failed)
+        return isinstance(read(entry), Failed | Lived)
     except ValueError:
         return False
 
