@@ -9,6 +9,9 @@ TESTERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Fewer for tests of short leases, which notice when nobody has time for them.
 TORTURERS ?= $(shell $(PYTHON) -c 'import os; print(-(-3 * (os.cpu_count() or 1) // 2))')
 
+# Which of them `make torture` runs.
+CASES ?= long
+
 # Tests start hundreds of processes: without bytecode, each would compile all of the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -25,7 +28,7 @@ test: $(VENV)/.dev ## run every quick test that needs nothing but wheels
 	@$(BIN)/python -m pytest --ignore=tests/system -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal
 
 torture: $(VENV)/.dev ## run the tests that are slow by nature, up to minutes each
-	@$(BIN)/python -m pytest --ignore=tests/system -m long --numprocesses=$(TORTURERS) --dist=worksteal
+	@$(BIN)/python -m pytest --ignore=tests/system -m '$(CASES)' --numprocesses=$(TORTURERS) --dist=worksteal
 
 test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15, PgBouncer and Prometheus
 	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal
