@@ -157,8 +157,12 @@ END $$;
 """Completes a job for whoever says so, and says yes to everybody; only a test would want that."""
 
 
+_STORMS = 5
+"""How many there may be: a storm in which nobody stands still at the wrong moment is harmless."""
+
+
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_without_the_fence_the_same_storm_is_seen_by_the_ledger(
     postgres_yard: PostgresYard,
 ) -> None:
@@ -169,7 +173,10 @@ def test_without_the_fence_the_same_storm_is_seen_by_the_ledger(
     fleet = yard.fleet("--processes=2", slots="50")
     yard.seasoned(*fleet.crew(2).values())
     longer = (1.5 * LEASE, 2 * LEASE)
-    accepted = storm(yard, fleet, [signal.SIGSTOP] * 5, dice, standing=longer)
-    until(lambda: set(yard.states()) == {State.COMPLETED}, f"the end (seed {SEED})", 120)
-
-    assert "repeated" in wrongs(yard, accepted), f"seed {SEED}"
+    accepted: list[UUID] = []
+    for _ in range(_STORMS):
+        accepted += storm(yard, fleet, [signal.SIGSTOP] * 5, dice, standing=longer)
+        until(lambda: set(yard.states()) == {State.COMPLETED}, f"the end (seed {SEED})", 120)
+        if "repeated" in wrongs(yard, accepted):
+            return
+    pytest.fail(f"{_STORMS} storms without a fence, and nobody has seen it (seed {SEED})")
