@@ -36,6 +36,7 @@ TABLES = (
     "workers",
     "sleepers",
     "records",
+    "news",
 )
 
 

@@ -207,3 +207,4 @@ def test_prometheus_is_refused_without_the_token(directory: Path) -> None:
     with worker(directory, "mail", 23_000), pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"http://{address(directory, 'mail')}/metrics")
     assert refused.value.code == 401
+    refused.value.close()
