@@ -25,6 +25,7 @@ from uuid import UUID
 
 from windlass.core.text import inert, inert_lines
 from windlass.observe.discretion import redact_fields, redact_lines, redact_traces
+from windlass.observe.lines import Lines
 from windlass.settings import LogFormat, LogLevel
 
 Line = dict[str, Any]
@@ -113,11 +114,10 @@ def configure_logging(
     stream = sys.stderr if stream is None else stream
     pretty = stream.isatty() if format == "auto" else format == "console"
     colors = pretty and stream.isatty() and not os.environ.get("NO_COLOR")
-    handler = _Lines(stream)
-    handler.chosen = format
+    handler = Lines(stream, format, as_json=not pretty)
     handler.setFormatter(_Formatter(_console(colors=colors) if pretty else _json))
     root = logging.getLogger()
-    for old in [each for each in root.handlers if isinstance(each, _Lines)]:
+    for old in [each for each in root.handlers if isinstance(each, Lines)]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.upper())
@@ -132,7 +132,7 @@ def logging_in_force() -> tuple[LogLevel, LogFormat] | None:
     levels: tuple[LogLevel, ...] = ("debug", "info", "warning", "error", "critical")
     numbers = logging.getLevelNamesMapping()
     heard = [each for each in levels if numbers[each.upper()] >= root.level]
-    ours = [each.chosen for each in root.handlers if isinstance(each, _Lines)]
+    ours = [each.chosen for each in root.handlers if isinstance(each, Lines)]
     return (heard or levels[-1:])[0], ours[0] if ours else "auto"
 
 
@@ -140,17 +140,11 @@ class _Event(dict[str, object]):
     """A line of ours as a record's message: fields for structlog, one readable line for others."""
 
     def __str__(self) -> str:
-        fields = [f"{key}={_shown(value)}" for key, value in self.items() if key not in _UNTOLD]
+        fields = [f"{key}={shown(value)}" for key, value in self.items() if key not in _UNTOLD]
         return " ".join([inert(str(self["event"])), *fields])
 
 
 _UNTOLD = ("event", "exc_info")
-
-
-class _Lines(logging.StreamHandler[TextIO]):
-    """The handler that `configure_logging` installs, which writes each line by one call."""
-
-    chosen: LogFormat = "auto"
 
 
 class _Formatter(logging.Formatter):
@@ -254,7 +248,7 @@ def _inert_field(key: str, value: object) -> object:
         return inert(str(value))
     if key in ("exception", "stack"):
         return "    " + inert_lines(str(value)).replace("\n", "\n    ")
-    return _Shown(_shown(value))
+    return _Shown(shown(value))
 
 
 class _Shown(str):
@@ -266,7 +260,7 @@ class _Shown(str):
         return str(self)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Write a value in one word, or in quotes, so that it cannot pass for more fields."""
     plain = _plain(value)
     text = inert(plain if isinstance(plain, str) else _repr(plain))

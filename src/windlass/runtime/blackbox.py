@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import mmap
 import os
 import struct
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 
 from windlass.core.text import storable
@@ -47,7 +49,7 @@ class BlackBox:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self._pid = os.getpid()
+        self._ring: mmap.mmap | None = mmap.mmap(fd, _DUMP)
         self._written = 0
         self._lock = threading.Lock()
 
@@ -65,31 +67,37 @@ class BlackBox:
         What it forks writes nothing.
         """
         box = cls(fd)
+        os.register_at_fork(after_in_child=box._leave)
         os.lseek(fd, _DUMP, os.SEEK_SET)  # Where faulthandler writes; our own writes do not move.
         faulthandler.enable(file=fd)
         os.register_at_fork(after_in_child=faulthandler.disable)
-        handler = _Recorder(box)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-        logging.getLogger().addHandler(handler)
+        logging.getLogger().addHandler(_Recorder(box))
         return box
 
     def write(self, text: str, job: str = "") -> None:
         """Add what was logged about a job, in place of the oldest lines if there is no room."""
-        if os.getpid() != self._pid:
+        ring = self._ring
+        if ring is None:
             return
-        lines = "".join(f"{job}{_BEHIND_ID}{line}\n" for line in text[:_LINE].splitlines())
+        lines = "".join([f"{job}{_BEHIND_ID}{line}\n" for line in text[:_LINE].splitlines()])
         data = lines.encode("utf-8", "backslashreplace")
         with self._lock:
-            start = self._written % _RING
-            head = data[: _RING - start]
-            os.pwrite(self.fd, head, _COUNT.size + start)
-            os.pwrite(self.fd, data[len(head) :], _COUNT.size)
-            self._count(self._written + len(data))
+            start = _COUNT.size + self._written % _RING
+            end = start + len(data)
+            if end <= _DUMP:
+                ring[start:end] = data
+            else:
+                head = _DUMP - start
+                ring[start:_DUMP] = data[:head]
+                ring[_COUNT.size : _COUNT.size + len(data) - head] = data[head:]
+            self._written += len(data)
+            _COUNT.pack_into(ring, 0, self._written)
 
     def clear(self) -> None:
         """Forget the lines so far: what follows is about something else."""
         with self._lock:
-            self._count(0)
+            self._written = 0
+            os.pwrite(self.fd, _COUNT.pack(0), 0)
 
     def read(self, job: str | None = None) -> str:
         """Return the last lines, only those about a `job` if one is given, and what faulthandler
@@ -124,12 +132,15 @@ class BlackBox:
     def close(self) -> None:
         """Let go of the file."""
         if self.fd >= 0:
+            self._leave()
             os.close(self.fd)
             self.fd = -1
 
-    def _count(self, written: int) -> None:
-        self._written = written
-        os.pwrite(self.fd, _COUNT.pack(written), 0)
+    def _leave(self) -> None:
+        """Write no more: this process was forked from the one whose box it is, or is done."""
+        ring, self._ring = self._ring, None
+        if ring is not None:
+            ring.close()
 
 
 class _Recorder(logging.Handler):
@@ -142,6 +153,14 @@ class _Recorder(logging.Handler):
     def __init__(self, box: BlackBox) -> None:
         super().__init__()
         self._box = box
+        form = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s"
+        formatter = logging.Formatter(form, "%Y-%m-%dT%H:%M:%S")
+        formatter.converter = time.gmtime
+        self.setFormatter(formatter)
+
+    def note(self, line: str, job: str) -> None:
+        """Take a line about a job that was made without a record: see `observe.run_lines`."""
+        self._box.write(line, job)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

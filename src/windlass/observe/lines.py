@@ -1,0 +1,131 @@
+"""Owns the handler that writes a process's log lines, and those that it writes some at a time.
+
+Every line of ours or of the user's is written at once, by one call. Only the two lines that each
+run has come so often that a call for each would cost more than the job: they are posted, and
+written together at the next turn of the event loop, before any other line, by a thread if the loop
+does not turn for a while, and at exit. Who kills a process loses its last posted lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from typing import TextIO
+
+from windlass.settings import LogFormat
+
+_PATIENCE = 0.2
+_IDLE_ROUNDS = 10
+
+
+class Lines(logging.StreamHandler[TextIO]):
+    """The handler that `configure_logging` installs."""
+
+    def __init__(self, stream: TextIO, chosen: LogFormat, *, as_json: bool) -> None:
+        super().__init__(stream)
+        self.chosen = chosen
+        self.as_json = as_json
+        self._posted: deque[str] = deque()
+        self._is_due = False
+        self._guard = _Guard(self)
+        _all.add(self)
+
+    @property
+    def has_posted(self) -> bool:
+        """Whether lines wait to be written."""
+        return bool(self._posted)
+
+    def post(self, line: str) -> None:
+        """Write a line soon, with others; called from an event loop's thread."""
+        self._posted.append(line)
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self.write_posted)
+            self._guard.watch()
+
+    def write_posted(self) -> None:
+        """Write what was posted; what cannot be written is told of as logging does."""
+        self._is_due = False
+        self.acquire()
+        try:
+            if self._posted:
+                # By its length: who posts meanwhile is written the next time.
+                self.stream.write(
+                    "".join([self._posted.popleft() for _ in range(len(self._posted))])
+                )
+                super().flush()
+        except Exception:  # noqa: BLE001  A log line never costs the job that writes it.
+            self.handleError(logging.makeLogRecord({"msg": "job.started or job.finished"}))
+        finally:
+            self.release()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, after what was posted before it."""
+        if self._posted:
+            self.write_posted()
+        super().emit(record)
+
+    def flush(self) -> None:
+        """Write what was posted, and let go of all that the stream holds back."""
+        if self._posted:
+            self.write_posted()
+        super().flush()
+
+    def forget_posted(self) -> None:
+        """Leave what was posted to the process that posted it: this one was forked from it."""
+        self._posted.clear()
+        self._is_due = False
+        self._guard = _Guard(self)
+
+
+class _Guard:
+    """A thread that writes what was posted when the loop does not: a handler may hold it for long.
+
+    It sleeps without waking while nothing is posted.
+    """
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = weakref.ref(lines)
+        self._wanted = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self) -> None:
+        """See to it that what is posted now is written before long."""
+        if not self._wanted.is_set():
+            self._wanted.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="windlass-log", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        idle = 0
+        while True:
+            time.sleep(_PATIENCE)
+            lines = self._lines()
+            if lines is None:
+                return
+            idle = 0 if lines.has_posted else idle + 1
+            if lines.has_posted:
+                lines.write_posted()
+            del lines
+            if idle > _IDLE_ROUNDS:
+                self._wanted.clear()
+                self._wanted.wait()
+                idle = 0
+
+
+_all: weakref.WeakSet[Lines] = weakref.WeakSet()
+
+
+def _forget_posted() -> None:
+    for lines in _all:
+        lines.forget_posted()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_posted)

@@ -1,0 +1,328 @@
+"""Laws of the two lines of every run: they say what any other line says, in order, and in time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.app.bed import serving
+from windlass import Context, Secret, Windlass
+from windlass.core.job import flow_id, member_id
+from windlass.observe.lines import Lines
+from windlass.observe.logs import configure_logging, get_logger, job_fields
+from windlass.observe.run_lines import run_lines
+from windlass.runtime.blackbox import BlackBox, _Recorder
+from windlass.runtime.lines import fields_of
+
+HOSTILE = 'a"\\\n2026 [info] job.finished\r\x1b[2J\u202e\u2028\x85\x00\ud800é😀'
+user = logging.getLogger("shop.orders")
+job_log = get_logger("windlass.job")
+
+
+class Job:
+    """What the lines of a run tell of its job."""
+
+    def __init__(self, kind: str = "pay", queue: str = "money", job_id: UUID | None = None) -> None:
+        self.id = job_id or uuid4()
+        self.kind, self.queue, self.attempt = kind, queue, 2
+        self.flow: UUID | None = None
+
+
+@contextmanager
+def heard() -> Iterator[io.StringIO]:
+    """What is written as JSON, with nobody else listening: pytest does, too."""
+    root, stream = logging.getLogger(), io.StringIO()
+    level, handlers = root.level, root.handlers[:]
+    root.handlers[:] = []
+    try:
+        configure_logging("info", "json", stream)
+        yield stream
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
+
+
+def alone(test: Callable[..., None]) -> Callable[..., None]:
+    """Give a test `sink`; a fixture could not, since pytest's handlers come after fixtures."""
+    signature = inspect.signature(test)
+    others = [each for name, each in signature.parameters.items() if name != "sink"]
+
+    @functools.wraps(test)
+    def wrapped(**given: Any) -> None:
+        with heard() as sink:
+            test(sink=sink, **given)
+
+    wrapped.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+    return wrapped
+
+
+def records(sink: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in sink.getvalue().splitlines()]
+
+
+def in_a_turn(say: Callable[[], None]) -> None:
+    """Say something within one turn of an event loop, and let it turn once more."""
+
+    async def main() -> None:
+        say()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+def hold_until(is_so: Callable[[], bool]) -> None:
+    """Block whatever runs here until something is so."""
+    limit = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def post(job: Any, seconds: float = 0.25) -> None:
+    poster = run_lines()
+    assert poster is not None
+    poster.finished(poster.started(job, "w1"), seconds)
+
+
+@settings(max_examples=50)
+@given(kind=st.text(max_size=20), queue=st.text(max_size=20))
+def test_a_posted_line_says_what_a_logged_one_would(kind: str, queue: str) -> None:
+    with heard() as stream:
+        for job in (Job(kind, queue), Job(HOSTILE, queue), _member()):
+            stream.seek(0)
+            stream.truncate()
+            in_a_turn(lambda job=job: post(job))  # type: ignore[misc]
+            job_fields.set(lambda job=job: _fields(job))  # type: ignore[misc]
+            job_log.info("job.started")
+            job_log.info("job.finished", duration=0.25)
+            told = [{**line, "timestamp": len(line["timestamp"])} for line in records(stream)]
+            assert told[:2] == told[2:]
+            assert [list(line) for line in told[:2]] == [list(line) for line in told[2:]]
+            assert stream.getvalue().isascii()
+    job_fields.set(dict)
+
+
+def _fields(job: Any) -> dict[str, object]:
+    fields = {"job_id": job.id, "kind": job.kind, "queue": job.queue, "attempt": job.attempt}
+    return {**fields, "worker_id": "w1"} | ({"flow": job.flow} if job.flow else {})
+
+
+def _member() -> Job:
+    flow = flow_id(1_000, 7)
+    job = Job(job_id=member_id(flow, 3))
+    job.flow = flow
+    return job
+
+
+@alone
+def test_every_line_is_written_in_the_order_in_which_it_was_said(sink: io.StringIO) -> None:
+    def say() -> None:
+        poster = run_lines()
+        assert poster is not None
+        fields = poster.started(Job(), "w1")  # type: ignore[arg-type]
+        user.warning("in between")
+        poster.finished(fields, 0.1)
+
+    in_a_turn(say)
+    assert [line["event"] for line in records(sink)] == [
+        "job.started",
+        "in between",
+        "job.finished",
+    ]
+
+
+@alone
+def test_lines_of_one_turn_are_written_together(sink: io.StringIO) -> None:
+    writes: list[str] = []
+    write = sink.write
+    sink.write = lambda text: writes.append(text) or write(text)  # type: ignore[method-assign, func-returns-value]
+    in_a_turn(lambda: [post(Job()) for _ in range(20)] and None)
+    assert len(writes) == 1
+    assert len(records(sink)) == 40
+
+
+@alone
+def test_a_line_is_written_although_the_loop_does_not_turn(sink: io.StringIO) -> None:
+    """Prevents a handler that blocks the loop from hiding that it began."""
+
+    async def main() -> None:
+        post(Job())
+        hold_until(lambda: len(records(sink)) == 2)
+
+    asyncio.run(main())
+
+
+@alone
+def test_who_is_quiet_for_long_is_watched_again(sink: io.StringIO, monkeypatch: Any) -> None:
+    monkeypatch.setattr("windlass.observe.lines._PATIENCE", 0.01)
+    for count in (2, 4):
+
+        async def main(count: int = count) -> None:
+            post(Job())
+            hold_until(lambda: len(records(sink)) == count)
+
+        asyncio.run(main())
+        time.sleep(0.3)  # It goes to sleep after ten looks.
+
+
+@pytest.mark.parametrize("how", ["handler", "child", "filter", "level", "console", "mute", "deaf"])
+@alone
+def test_whoever_else_listens_hears_every_line(sink: io.StringIO, how: str) -> None:
+    """Prevents a user's own handler, or filter, from being passed over."""
+    assert run_lines() is not None
+    root, mine = logging.getLogger(), logging.getLogger("windlass.job")
+    before = mine.handlers[:], mine.filters[:], mine.propagate, mine.level
+    try:
+        match how:
+            case "handler":
+                root.addHandler(logging.StreamHandler(io.StringIO()))
+            case "child":
+                logging.getLogger("windlass.job").addHandler(logging.NullHandler())
+            case "filter":
+                root.handlers[0].addFilter(lambda _: True)
+            case "level":
+                root.handlers[0].setLevel(logging.ERROR)
+            case "console":
+                configure_logging("info", "console", sink)
+            case "mute":
+                mine.setLevel(logging.ERROR)
+            case "deaf":
+                mine.propagate = False
+        assert run_lines() is None
+    finally:
+        mine.handlers[:], mine.filters[:], mine.propagate = before[:3]
+        mine.setLevel(before[3])
+
+
+@alone
+def test_another_stream_is_found_at_once(sink: io.StringIO) -> None:
+    other = io.StringIO()
+    in_a_turn(lambda: post(Job()))
+    configure_logging("info", "json", other)
+    in_a_turn(lambda: post(Job()))
+    assert (len(records(sink)), len(records(other))) == (2, 2)
+
+
+@alone
+def test_a_stream_that_fails_costs_no_job(sink: io.StringIO, capsys: Any) -> None:
+    def fail(_: str) -> int:
+        raise OSError(28, "No space left on device")
+
+    sink.write = fail  # type: ignore[method-assign, assignment]
+    in_a_turn(lambda: post(Job()))
+    assert "No space left on device" in capsys.readouterr().err
+
+
+@alone
+def test_the_black_box_hears_of_every_start(sink: io.StringIO) -> None:
+    box = BlackBox.create()
+    try:
+        logging.getLogger().addHandler(_Recorder(box))
+        job = Job(kind=HOSTILE)
+        in_a_turn(lambda: post(job))
+        (told,) = box.read(str(job.id)).splitlines()
+        assert "INFO windlass.job job.started" in told
+        assert len(records(sink)) == 2
+    finally:
+        box.close()
+
+
+@alone
+def test_a_fork_does_not_say_again_what_was_said_before_it(sink: io.StringIO) -> None:
+    lines = _lines()
+
+    async def main() -> None:
+        post(Job())
+        assert in_a_fork(lambda: lines.has_posted) is False
+        assert lines.has_posted
+
+    asyncio.run(main())
+    assert len(records(sink)) == 2
+
+
+def in_a_fork(ask: Callable[[], bool]) -> bool:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(ask()))
+    return bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def _lines() -> Lines:
+    (lines,) = [each for each in logging.getLogger().handlers if isinstance(each, Lines)]
+    return lines
+
+
+def test_what_was_posted_is_written_at_exit() -> None:
+    program = """
+        import asyncio, sys
+        from tests.observe.test_run_lines import Job
+        from windlass.observe.logs import configure_logging
+        from windlass.observe.run_lines import run_lines
+
+        configure_logging("info", "json")
+
+        async def main():
+            run_lines().started(Job(), "w1")
+            sys.exit()  # The loop turns no more.
+
+        asyncio.run(main())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stderr)["event"] == "job.started"
+
+
+@alone
+def test_runs_post_their_lines_and_those_with_secrets_log_them(sink: io.StringIO) -> None:
+    app = Windlass("memory://")
+    posted: list[bool] = []
+
+    @app.job
+    async def plain(ctx: Context) -> None:
+        posted.append(_lines().has_posted)
+
+    @app.job
+    async def discreet(ctx: Context, card: Secret[str]) -> None:
+        posted.append(_lines().has_posted)
+
+    async def main() -> list[str]:
+        async with serving(app) as worker:
+            first = await plain.aenqueue()
+            await first.aresult("10s")
+            second = await discreet.aenqueue(Secret("0000"))
+            await second.aresult("10s")
+            return [str(first.id), str(second.id), worker.id]
+
+    one, two, worker_id = asyncio.run(main())
+    assert posted == [True, False]
+    told = [line for line in records(sink) if line["logger"] == "windlass.job"]
+    assert [(line["event"], line["job_id"]) for line in told] == [
+        ("job.started", one),
+        ("job.finished", one),
+        ("job.started", two),
+        ("job.finished", two),
+    ]
+    assert {line["worker_id"] for line in told} == {worker_id}
+    assert set(told[0]) >= set(fields_of(_any_job(), ""))
+
+
+def _any_job() -> Any:
+    return Job()
