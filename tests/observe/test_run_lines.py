@@ -292,7 +292,7 @@ def test_what_was_posted_is_written_at_exit() -> None:
 
 @alone
 def test_runs_post_their_lines_and_those_with_secrets_log_them(sink: io.StringIO) -> None:
-    app = Windlass("memory://")
+    app = Windlass("memory://", encryption_keys=["k1:" + "A" * 43 + "="])
     posted: list[bool] = []
 
     @app.job

@@ -16,9 +16,7 @@ from windlass.registry import CallNext
 async def log_runs(context: Context, call_next: CallNext) -> Any:
     """Log the start and the end of a run. What becomes of the job is logged when it is settled."""
     began = time.perf_counter()
-    # What a run must not say is for Logger.info to find out.
-    is_open = not context.secrets and not context.redaction.hides("duration")
-    posted = run_lines() if is_open else None
+    posted = run_lines() if _may_post(context) else None
     if posted is None:
         context.log.info(STARTED)
     else:
@@ -39,6 +37,13 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
     elif context.log.is_enabled_for(logging.INFO):
         context.log.info(FINISHED, duration=_since(began))
     return value
+
+
+def _may_post(context: Context) -> bool:
+    """Say whether lines are logged at all, and there is nothing that they must not say."""
+    if not context.log.is_enabled_for(logging.INFO) or context.secrets:
+        return False
+    return not context.redaction.hides("duration")
 
 
 def _since(began: float) -> float:
