@@ -510,4 +510,4 @@ def enter(context: Context) -> None:
     """Make a context the current one, for the task that runs its job and what that task starts."""
     _current.set(context)
     job_fields.set(context._fields)
-    job_redaction.set(context.redaction)
+    job_redaction.set(context._redaction)

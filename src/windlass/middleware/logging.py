@@ -16,11 +16,12 @@ from windlass.registry import CallNext
 async def log_runs(context: Context, call_next: CallNext) -> Any:
     """Log the start and the end of a run. What becomes of the job is logged when it is settled."""
     began = time.perf_counter()
-    posted = run_lines() if _may_post(context) else None
-    if posted is None:
-        context.log.info(STARTED)
-    else:
+    is_logged = context.log.is_enabled_for(logging.INFO)
+    posted = run_lines() if is_logged and _is_open(context) else None
+    if posted is not None:
         fields = posted.started(context.job, context.worker_id)
+    elif is_logged:
+        context.log.info(STARTED)
     try:
         value = await call_next()
     except asyncio.CancelledError:
@@ -34,16 +35,14 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
         raise
     if posted is not None:
         posted.finished(fields, time.perf_counter() - began)
-    elif context.log.is_enabled_for(logging.INFO):
+    elif is_logged:
         context.log.info(FINISHED, duration=_since(began))
     return value
 
 
-def _may_post(context: Context) -> bool:
-    """Say whether lines are logged at all, and there is nothing that they must not say."""
-    if not context.log.is_enabled_for(logging.INFO) or context.secrets:
-        return False
-    return not context.redaction.hides("duration")
+def _is_open(context: Context) -> bool:
+    """Say whether there is nothing that the lines of a run must not say."""
+    return not context.secrets and not context.redaction.hides("duration")
 
 
 def _since(began: float) -> float:

@@ -197,6 +197,8 @@ def outcome_of_error(
 
 def outcome_of(context: Context, value: Any, target: Target) -> Outcome:
     """Turn what a handler returned into an outcome."""
+    if value is None and context._course is None and not context.job.steps:
+        return _DONE  # As most do.
     if (suspended := _suspended(context)) is not None:
         return suspended
     if context.settled:

@@ -178,11 +178,10 @@ class Executor:
     def start(self, job: Job) -> None:
         """Begin to run a job."""
         run = Run(job, self._loop.time())
-        if job.id in self._runs:
+        if self._runs.setdefault(job.id, run) is not run:
             # We lost it, got it back, and its last run has not ended yet: later, then.
             self._finish(run, Snoozed(due=HEED, begun=False))
             return
-        self._runs[job.id] = run
         pool = self._pools.get(job.kind)
         if (pool is not _LOOP or job.history) and not self._route(run, pool):
             self.put_off_at = self._loop.time()

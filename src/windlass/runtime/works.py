@@ -127,6 +127,9 @@ class Works:
         )
         self.gates = Gates(self.each_gate)
         self.watch = Watch(store, policies().targets, now=self._now)
+        # Asked for every job, and the same for all of them.
+        self._is_shared, self._is_gated = bool(self.shares), bool(self.gates)
+        self._is_watched = bool(self.watch)
         self.claimer = Claimer(
             store,
             worker_id=worker_id,
@@ -195,57 +198,56 @@ class Works:
             self.completer.add(job, given_back)
         else:
             self._idle.clear()
-            if self.shares:
+            if self._is_shared:
                 self.shares.take(job.queue)
-            if self.gates:
+            if self._is_gated:
                 self.gates.began(job)
-            if self.watch:
+            if self._is_watched:
                 self.watch.began(job)
             self.executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
+        job, context, seconds = run.job, run.context, self._now() - run.began
+        # Most jobs have neither steps nor transactions, and what they do is asked for every job.
+        is_plain = context is not None and context._course is None and not context.settled
         # One that its handler completed in a transaction, or parked, is over, whatever came then.
-        is_over = run.is_over
+        is_over = not is_plain and run.is_over
         if not is_over:
-            self.completer.add(run.job, self._outcome_of(run, outcome), run.job_now)
-        self.reporter.forget(run.job)
-        if self.shares:
-            self.shares.give(run.job.queue)
-        if self.gates:
-            self.gates.ended(run.job, outcome)
+            job_now = job if is_plain else run.job_now
+            self.completer.add(job, self._outcome_of(run, outcome, job_now, seconds), job_now)
+        self.reporter.forget(job)
+        if self._is_shared:
+            self.shares.give(job.queue)
+        if self._is_gated:
+            self.gates.ended(job, outcome)
             if is_over:
-                self.gates.settled(run.job, None)
+                self.gates.settled(job, None)
         if is_over:
-            self._tell_flow(run.job)
+            self._tell_flow(job)
         if self._is_scaled:
-            self.demand.served += self._now() - run.began
+            self.demand.served += seconds
         self.claimer.freed()
         if not self.executor.runs:
             self._idle.set()
         if run.task is not None:  # What never began was not processed.
-            self._count(run)
+            self._tally.processed += 1
+            self._meters.ran(job, seconds)
+            if is_over and run.is_completed:
+                self._meters.settled(job, completed(job))
 
-    def _count(self, run: Run) -> None:
-        self._tally.processed += 1
-        self._meters.ran(run.job, self._now() - run.began)
-        if run.is_completed:
-            self._meters.settled(run.job, completed(run.job))
-
-    def _outcome_of(self, run: Run, outcome: Outcome | Transition) -> Transition:
+    def _outcome_of(
+        self, run: Run, outcome: Outcome | Transition, job_now: Job, seconds: float
+    ) -> Transition:
         """Decide what becomes of a job; whatever goes wrong there, its run has ended."""
-        try:
-            return self._decide(run, outcome)
-        except Exception as error:
-            log.exception("settle.failed", job_id=run.job.id, kind=run.job.kind)
-            return give_up(run.job_now, error)
-
-    def _decide(self, run: Run, outcome: Outcome | Transition) -> Transition:
         if isinstance(outcome, Transition):
             return outcome  # Settled where the exception was, which cannot travel.
         course = None if run.context is None else run.context._course
-        elapsed = timedelta(seconds=self._now() - run.began)
-        job = run.job_now if course is None else run.job
-        move = self._judge.end(job, course, outcome, elapsed)
+        job = job_now if course is None else run.job
+        try:
+            move = self._judge.end(job, course, outcome, timedelta(seconds=seconds))
+        except Exception as error:
+            log.exception("settle.failed", job_id=run.job.id, kind=run.job.kind)
+            return give_up(run.job_now, error)
         if move.error is not None and move.error.error_class is ErrorClass.RESOURCE:
             self.cleaner.ask()
         return move
@@ -255,7 +257,7 @@ class Works:
         move = settled.transition
         if SCHEDULE in settled.job.headers and move.state in FINISHED:
             self.ended(settled.job)
-        if self.gates:
+        if self._is_gated:
             self.gates.settled(settled.job, move)
         if move.state in FINISHED:
             self._tell_flow(settled.job)
@@ -280,7 +282,7 @@ class Works:
 
     def _log_fenced(self, refused: Settlement) -> None:
         self._tally.fenced += 1
-        if self.gates:
+        if self._is_gated:
             self.gates.settled(refused.job, None)
         log.warning(
             "job.fenced",
