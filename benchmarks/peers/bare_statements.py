@@ -78,7 +78,7 @@ class BareClaims(WindlassPostgres):
                 with db.pipeline():
                     if done:
                         db.execute(sql["complete"], complete_values(done))
-                    cursor.execute(sql["claim"], values | {"lazily": not done})
+                    cursor.execute(sql["claim"], (*values, "f" if done else "t"))
                 rows = cursor.fetchall()
                 if not rows and not done:
                     time.sleep(_PAUSE)

@@ -77,7 +77,7 @@ class Bench:
 
     def touched_by_claim(self, claim: Claim) -> int:
         """Count the pages that a claim touches, which gets what it asks for; it is rolled back."""
-        values = work.claim_values(claim, WORKER, 1) | {"lazily": False}
+        values = (*work.claim_values(claim, WORKER, 1), "f")
         rows = min(claim.budgets.get("slots", 10**6), sum(ask.count for ask in claim.asks))
         return self.touched(self.store.statements["claim"], values, rows=rows)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from uuid import UUID
 
 from windlass.core.job import Checkpoint, Claim, Job, Sweep
 from windlass.core.settle import Transition
 from windlass.store.postgres import work
+from windlass.store.postgres.exchange import Answer, Query
 from windlass.store.postgres.home import Home
 from windlass.store.postgres.rows import checkpoint_document, is_plain_success
-from windlass.store.postgres.wire import AsyncWire, Row
 from windlass.store.postgres.work import Statements
 
 _ID = attrgetter("id.int")
@@ -22,12 +22,9 @@ async def sweep(home: Home, sql: Statements) -> Sweep:
     """Look at the heads of all lanes, and let the home know them."""
     mark = home.ear.mark
 
-    async def send(wire: AsyncWire, _durable: bool) -> Callable[[], Awaitable[list[Row]]]:
-        cursor = wire.cursor(binary=True)
-        await cursor.execute(sql["sweep"])
-        return cursor.fetchall
-
-    sweep, heads, cost = work.swept(await home.hot.carry(send), mark)
+    query = Query(sql["sweep"])
+    rows = await home.hot.carry(lambda _: [query], lambda answers: answers[0].rows())
+    sweep, heads, cost = work.swept(rows, mark)
     home.lanes.swept(heads, sweep, cost=cost, now=time.monotonic())
     if home.ear.mark != mark:
         home.lanes.doubt()  # What we were told of meanwhile, it may not have seen.
@@ -48,13 +45,12 @@ async def believed_sweep(home: Home, sql: Statements) -> Sweep:
 async def claim(home: Home, sql: Statements, claim: Claim, worker: str, token: int) -> list[Job]:
     """Take the jobs that are asked for; those that cannot be read are buried."""
     values = work.claim_values(claim, worker, token)
-
-    async def send(wire: AsyncWire, durable: bool) -> Callable[[], Awaitable[list[Row]]]:
-        cursor = wire.cursor(binary=True)
-        await cursor.execute(sql["claim"], values | {"lazily": not durable})
-        return cursor.fetchall
-
-    answers = work.met(claim, await home.hot.carry(send, heavy=True), worker, token)
+    rows = await home.hot.carry(
+        lambda durable: [Query(sql["claim"], (*values, "f" if durable else "t"))],
+        lambda answers: answers[0].rows(),
+        heavy=True,
+    )
+    answers = work.met(claim, rows, worker, token)
     home.lanes.claimed(answers)
     if unreadable := [each for answer in answers for each in answer.unreadable]:
         await settle(home, sql, [work.burial(each, token) for each in unreadable])
@@ -76,28 +72,23 @@ async def _settle(home: Home, sql: Statements, transitions: Sequence[Transition]
     others: list[Transition] = []
     for move in moves:
         (successes if is_plain_success(move) else others).append(move)
-
-    async def send(wire: AsyncWire, _durable: bool) -> Callable[[], Awaitable[set[UUID]]]:
-        return await work.send_settles(wire, sql, successes, others)
-
-    refused = await home.hot.carry(send, durable=True, many=bool(successes and others))
+    queries = work.settle_queries(sql, successes, others)
+    refused = await home.hot.carry(
+        lambda _: queries,
+        lambda answers: work.refused(answers, successes, others),
+        durable=True,
+    )
     return [not refused or move.id not in refused for move in transitions]
 
 
 async def checkpoint(home: Home, sql: Statements, added: Sequence[Checkpoint]) -> list[bool]:
     """Add to the logs of jobs' steps, and say of each whether it was still ours to add to."""
-    document = checkpoint_document(added)
+    query = Query(sql["checkpoint"], (checkpoint_document(added),))
 
-    async def send(wire: AsyncWire, _durable: bool) -> Callable[[], Awaitable[set[UUID]]]:
-        cursor = wire.cursor(binary=True)
-        await cursor.execute(sql["checkpoint"], (document,))
+    def read(answers: Sequence[Answer]) -> set[UUID]:
+        ((taken,),) = answers[0].rows()
+        return set(taken)
 
-        async def collect() -> set[UUID]:
-            ((taken,),) = await cursor.fetchall()
-            return set(taken)
-
-        return collect
-
-    taken = await home.hot.carry(send, durable=True)
+    taken = await home.hot.carry(lambda _: [query], read, durable=True)
     # Of two fences for one job, at most one holds, and nobody has two of one job at once.
     return [each.id in taken for each in added]

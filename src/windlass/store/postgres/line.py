@@ -7,19 +7,22 @@ that waits when the line is free goes together, in one round trip and one commit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import psycopg
 
 from windlass.core.errors import StoreBusy, StoreUnavailable
+from windlass.store.postgres.exchange import Answer, Query, exchange
 from windlass.store.postgres.wire import TRANSIENT, AsyncWire, adapt, retried, translated
 
 T = TypeVar("T")
 PATIENCE = 15.0
 """Seconds after which a connection that does not answer counts as lost."""
 Speak = Callable[[psycopg.AsyncCursor[Any]], Awaitable[T]]
+Work = Callable[[AsyncWire], Awaitable[T]]
 
 
 class Line:
@@ -37,7 +40,7 @@ class Line:
         Raises:
             StoreUnavailable: the server is away, or does not answer.
         """
-        return await retried(lambda: self._say(speak, patience))
+        return await self._run(lambda wire: speak(wire.cursor(binary=True)), patience)
 
     def close(self) -> None:
         """Let go of the connection; the next piece of work makes a new one."""
@@ -45,18 +48,21 @@ class Line:
         if connection is not None:
             connection.pgconn.finish()
 
-    async def _say(self, speak: Speak[T], patience: float) -> T:
+    async def _run(self, work: Work[T], patience: float = PATIENCE) -> T:
+        return await retried(lambda: self._attempt(work, patience))
+
+    async def _attempt(self, work: Work[T], patience: float) -> T:
         try:
             async with asyncio.timeout(patience), self._turn:
-                return await self._speak(speak)
+                return await self._do(work)
         except TimeoutError as late:
             raise StoreUnavailable(f"{self._location} did not answer in {patience:g} s") from late
 
-    async def _speak(self, speak: Speak[T]) -> T:
+    async def _do(self, work: Work[T]) -> T:
         connection = await self._connected()
         try:
             with translated(self._location):
-                return await speak(connection.cursor(binary=True))
+                return await work(connection)
         except StoreUnavailable as error:
             if not isinstance(error, StoreBusy) and not isinstance(error.__cause__, TRANSIENT):
                 self.close()
@@ -73,20 +79,13 @@ class Line:
         return self._connection
 
 
-Send = Callable[[AsyncWire, bool], Awaitable[Callable[[], Awaitable[T]]]]
-"""Puts statements on a connection, told whether their commit waits for the disk.
-
-Returns what collects the answers.
-"""
-
-
 @dataclass
 class _Freight(Generic[T]):
     """A piece of work that waits for the line, and where its answer goes."""
 
-    send: Send[T]
+    ask: Callable[[bool], Sequence[Query]]
+    read: Callable[[Sequence[Answer]], T]
     durable: bool
-    many: bool
     heavy: bool
     answer: asyncio.Future[T]
 
@@ -102,21 +101,24 @@ class HotLine(Line):
         super().__init__(conninfo, location)
         self._waiting: list[_Freight[Any]] = []
         self._serving: asyncio.Task[None] | None = None
-        self._arrived: list[tuple[_Freight[Any], Callable[[], Awaitable[Any]]]] = []
-        self._unloading: asyncio.Task[None] | None = None
+        self._arrived: list[tuple[_Freight[Any], list[Answer]]] = []
 
     async def carry(
-        self, send: Send[T], *, durable: bool = False, many: bool = False, heavy: bool = False
+        self,
+        ask: Callable[[bool], Sequence[Query]],
+        read: Callable[[Sequence[Answer]], T],
+        *,
+        durable: bool = False,
+        heavy: bool = False,
     ) -> T:
-        """Let a piece of work go with the next group, and return its answer.
+        """Let queries go with the next group, and return what is read in their answers.
 
-        If any of a group is durable, its commit waits for the disk. `many` says that this is more
-        than one statement. Of what is `heavy` one piece goes at a time, so that its answer is read
-        while the server works at the next. Whoever is cancelled here gives up the answer; the work
-        is done all the same.
+        If any of a group is durable, its commit waits for the disk; who asks is told. Of what is
+        `heavy` one piece goes at a time, so that its answer is read while the server works at the
+        next. Whoever is cancelled here gives up the answer; the work is done all the same.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        freight = _Freight(send, durable, many, heavy, answer)
+        freight = _Freight(ask, read, durable, heavy, answer)
         self._waiting.append(freight)
         if self._serving is None or self._serving.done():
             self._serving = asyncio.create_task(self._serve(), name="windlass-line")
@@ -135,7 +137,7 @@ class HotLine(Line):
                 if not isinstance(error, Exception):
                     raise
             if not self._waiting:
-                await self._unload()
+                self._unload()
             else:
                 # What was just acknowledged lets the next outcomes go along, too.
                 await asyncio.sleep(0)
@@ -148,7 +150,7 @@ class HotLine(Line):
 
     async def _carry_all(self, group: list[_Freight[Any]]) -> None:
         try:
-            collects = await self.run(lambda cursor: self._exchange(cursor, group))
+            answers = await self._run(lambda wire: self._exchange(wire, group))
         except Exception as error:
             is_away = isinstance(error, StoreUnavailable) and not isinstance(error, StoreBusy)
             if len(group) == 1 or is_away:
@@ -160,46 +162,37 @@ class HotLine(Line):
                 except Exception as error:  # noqa: BLE001 - whoever waits hears of it.
                     _fail(freight, error)
             return
-        for freight, collect in zip(group, collects, strict=True):
+        for freight, answer in zip(group, answers, strict=True):
             if freight.durable:
-                await _deliver(freight, collect)
+                _deliver(freight, answer)
             else:
-                self._arrived.append((freight, collect))
+                self._arrived.append((freight, answer))
 
-    async def _exchange(
-        self, cursor: psycopg.AsyncCursor[Any], group: list[_Freight[Any]]
-    ) -> list[Callable[[], Awaitable[Any]]]:
-        connection = cursor.connection
-        assert isinstance(connection, AsyncWire)  # noqa: S101 - says so to the type checker.
+    async def _exchange(self, wire: AsyncWire, group: list[_Freight[Any]]) -> list[list[Answer]]:
         durable = any(freight.durable for freight in group)
-        if len(group) == 1 and not group[0].many:
-            self._unload_later()
-            return [await group[0].send(connection, durable)]
-        # What goes in one pipeline is one transaction.
-        async with connection.pipeline():
-            collects = [await freight.send(connection, durable) for freight in group]
-            self._unload_later()
-        return collects
+        asked = [freight.ask(durable) for freight in group]
+        queries = [query for each in asked for query in each]
+        answers = iter(await exchange(wire, queries, self._unload_soon))
+        return [list(islice(answers, len(each))) for each in asked]
 
-    def _unload_later(self) -> None:
+    def _unload_soon(self) -> None:
         """Read what has arrived while the server is busy with what was just sent."""
         if self._arrived:
-            self._unloading = asyncio.create_task(self._unload(), name="windlass-unload")
+            asyncio.get_running_loop().call_soon(self._unload)
 
-    async def _unload(self) -> None:
+    def _unload(self) -> None:
         arrived, self._arrived = self._arrived, []
-        for freight, collect in arrived:
-            await _deliver(freight, collect)
+        for freight, answers in arrived:
+            _deliver(freight, answers)
 
 
-async def _deliver(freight: _Freight[T], collect: Callable[[], Awaitable[T]]) -> None:
+def _deliver(freight: _Freight[Any], answers: Sequence[Answer]) -> None:
+    if freight.answer.done():
+        return
     try:
-        answer = await collect()
+        freight.answer.set_result(freight.read(answers))
     except Exception as error:  # noqa: BLE001 - whoever waits hears of it.
         _fail(freight, error)
-        return
-    if not freight.answer.done():
-        freight.answer.set_result(answer)
 
 
 def _fail(freight: _Freight[Any], error: BaseException) -> None:

@@ -398,11 +398,19 @@ def array_of(ids: Sequence[UUID]) -> str:
     return "{" + ",".join([each.hex for each in ids]) + "}"
 
 
+def text_array(texts: Sequence[str]) -> str:
+    """Return texts as the text of an array."""
+    return "{" + ",".join([f'"{_escaped(text)}"' for text in texts]) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
 def _element(result: bytes | None) -> str:
     if result is None:
         return "NULL"
-    text = result.decode().replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+    return f'"{_escaped(result.decode())}"'
 
 
 def settle_document(moves: Sequence[Transition]) -> str:

@@ -22,10 +22,8 @@ SELECT queue, kind, priority, key, due_at, seq FROM {schema}.sweep()
 -- name: claim
 -- Start pending jobs under a worker's lease.
 SELECT asked, id, payload, due_at, created_at, started_at, attempt, failures, crashes, rest, seq
-FROM {schema}.claim(
-    %(worker)s, %(token)s, %(queues)s::text[], %(kinds)s::text[], %(priorities)s::integer[],
-    %(keys)s::text[], %(counts)s::integer[], %(floors)s::timestamptz[], %(floor_seqs)s::bigint[],
-    %(draws)s::integer[], %(budgets)s::integer[], %(lazily)s)
+FROM {schema}.claim(%s, %s, %s::text[], %s::text[], %s::integer[], %s::text[], %s::integer[],
+                    %s::timestamptz[], %s::bigint[], %s::integer[], %s::integer[], %s)
 
 -- name: complete
 -- Record successes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from windlass.core.job import Claim, Floor, Head, Job, Json, Lane, Ringing, Swee
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, State
 from windlass.store.columns import as_json
+from windlass.store.postgres.exchange import Answer, Query
 from windlass.store.postgres.lanes import Met
 from windlass.store.postgres.rows import (
     claimed_job,
@@ -28,8 +29,9 @@ from windlass.store.postgres.rows import (
     job_of,
     news_of,
     settle_document,
+    text_array,
 )
-from windlass.store.postgres.wire import AsyncWire, Row
+from windlass.store.postgres.wire import Row
 
 T = TypeVar("T")
 Cursor = AsyncCursor[Any]
@@ -74,27 +76,31 @@ def swept(rows: list[Row], mark: int) -> tuple[Sweep, list[tuple[Lane, Floor]], 
 # -- claim -----------------------------------------------------------------------------------------
 
 
-def claim_values(claim: Claim, worker: str, token: int) -> dict[str, Any]:
-    """Return the values of `claim`: asks as columns, with a bit for each budget drawn on.
+def claim_values(claim: Claim, worker: str, token: int) -> tuple[str, ...]:
+    """Return the values of `claim` but the last: asks as columns.
 
-    A count of -1 says that the lane is ordered.
+    A count of -1 says that the lane is ordered; draws have a bit for each budget.
     """
-    budgets = list(claim.budgets)
+    asks, budgets = claim.asks, list(claim.budgets)
     bits = {name: 1 << number for number, name in enumerate(budgets)}
-    floors = [ask.floor or _BOTTOM for ask in claim.asks]
-    return {
-        "worker": worker,
-        "token": token,
-        "queues": [ask.lane.queue for ask in claim.asks],
-        "kinds": [ask.lane.kind for ask in claim.asks],
-        "priorities": [ask.lane.priority for ask in claim.asks],
-        "keys": [ask.lane.key for ask in claim.asks],
-        "counts": [-1 if ask.ordered else ask.count for ask in claim.asks],
-        "floors": [floor.due_at for floor in floors],
-        "floor_seqs": [floor.seq for floor in floors],
-        "draws": [sum(bits[name] for name in ask.draws) for ask in claim.asks],
-        "budgets": [claim.budgets[name] for name in budgets],
-    }
+    floors = [ask.floor or _BOTTOM for ask in asks]
+    return (
+        worker,
+        str(token),
+        text_array([ask.lane.queue for ask in asks]),
+        text_array([ask.lane.kind for ask in asks]),
+        _array([ask.lane.priority for ask in asks]),
+        text_array([ask.lane.key for ask in asks]),
+        _array([-1 if ask.ordered else ask.count for ask in asks]),
+        text_array([floor.due_at.isoformat() for floor in floors]),
+        _array([floor.seq for floor in floors]),
+        _array([sum(bits[name] for name in ask.draws) for ask in asks]),
+        _array([claim.budgets[name] for name in budgets]),
+    )
+
+
+def _array(numbers: Sequence[int]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def met(claim: Claim, rows: list[Row], worker: str, token: int) -> list[Met]:
@@ -133,31 +139,28 @@ def burial(job: UUID, token: int) -> Transition:
 # -- settle ----------------------------------------------------------------------------------------
 
 
-async def send_settles(
-    wire: AsyncWire,
-    sql: Statements,
-    successes: Sequence[Transition],
-    others: Sequence[Transition],
-) -> Callable[[], Awaitable[set[UUID]]]:
-    """Put settles on a connection; what is returned collects the ids that were refused."""
-    first, second = wire.cursor(binary=True), wire.cursor(binary=True)
+def settle_queries(
+    sql: Statements, successes: Sequence[Transition], others: Sequence[Transition]
+) -> list[Query]:
+    """Return what settles jobs: plain successes by the way that is made for them."""
+    queries = []
     if successes:
-        await first.execute(sql["complete"], complete_values(successes))
+        queries.append(Query(sql["complete"], complete_values(successes)))
     if others:
-        await second.execute(sql["settle"], (settle_document(others),))
+        queries.append(Query(sql["settle"], (settle_document(others),)))
+    return queries
 
-    async def collect() -> set[UUID]:
-        refused: set[UUID] = set()
-        if successes:
-            ((done,),) = await first.fetchall()
-            if done is not None:
-                refused.update({move.id for move in successes}.difference(done))
-        if others:
-            ((done,),) = await second.fetchall()
-            refused.update({move.id for move in others}.difference(done))
-        return refused
 
-    return collect
+def refused(
+    answers: Sequence[Answer], successes: Sequence[Transition], others: Sequence[Transition]
+) -> set[UUID]:
+    """Return the ids of those whose fence was gone, by the answers to `settle_queries`."""
+    found: set[UUID] = set()
+    for moves, answer in zip(filter(None, (successes, others)), answers, strict=True):
+        ((done,),) = answer.rows()
+        if done is not None:
+            found.update({move.id for move in moves}.difference(done))
+    return found
 
 
 # -- apply -----------------------------------------------------------------------------------------
