@@ -143,6 +143,7 @@ async def _examine_work(app: Windlass, report: Report) -> None:
     report.problems.extend(await app.store.findings())
     workers, sweep = await app.store.workers(), await app.store.sweep()
     report.problems.extend(filter(None, [await checkup.clocks_apart(app.store)]))
+    report.problems.extend(checkup.workers_clocks_apart(workers))
     report.notes.extend(checkup.releases_apart(workers))
     paused = await app.control.paused()
     alive = [worker for worker in workers if worker.alive]

@@ -86,6 +86,7 @@ def worker_facts(worker: WorkerRecord) -> Facts:
         "most_slots": info.slots,
         "metrics": pulse.metrics if worker.alive else "",
         "listening": worker.alive and pulse.listening,
+        "clock_ahead": pulse.clock_ahead.total_seconds(),
         "queues": list(info.queues),
         "queue_slots": info.queue_slots,
         "excluded": list(info.excluded),

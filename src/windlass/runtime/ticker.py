@@ -36,6 +36,7 @@ from windlass.core.schedule import (
 )
 from windlass.core.states import FINISHED
 from windlass.observe.logs import get_logger
+from windlass.runtime.clocks import ClockGauge
 from windlass.runtime.service import Service
 from windlass.runtime.waits import first
 from windlass.store import Store
@@ -83,7 +84,8 @@ class Ticker(Service):
 
     Those are the ones whose kind it knows; and of the schedules that are part of somebody's code,
     the ones that its own code `declared`. `ids` makes the ids of new jobs. `others` say, by the
-    prefix of their names, what is to be done about other records whose alarms go off.
+    prefix of their names, what is to be done about other records whose alarms go off. `clock` is
+    shown what time the store says it is, since nobody else here asks so often.
     """
 
     name = "ticker"
@@ -96,6 +98,7 @@ class Ticker(Service):
         declared: Mapping[str, Schedule],
         ids: Callable[[], UUID],
         others: Mapping[str, Callable[[Sequence[str]], Awaitable[None]]] | None = None,
+        clock: ClockGauge | None = None,
     ) -> None:
         super().__init__()
         self._store = store
@@ -103,6 +106,7 @@ class Ticker(Service):
         self._declared = declared
         self._ids = ids
         self._others = others or {}
+        self._clock = clock or ClockGauge()
         self._undeclared = sorted(declared)
         self._ended: dict[str, UUID] = {}
         self._roused = asyncio.Event()
@@ -148,7 +152,9 @@ class Ticker(Service):
         """
         shown = _SHOWN
         while True:
+            asked = self._clock.host_time()
             ringing = await self._store.ringing(shown)
+            self._clock.compare(asked, ringing.now)
             known = {
                 name.removeprefix(RECORD): read_record(record)
                 for name, record in ringing.records.items()
