@@ -230,6 +230,8 @@ class Works:
         self._meters.ran(run.job, self._now() - run.began)
         if run.is_completed:
             self._meters.settled(run.job, completed(run.job))
+        elif run.is_over:
+            self._meters.parked(run.job)
 
     def _outcome_of(self, run: Run, outcome: Outcome | Transition) -> Transition:
         """Decide what becomes of a job; whatever goes wrong there, its run has ended."""
