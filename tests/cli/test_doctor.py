@@ -219,7 +219,7 @@ def test_a_host_whose_clock_is_not_the_stores_is_told(off: int, told: str | None
 def test_a_worker_whose_clock_is_not_the_stores_is_told_with_its_host(shell: Shell) -> None:
     """Prevents deadlines that a handler computes from being wrong on one host, and nobody sees."""
     shell.ok("migrate")
-    for name, host, ahead in (
+    for name, host, off in (
         ("w1", "web-1", timedelta(seconds=1)),
         ("w2", "web-2", timedelta(seconds=90)),
         ("w3", "web-2", timedelta(seconds=89)),
@@ -227,7 +227,7 @@ def test_a_worker_whose_clock_is_not_the_stores_is_told_with_its_host(shell: She
         ("w5", "web-4", timedelta(hours=1)),
     ):
         shell.register(name, host=host)
-        shell.beat(name, Pulse(clock_ahead=ahead))
+        shell.beat(name, Pulse(clock_ahead=off))
     shell.retire("w5")
     ahead, behind = problems(shell)
     assert ahead["problem"].startswith("the clock of host web-2 is 1m30s ahead of the store's")

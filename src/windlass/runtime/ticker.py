@@ -38,7 +38,9 @@ from windlass.core.states import FINISHED
 from windlass.observe.logs import get_logger
 from windlass.runtime.clocks import ClockGauge
 from windlass.runtime.service import Service
+from windlass.runtime.tick_spans import TickSpans
 from windlass.runtime.waits import first
+from windlass.settings import Traces
 from windlass.store import Store
 
 log = get_logger("windlass.schedules")
@@ -99,6 +101,7 @@ class Ticker(Service):
         ids: Callable[[], UUID],
         others: Mapping[str, Callable[[Sequence[str]], Awaitable[None]]] | None = None,
         clock: ClockGauge | None = None,
+        traces: Traces = "off",
     ) -> None:
         super().__init__()
         self._store = store
@@ -107,6 +110,7 @@ class Ticker(Service):
         self._ids = ids
         self._others = others or {}
         self._clock = clock or ClockGauge()
+        self._traces = traces
         self._undeclared = sorted(declared)
         self._ended: dict[str, UUID] = {}
         self._roused = asyncio.Event()
@@ -227,18 +231,22 @@ class Ticker(Service):
             return {}
         ids = [self._ids() for _ in range(min(wanted, _MOST))]
 
+        spans = TickSpans(self._traces)
+
         def decide(known: Mapping[str, ScheduleRecord | None], made: _Round) -> None:
+            spans.begin()
             left, look = list(ids), Look(now=made.now, running=running)
             for name, each in known.items():
                 if each is None or not self._is_ours(name, each):
                     continue
                 try:
                     if rung := ring(name, each, look, left):
-                        made.rung[name] = rung
+                        made.rung[name] = spans.around(rung)
                 except ConfigError as error:
                     made.broken[name] = str(error)
 
         done = await self._apply(names, decide)
+        spans.end()
         for name, rung in done.rung.items():
             _tell(name, rung)
         for name, why in done.broken.items():

@@ -270,6 +270,7 @@ class Worker:
             ids=self._ids,
             others={EVENT: self._events.forget, FLOW: self._flows.forget},
             clock=self._clock,
+            traces=options.traces,
         )
         works.ended = self._ticker.ended
         self._chores: list[Service] = [
