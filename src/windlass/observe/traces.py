@@ -124,6 +124,8 @@ class Tracing:
         attributes = {**_attributes("enqueue", "send", job.queue), **_about(job)}
         if SCHEDULE in job.headers:
             attributes["windlass.schedule"] = job.headers[SCHEDULE]
+        carried: dict[str, str] = {}
+        begun: list[Span] = []
         with _harmless("start"):
             span = self._tracer.start_span(
                 f"enqueue {job.queue}",
@@ -131,11 +133,9 @@ class Tracing:
                 kind=self._api.SpanKind.PRODUCER,
                 attributes=attributes,
             )
-            carried: dict[str, str] = {}
-            within = self._api.set_span_in_context(span, self._nowhere)
-            self._propagator.inject(carried, within)
-            return _carrying(job, carried), span
-        return job, None
+            begun.append(span)
+            self._propagator.inject(carried, self._api.set_span_in_context(span, self._nowhere))
+        return _carrying(job, carried), begun[0] if begun else None
 
     def made(self, span: Span) -> None:
         """End the span of a job that is in the store."""
