@@ -238,7 +238,7 @@ class Works:
         try:
             return self._decide(run, outcome)
         except Exception as error:
-            log.exception("settle.failed", job_id=run.job.id, kind=run.job.kind)
+            log.exception("settle.failed", **fields_of(run.job, self._worker_id()))
             return give_up(run.job_now, error)
 
     def _decide(self, run: Run, outcome: Outcome | Transition) -> Transition:
