@@ -70,7 +70,8 @@ class Shop:
         @app.job(max_retries=0)
         async def give(ctx: Context, note: str, card: Secret[str]) -> str:
             await ctx.step("look up", looked_up)
-            return note + await ctx.wait_for("paid", timeout="1h")
+            event = await ctx.wait_for("paid", timeout="1h")
+            return f"{note} {event}"
 
         @app.job(max_retries=0)
         async def betray(ctx: Context, card: Secret[str], password: str) -> None:
