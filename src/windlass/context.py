@@ -19,7 +19,7 @@ from windlass.core.secret import secrets_in, texts_of
 from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
 from windlass.observe.discretion import job_redaction
-from windlass.observe.logs import Logger, get_logger, job_fields
+from windlass.observe.logs import Logger, get_logger
 from windlass.resources import Resources
 from windlass.steps import Call, Course, Means
 from windlass.steps.course import is_async
@@ -414,18 +414,6 @@ class Context:
         if self._course is not None or self.job.steps:
             self._steps().end()
 
-    def _fields(self) -> Mapping[str, object]:
-        job = self.job
-        fields = {
-            "job_id": job.id,
-            "kind": job.kind,
-            "queue": job.queue,
-            "attempt": job.attempt,
-            "worker_id": self.worker_id,
-        }
-        flow = job.flow
-        return fields if flow is None else {**fields, "flow": flow}
-
     def _begin_transaction(self) -> None:
         if self.settled or self._in_transaction:
             state = "completed" if self.settled else "being completed"
@@ -509,5 +497,4 @@ def current_context() -> Context:
 def enter(context: Context) -> None:
     """Make a context the current one, for the task that runs its job and what that task starts."""
     _current.set(context)
-    job_fields.set(context._fields)
     job_redaction.set(context._redaction)

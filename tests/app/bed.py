@@ -33,6 +33,8 @@ on_embedded_stores = pytest.mark.parametrize("bed", ["memory", "sqlite"], indire
 """For what has nothing to do with the store: a PostgreSQL takes a quarter of a second more."""
 PROMPT = 10.0
 """Seconds within which whatever is prompt has happened, also on a slow machine."""
+OF_A_JOB = {"job_id", "worker_id", "kind", "queue", "attempt"}
+"""What every log line that belongs to a job carries."""
 QUICK: dict[str, Any] = {"poll_interval": "20ms", "shutdown_timeout": "5s"}
 
 
@@ -250,9 +252,12 @@ def our_threads(*, besides: Collection[threading.Thread] = ()) -> list[str]:
 
 
 def told(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
-    """Return the fields of the log lines about an event."""
-    return [
+    """Return the fields of the log lines about an event; one that names a job says all about it."""
+    lines = [
         dict(record.msg)
         for record in caplog.records
         if isinstance(record.msg, dict) and record.msg.get("event") == event
     ]
+    for line in lines:
+        assert "job_id" not in line or line.keys() >= OF_A_JOB, line
+    return lines

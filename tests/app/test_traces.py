@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tests.app.bed import Bed, in_state, on_embedded_stores, serving, told, until
-from windlass import ConfigError, Permanent, Snooze, State
+from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, serving, told, until
+from windlass import ConfigError, Permanent, Snooze, State, StoreUnavailable
+from windlass.core.job import JobFilter
 from windlass.observe import traces
+from windlass.runtime.ticker import Ticker
 
 trace = pytest.importorskip("opentelemetry.trace", reason="pip install windlass[dev]")
 sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="pip install windlass[dev]")
@@ -183,6 +185,117 @@ def test_a_run_that_is_put_off_is_no_error(bed: Bed, spans: Spans) -> None:
 
     asyncio.run(main())
     assert spans.only("process default").status.status_code is trace.StatusCode.UNSET
+
+
+def test_the_jobs_of_a_flow_are_in_the_trace_of_its_enqueue(bed: Bed, spans: Spans) -> None:
+    app = bed.app()
+
+    @app.job
+    async def part(number: int) -> int:
+        return number
+
+    @app.job
+    async def join() -> None:
+        pass
+
+    async def main() -> None:
+        with trace.get_tracer("user").start_as_current_span("request"):
+            flow = app.group([part.draft(n) for n in range(2)], then=join.draft())
+            handle = await flow.aenqueue()
+        async with serving(app):
+            await in_state(handle, State.COMPLETED)
+            await until(lambda: len(spans.named("process default")) == 4)
+        sent = spans.only("enqueue default")
+        assert attributes_of(sent)["messaging.message.conversation_id"] == str(handle.id)
+        assert attributes_of(sent)["messaging.batch.message_count"] == 4
+        for run in spans.named("process default"):
+            assert run.parent is not None
+            assert run.parent.span_id == id_of(sent)
+            assert attributes_of(run)["messaging.message.conversation_id"] == str(handle.id)
+
+    asyncio.run(main())
+
+
+def test_a_job_that_a_schedule_makes_has_a_producer_in_the_worker_that_ticks(
+    bed: Bed, spans: Spans
+) -> None:
+    """Prevents runs of schedules that begin nowhere, so that nobody sees which tick they are of."""
+    app = bed.app()
+
+    @app.every("1s", name="nightly", queue="reports")
+    async def report() -> None:
+        pass
+
+    async def main() -> None:
+        async with serving(app):
+            await until(lambda: len(spans.named("process reports")) == 2)
+        sent = {id_of(span): span for span in spans.named("enqueue reports")}
+        runs = spans.named("process reports")
+        for run in runs:
+            assert run.parent is not None
+            made = sent[run.parent.span_id]
+            assert (made.kind, made.parent) == (trace.SpanKind.PRODUCER, None)
+            assert [link.context.span_id for link in run.links] == [id_of(made)]
+            same = ("messaging.message.id", "messaging.destination.name", "windlass.kind")
+            about, of_run = attributes_of(made), attributes_of(run)
+            assert [about[name] for name in same] == [of_run[name] for name in same]
+            assert about["windlass.schedule"] == "nightly"
+        traced = {span.context.trace_id for span in sent.values() if span.context}
+        assert len(traced) == len(sent), "each tick is a trace of its own"
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_tick_that_somebody_else_made_or_nobody_could_write_has_no_span(
+    bed: Bed, spans: Spans
+) -> None:
+    clock = Clock()
+    store = bed.store(clock=clock)
+    app = bed.app(store=store)
+
+    @app.every("1m", name="nightly")
+    async def report() -> None:
+        pass
+
+    class Forgetful(Through):
+        async def apply(self, names: Any, decide: Any) -> Any:
+            def twice(records: Any, now: Any) -> Any:
+                decide(records, now)
+                return decide(records, now)
+
+            return await self.inner.apply(names, twice)
+
+    class Broken(Through):
+        async def apply(self, names: Any, decide: Any) -> Any:
+            def fail(records: Any, now: Any) -> Any:
+                decide(records, now)
+                raise StoreUnavailable("gone")
+
+            return await self.inner.apply(names, fail)
+
+    def ticker(of: Any) -> Ticker:
+        declared = app.schedules.declared
+        kinds = dict.fromkeys(app.registry)
+        return Ticker(of, kinds=kinds, declared=declared, ids=app.ids.next, traces="auto")
+
+    async def main() -> None:
+        one, other, broken = ticker(Forgetful(store)), ticker(store), ticker(store)
+        for each in (one, other, broken):
+            await each.tick()
+        clock.advance(minutes=1)
+        broken._store = Broken(store)
+        with pytest.raises(StoreUnavailable):
+            await broken.tick()
+        assert spans.named("enqueue default") == [], "it is not in the store"
+        await one.tick()
+        await other.tick()
+        (made,) = (await store.find(JobFilter(), limit=10)).jobs
+        (sent,) = spans.named("enqueue default")
+        assert attributes_of(sent)["messaging.message.id"] == str(made.id)
+        assert f"{id_of(sent):016x}" in made.headers["traceparent"], "it was decided twice"
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("bed", ["postgres"], indirect=True)

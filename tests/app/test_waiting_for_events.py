@@ -21,7 +21,9 @@ from tests.app.bed import (
     until,
 )
 from windlass import Backoff, Context, EventTimeout, Retry, State, StoreUnavailable, Windlass
+from windlass.core.families import EVENTS
 from windlass.core.job import News
+from windlass.runtime import Worker
 
 
 def waiting_app(bed: Bed, **options: Any) -> tuple[Windlass, Any, list[str]]:
@@ -48,6 +50,14 @@ async def parked(handle: Any, event: str) -> None:
     job = await in_state(handle, State.SCHEDULED)
     assert (job.waiting_for, job.reason) == (f"event:{event}", f"waiting for event {event}")
     assert (job.failures, job.crashes) == (0, 0)
+
+
+def counted(worker: Worker) -> dict[str, dict[str, int]]:
+    """Return what a worker has counted, by kind."""
+    return {
+        each.kind: {event: count for event, count in zip(EVENTS, each.events, strict=True) if count}
+        for each in worker._meters.tallies
+    }
 
 
 def test_a_job_waits_without_a_slot_and_goes_on_with_the_event(bed: Bed) -> None:
@@ -179,6 +189,29 @@ def test_all_who_wait_are_freed_by_one_event(bed: Bed) -> None:
             await app.asend_event("released", "1.0")
             for number, handle in enumerate(handles):
                 assert await handle.aresult("10s") == [number, "1.0"]
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_each_run_that_ends_in_a_wait_is_counted_as_parked(bed: Bed) -> None:
+    """Prevents runs that are in no counter, so that claims and outcomes do not add up."""
+    app, ship, _ = waiting_app(bed)
+
+    @app.job
+    def ship_blocking(ctx: Context) -> Any:
+        return ctx.wait_for_blocking("paid:1", timeout="1d")
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            handles = await ship.aenqueue(1), await ship_blocking.aenqueue()
+            for handle in handles:
+                await parked(handle, "paid:1")
+            await app.asend_event("paid:1")
+            for handle in handles:
+                await handle.aresult("10s")
+            once = {"claimed": 2, "parked": 1, "completed": 1}
+            await until(lambda: counted(worker) == {"ship": once, "ship_blocking": once})
 
     asyncio.run(main())
 

@@ -54,11 +54,15 @@ async def send_email(to: str, copies: int = 1) -> str:
 
 
 def _worker(name: str, **told: Any) -> WorkerInfo:
-    usual: dict[str, Any] = {"slots": 4, "kinds": ("send_email",), "release": __version__}
+    usual: dict[str, Any] = {
+        "host": "host",
+        "slots": 4,
+        "kinds": ("send_email",),
+        "release": __version__,
+    }
     return WorkerInfo(
         id=name,
         name=name,
-        host="host",
         pid=12,
         lease=timedelta(seconds=60),
         **usual | told,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windlass.cli import checkup
+from windlass.core.job import Pulse
 from windlass.release import __version__
 from windlass.store.memory import MemoryStore
 from windlass.store.sqlite.file import MIGRATIONS, SCHEMA
@@ -213,6 +214,40 @@ def test_a_host_whose_clock_is_not_the_stores_is_told(off: int, told: str | None
     if found is not None and told is not None:
         assert told in found.problem
         assert "NTP" in found.remedy
+
+
+def test_a_worker_whose_clock_is_not_the_stores_is_told_with_its_host(shell: Shell) -> None:
+    """Prevents deadlines that a handler computes from being wrong on one host, and nobody sees."""
+    shell.ok("migrate")
+    for name, host, off in (
+        ("w1", "web-1", timedelta(seconds=1)),
+        ("w2", "web-2", timedelta(seconds=90)),
+        ("w3", "web-2", timedelta(seconds=89)),
+        ("w4", "web-3", -timedelta(hours=1)),
+        ("w5", "web-4", timedelta(hours=1)),
+    ):
+        shell.register(name, host=host)
+        shell.beat(name, Pulse(clock_ahead=off))
+    shell.retire("w5")
+    ahead, behind = problems(shell)
+    assert ahead["problem"].startswith("the clock of host web-2 is 1m30s ahead of the store's")
+    assert "(w2, w3)" in ahead["problem"]
+    assert behind["problem"].startswith("the clock of host web-3 is 1h00m behind the store's")
+    assert behind["remedy"].startswith("synchronise host web-3 and the store's by NTP")
+    facts = {
+        each["id"]: each["clock_ahead"] for each in shell.ok("workers", "--json").json["workers"]
+    }
+    assert facts["w4"] == -3600
+
+
+def test_of_many_hosts_with_wrong_clocks_some_are_named(shell: Shell) -> None:
+    shell.ok("migrate")
+    for number in range(12):
+        shell.register(f"w{number}", host=f"web-{number:02}")
+        shell.beat(f"w{number}", Pulse(clock_ahead=timedelta(minutes=5)))
+    *told, rest = problems(shell)
+    assert len(told) == 10
+    assert rest["problem"] == "2 more hosts have a clock that is not the store's"
 
 
 def test_an_app_without_handlers_is_a_problem(shell: Shell) -> None:

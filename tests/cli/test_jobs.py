@@ -106,7 +106,7 @@ def test_a_listing_and_a_job_have_keys_that_scripts_can_rely_on(shell: Shell) ->
     assert set(shell.ok("jobs", "show", job_id, "--json").json) == summary | {
         *("expires_at", "max_retries", "timeout", "unique_key", "key", "headers", "waiting_for"),
         "flow",
-        *("cancel_requested", "progress", "payload", "result", "history", "held_up"),
+        *("cancel_requested", "progress", "payload", "result", "history", "reasons"),
         *("steps", "saga"),
     }
 

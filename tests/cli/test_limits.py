@@ -119,32 +119,28 @@ def test_what_is_no_limit_is_refused(crawler: Shell, args: list[str], told: str)
 def test_a_job_that_waits_says_which_limit_is_used_up(crawler: Shell) -> None:
     said = crawler.ok("enqueue", "crawl", "--app", "shop:app", '{"host": "x"}', "--json")
     job_id = said.json["id"]
+    crawler.register("w1", kinds=("crawl",))
 
-    def held_up() -> list[str]:
+    def limited() -> list[str]:
         shown = crawler.ok("jobs", "show", job_id, "--app", "shop:app", "--json").json
-        found: list[str] = shown["held_up"]
-        return found
+        why = crawler.ok("why", job_id, "--app", "shop:app", "--json").json
+        assert shown["reasons"] == why["reasons"], "there is one answer"
+        return [each["told"] for each in shown["reasons"] if each["cause"] == "limited"]
 
-    def hold(part: dict[str, object]) -> None:
+    def hold(cooling: int) -> None:
         store = SqliteStore(crawler.file)
         name = Limit(name="kind:crawl", keyed=True).record("x")
-        changes = Changes(answer=None, records={name: part})
+        account = {"rate": {"cooling": {"x": [[4e9, cooling]]}}}
+        changes = Changes(answer=None, records={name: account})
         crawler.store(store.apply([name], lambda _known, _now: changes), store)
 
-    assert held_up() == []
-    hold({"concurrency": {"holds": {"w1": {"x": 3}, "w2": {"x": 1, "y": 9}}}})
-    assert held_up() == [], "one of five is left, whatever other keys have"
-    hold({"concurrency": {"holds": {"w1": {"x": 3}, "w2": {"x": 2}}}})
-    (told,) = held_up()
-    assert told == (
-        "limit kind:crawl is used up for key x: workers have all that may run at a time, 5 of them"
-    )
+    assert limited() == []
+    hold(9)
+    assert limited() == [], "one of ten is left"
+    hold(10)
+    (told,) = limited()
+    assert told.startswith("limit kind:crawl (10/s) lets no more start for key x")
     text = crawler.ok("jobs", "show", job_id, "--app", "shop:app").out
-    assert "windlass limits set kind:crawl --concurrency ..." in text
-    crawler.ok("limits", "set", "kind:crawl", "--concurrency", "6", "--app", "shop:app")
-    assert held_up() == []
-    hold({"rate": {"cooling": {"x": [[4e9, 10]]}}})
-    assert held_up() == [
-        "limit kind:crawl is used up for key x: no more start before the time, by its rate of 10/s"
-    ]
-    assert crawler.ok("jobs", "show", job_id, "--json").json["held_up"] == [], "no app, no limits"
+    assert "windlass limits set kind:crawl --rate N/s" in " ".join(text.split())
+    crawler.ok("limits", "set", "kind:crawl", "--rate", "20/s", "--app", "shop:app")
+    assert limited() == []

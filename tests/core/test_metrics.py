@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.core import metrics
 from windlass.core.families import FAMILIES
-from windlass.core.metrics import OTHER, Buckets, Family, bounded, exposition
+from windlass.core.metrics import (
+    LABEL_LIMIT,
+    OTHER,
+    Buckets,
+    Family,
+    bounded,
+    exposition,
+    label_of,
+)
 
 JOBS = Family("jobs_total", "counter", "Jobs.", ("queue",))
 LINE = re.compile(r'jobs_total\{queue="((?:[^"\\\n]|\\["\\n])*)"\} 1')
@@ -47,6 +58,38 @@ def test_a_forged_line_stays_within_its_label() -> None:
     forged = 'x"} 1\nwindlass_up{process="1"} 0\n# '
     text = exposition([JOBS], {"jobs_total": {(forged,): 1}})
     assert [line for line in text.splitlines() if line.startswith("windlass_up")] == []
+
+
+@given(st.lists(st.text(max_size=3).map(lambda end: "x" * 200 + end), unique=True))
+def test_long_names_that_begin_alike_are_told_apart(names: list[str]) -> None:
+    assert len({label_of(name) for name in names}) == len(names)
+    assert all(len(label_of(name)) == LABEL_LIMIT for name in names)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a\n", "a\\n"),
+        ("a\ud800", "a\\ud800"),
+        ("x" * 300, label_of("x" * 300)),
+        ("a\n", label_of("a\n")),
+    ],
+)
+def test_no_name_can_pass_for_another(one: str, other: str) -> None:
+    """Prevents a queue that takes another's place in alerts, and a page that is refused."""
+    assert label_of(one) != label_of(other)
+    assert label_of(other).startswith(other[:50])
+
+
+def test_a_short_name_is_told_as_it_is() -> None:
+    assert label_of('größe "x"\\y') == 'größe "x"\\y'
+
+
+def test_a_series_is_never_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents somebody who finds two names of one hash from blinding Prometheus."""
+    monkeypatch.setattr(metrics, "sha256", lambda _: blake2b(b"always"))
+    text = exposition([JOBS], {"jobs_total": {("x" * 300,): 1, ("x" * 301,): 2}})
+    assert len([line for line in text.splitlines() if line.startswith("jobs_total")]) == 1
 
 
 def test_names_beyond_the_bound_are_called_other() -> None:

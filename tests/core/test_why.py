@@ -194,6 +194,12 @@ def test_a_closed_breaker_is_no_reason_and_a_half_open_one_lets_few_through() ->
     assert causes(a_job(), breakers=[half]) == [Cause.BREAKER]
 
 
+def test_a_breaker_whose_time_is_up_is_about_to_be_tried() -> None:
+    late = BreakerStatus(name="bank", state=BreakerState.OPEN, until=NOW)
+    told = only(a_job(), breakers=[late]).told
+    assert told.startswith("breaker bank is open, and is about to be tried with a few jobs")
+
+
 @pytest.mark.parametrize(
     ("workers", "cause"),
     [

@@ -136,6 +136,67 @@ def test_metrics_are_closed_beyond_this_host_unless_somebody_has_said_how() -> N
         assert get(it, "/metrics", Authorization=f"Bearer {TOKEN}")[0] == 200
 
 
+STRANGERS = [
+    "evil.example",
+    "evil.example:9090",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example:9090",
+    "[::1].evil.example",
+    "[::1",
+    "2130706433.example",
+    "@",
+    "127.0.0.1@evil.example",
+]
+
+
+@pytest.mark.parametrize("host", STRANGERS)
+def test_a_web_page_whose_name_leads_here_cannot_read_the_metrics(host: str) -> None:
+    """Prevents a browser on this host from telling them to a page that rebinds its own name."""
+    with served() as it:
+        status, body, _ = get(it, "/metrics", Host=host)
+        assert get(it, "/health/ready", Host=host)[0] == 200, "probes are for everybody"
+    assert status == 403
+    assert "WINDLASS_METRICS_TOKEN" in body
+    assert "windlass_up" not in body
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "127.0.0.1:9090",
+        "localhost:1",
+        "LOCALHOST",
+        "localhost.",
+        "[::1]:9090",
+        "10.2.3.4:9090",
+        " 127.0.0.1 ",
+        "",
+    ],
+)
+def test_who_asks_for_this_host_gets_them_through_tunnels_too(host: str) -> None:
+    with served() as it:
+        assert get(it, "/metrics", Host=host)[0] == 200
+
+
+def test_who_has_credentials_or_needs_none_may_ask_by_any_name() -> None:
+    """Prevents a proxy, and a scrape by name, from being taken for a web page."""
+    with served(Access(port=21_000, token=TOKEN)) as it:
+        status, *_ = get(it, "/metrics", Host="worker-1", Authorization=f"Bearer {TOKEN}")
+        assert status == 200
+    for host in ("127.0.0.1", "0.0.0.0"):
+        with served(Access(host=host, port=21_000, insecure=True)) as it:
+            assert get(it, "/metrics", Host="worker-1:9090")[0] == 200
+
+
+def test_an_old_client_that_says_no_host_is_served() -> None:
+    with served() as it:
+        host, _, port = it.address.rpartition(":")
+        with socket.create_connection((host, int(port)), 5) as asking:
+            asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert asking.makefile("rb").readline().split()[1] == b"200"
+
+
 def test_the_next_port_is_taken_if_the_wanted_one_is_not_free() -> None:
     with served() as one, served(Access(port=int(one.address.rpartition(":")[2]))) as other:
         assert one.address != other.address

@@ -71,3 +71,8 @@ def late(ctx: Context) -> None:
 async def changing(ctx: Context) -> None:
     await ctx.step("twice", do, "once")
     await ctx.step("twice", do, "twice")
+
+
+@app.job(isolate=True)
+def parking(ctx: Context) -> object:
+    return ctx.wait_for_blocking("paid", timeout="1d")

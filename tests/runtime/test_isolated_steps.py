@@ -16,8 +16,9 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from tests.app.bed import Bed, Through, in_state, serving
+from tests.app.bed import Bed, Through, in_state, serving, until
 from windlass import State
+from windlass.core.families import EVENTS
 from windlass.core.job import Checkpoint, Saga
 
 on_shared_stores = pytest.mark.parametrize("bed", ["sqlite", "postgres"], indirect=True)
@@ -52,6 +53,21 @@ def test_steps_and_sleeps_in_a_child_are_recorded(bed: Bed, stairs: Any) -> None
 
     asyncio.run(main())
     assert notes(stairs) == 2 * ["do first", "do second"]
+
+
+@on_sqlite
+def test_a_wait_in_a_child_is_counted_as_parked(bed: Bed, stairs: Any) -> None:
+    async def main() -> None:
+        async with serving(stairs.app, children=1) as worker:
+            handle = await stairs.parking.aenqueue()
+            await in_state(handle, State.SCHEDULED, within=SLOW)
+            await stairs.app.asend_event("paid", 7)
+            assert await handle.aresult("30s") == 7
+            (tallies,) = worker._meters.tallies
+            await until(lambda: tallies.events[EVENTS.index("completed")])
+            assert tallies.events[EVENTS.index("parked")] == 1
+
+    asyncio.run(main())
 
 
 @on_sqlite

@@ -18,7 +18,7 @@ from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, ser
 from windlass import Context, Job, State, StoreUnavailable, Windlass
 from windlass.core.changes import Changes
 from windlass.core.job import SCHEDULE, TICK, JobFilter
-from windlass.core.schedule import RECORD, UNSERVED
+from windlass.core.schedule import RECORD, UNSERVED, read_record
 from windlass.runtime.sampler import Sampler
 from windlass.runtime.ticker import Ticker
 
@@ -479,6 +479,7 @@ def test_only_the_clock_of_the_store_counts(bed: Bed, monkeypatch: pytest.Monkey
         def now(cls, tz: Any = None) -> Any:
             return datetime(2030, 1, 1, 13, tzinfo=tz)
 
+    read_record({})  # msgspec learns of which types a record is, while they are what they are.
     monkeypatch.setattr("time.time", lambda: NOON.timestamp() + 3_600)
     for module in ("runtime.ticker", "core.schedule", "core.cadence", "app.schedules"):
         monkeypatch.setattr(f"windlass.{module}.datetime", Ahead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -19,8 +20,11 @@ from typing import Any, Self
 
 import pytest
 
+from tests.runtime.bombs import plant
+from tests.runtime.exposition import parse
 from tests.system.debian import program
 from tests.system.test_alerts import RULES, promtool
+from windlass import Windlass
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-token-of-this-test"
@@ -201,6 +205,23 @@ def test_alerts_fire_when_the_workers_of_a_queue_are_killed_and_when_all_are(
 
         _end(mail)
         until(lambda: ("WindlassNoWorkers", "") in prometheus.firing(), "nobody serves at all")
+
+
+def test_label_bombs_pass_promtool(directory: Path) -> None:
+    """Torture 48: what hostile names become is what Prometheus' own tool can read."""
+    app = Windlass(f"sqlite:///{directory / 'jobs.db'}")
+
+    async def bomb() -> None:
+        await plant(app, 10_000, unstorable=False)
+        await app.aclose()
+
+    asyncio.run(bomb())
+    with worker(directory, "mail", 23_000):
+        place = address(directory, "mail")
+        text = until(lambda: "windlass_queue_jobs{" in (page := scrape(place)) and page, "a sample")
+        checked = promtool("check", "metrics", stdin=text)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        parse(text)
 
 
 def test_prometheus_is_refused_without_the_token(directory: Path) -> None:

@@ -202,6 +202,9 @@ def test_workers_whose_clocks_are_an_hour_off_keep_leases_and_due_times(
         assert timedelta(0) <= done.started_at - done.due_at < timedelta(seconds=NOISE)
     assert {yard.job(job).state for job in later} == {State.SCHEDULED}
     assert {each.info.id for each in yard.workers() if each.alive} == set(ids)
+    for each in yard.workers():
+        off = HOUR if each.info.queues == ("ahead",) else -HOUR
+        assert abs(each.pulse.clock_ahead.total_seconds() - off) < NOISE, "the doctor tells of it"
 
 
 def _all_seen(yard: PostgresYard) -> datetime:

@@ -362,6 +362,7 @@ def _worker_options(settings: Settings, name: str, *, burst: bool) -> WorkerOpti
         max_crashes=settings.max_crashes,
         timeout=settings.timeout,
         redaction=Redaction(settings.redact),
+        traces=settings.traces,
     )
 
 

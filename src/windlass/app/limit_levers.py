@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from windlass.core.changes import Changes
-from windlass.core.job import Json, Lane
-from windlass.core.limits import OVERRIDE, RECORD, Change, Limit, Measure
+from windlass.core.job import Json
+from windlass.core.limits import OVERRIDE, RECORD, Change
 from windlass.core.names import check_name
-from windlass.core.usage import LimitState, limit_state, used_up
+from windlass.core.usage import LimitState, limit_state
 from windlass.registry import Registry
 from windlass.store import Store
 
@@ -67,29 +67,6 @@ class LimitLevers:
             limit_state(name, known.get(name), changes.get(OVERRIDE + name), accounts, now)
             for name in sorted(names)
         ]
-
-    async def used_up(self, lane: Lane) -> list[tuple[Limit, Measure]]:
-        """Return the limits that let nothing of a lane start at present, and by which measure.
-
-        Only those are known that this app defines. What workers have for soon counts as used.
-        """
-        store, known, found = self._store(), self._registry.limits, []
-        needed = [
-            (known[name], amount)
-            for name, amount in self._registry.limited_by(lane.kind, lane.queue)
-            if name in known
-        ]
-        if not needed:
-            return []
-        changes, now = await store.records(OVERRIDE), (await store.sweep()).now.timestamp()
-        for limit, amount in needed:
-            record = limit.record(lane.key)
-            account = (await store.records(record)).get(record, {})
-            changed = limit.changed(changes.get(OVERRIDE + limit.name, {}))
-            key = lane.key if limit.keyed else ""
-            spent = used_up(changed, account, key=key, amount=amount, now=now)
-            found += [(changed, measure) for measure in spent]
-        return found
 
     def _check_limit(self, name: str, change: Change) -> None:
         known = self._registry.limits

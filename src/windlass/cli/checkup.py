@@ -1,4 +1,4 @@
-"""Owns what `windlass doctor` finds by comparing: this host's clock, and the workers' releases."""
+"""Owns what `windlass doctor` finds by comparing: the clocks of hosts, and releases of workers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from windlass.store import Store
 _APART = timedelta(seconds=2)
 """By how much two clocks may differ, beside what it takes to ask."""
 _NAMED = 5
+_HOSTS_TOLD = 10
 
 
 def _host_time() -> datetime:
@@ -30,12 +31,33 @@ async def clocks_apart(
     apart = max(before - now, now - after, timedelta(0))
     if apart <= _APART:
         return None
-    which = "ahead of" if before > now else "behind"
+    return _wrong("this host", apart if before > now else -apart, "computes here")
+
+
+def workers_clocks_apart(workers: Sequence[WorkerRecord]) -> Iterator[Finding]:
+    """Find hosts whose live workers have told that their clock is not the store's."""
+    hosts: dict[str, list[WorkerRecord]] = defaultdict(list)
+    for each in workers:
+        if each.alive and abs(each.pulse.clock_ahead) > _APART:
+            hosts[each.info.host].append(each)
+    for host, there in sorted(hosts.items())[:_HOSTS_TOLD]:
+        ahead = max((each.pulse.clock_ahead for each in there), key=abs)
+        names = _some(sorted(each.info.id for each in there))
+        yield _wrong(f"host {host}", ahead, f"computes there ({names})")
+    if len(hosts) > _HOSTS_TOLD:
+        more = show.plural(len(hosts) - _HOSTS_TOLD, "more host")
+        yield Finding(
+            problem=f"{more} have a clock that is not the store's",
+            remedy="windlass workers --alive --json tells of each, as clock_ahead in seconds",
+        )
+
+
+def _wrong(host: str, ahead: timedelta, where: str) -> Finding:
+    which = "ahead of" if ahead > timedelta(0) else "behind"
     return Finding(
-        problem=f"the clock of this host is {show.short(apart)} {which} the store's, which "
-        "decides about leases and due times; times that your own code computes here are off by "
-        "that",
-        remedy="synchronise both hosts by NTP: timedatectl set-ntp true",
+        problem=f"the clock of {host} is {show.short(abs(ahead))} {which} the store's, which "
+        f"decides about leases and due times; times that your own code {where} are off by that",
+        remedy=f"synchronise {host} and the store's by NTP: timedatectl set-ntp true",
     )
 
 

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from windlass.app import Windlass
 from windlass.cli import checkup, show, target
 from windlass.cli.discretion import discreet_group, redaction_of
-from windlass.cli.hindrances import of_breakers
 from windlass.core.breaker_record import BreakerStatus
 from windlass.core.errors import WindlassError
 from windlass.core.job import ErrorGroup, Finding, Lane, Sweep, WorkerRecord
 from windlass.core.pauses import resuming
 from windlass.core.states import State
+from windlass.core.why import of_breaker
 from windlass.store import Store
 
 _LANES_TOLD = 20
@@ -143,6 +143,7 @@ async def _examine_work(app: Windlass, report: Report) -> None:
     report.problems.extend(await app.store.findings())
     workers, sweep = await app.store.workers(), await app.store.sweep()
     report.problems.extend(filter(None, [await checkup.clocks_apart(app.store)]))
+    report.problems.extend(checkup.workers_clocks_apart(workers))
     report.notes.extend(checkup.releases_apart(workers))
     paused = await app.control.paused()
     alive = [worker for worker in workers if worker.alive]
@@ -175,8 +176,8 @@ def _examine_breakers(
     for each in breakers:
         kinds = sorted({lane.kind for lane in waiting} & set(each.kinds))
         waits = f"jobs of kind {', '.join(kinds)} wait: " if kinds else ""
-        for found in of_breakers([each], None, sweep.now):
-            report.note(f"{waits}{found.problem}", found.remedy)
+        for found in of_breaker(each, sweep.now):
+            report.note(f"{waits}{found.told}", found.remedy)
 
 
 def _examine_dead(groups: Sequence[ErrorGroup], now: datetime, report: Report) -> None:

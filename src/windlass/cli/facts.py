@@ -14,6 +14,7 @@ from windlass.cli.stairs import facts_of
 from windlass.core.breaker_record import BreakerStatus
 from windlass.core.fingerprint import place
 from windlass.core.job import Attempt, ErrorGroup, ErrorInfo, Job, WorkerRecord
+from windlass.core.reasons import Reason
 from windlass.core.usage import LimitState
 
 Facts = dict[str, Any]
@@ -86,10 +87,23 @@ def worker_facts(worker: WorkerRecord) -> Facts:
         "most_slots": info.slots,
         "metrics": pulse.metrics if worker.alive else "",
         "listening": worker.alive and pulse.listening,
+        "clock_ahead": pulse.clock_ahead.total_seconds(),
         "queues": list(info.queues),
         "queue_slots": info.queue_slots,
         "excluded": list(info.excluded),
         "kinds": list(info.kinds),
+    }
+
+
+def reason_facts(reason: Reason) -> Facts:
+    """Tell one reason why a job does not run, or what became of it."""
+    return {
+        "cause": reason.cause.value,
+        "told": reason.told,
+        "remedy": reason.remedy or None,
+        "since": iso(reason.since),
+        "until": iso(reason.until),
+        "facts": dict(reason.facts),
     }
 
 

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from windlass.app import Windlass
 from windlass.cli import facts, options, show, target
 from windlass.cli.discretion import discreet, redaction_of
-from windlass.cli.hindrances import hindrances
 from windlass.cli.listing import Column, Listing
 from windlass.cli.portrait import portrait
 from windlass.core.errors import UnknownJob, WindlassError
-from windlass.core.job import Finding, Job, JobFilter, Page
-from windlass.core.states import State
+from windlass.core.job import Job, JobFilter, Page
+from windlass.core.reasons import Reason
+from windlass.core.states import WAITING, State
 
 jobs = typer.Typer(no_args_is_help=True, help="Look at jobs, retry and cancel them.")
 
@@ -81,19 +81,23 @@ def show_job(
     url: options.Url = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show all about a job: who holds it, its payload, every attempt that did not complete it."""
-    held_up: list[Finding] = []
+    """Show all about a job: who holds it, its payload, every attempt that did not complete it.
+
+    Of one that waits it says why, as `windlass why` does; --app lets it know the handlers' limits.
+    """
+    reasons: list[Reason] = []
 
     async def work(chosen: Windlass) -> tuple[Job, datetime]:
         job, now = await _look(chosen, job_id)
-        held_up.extend(await hindrances(chosen, job, now))
+        reasons.extend((await chosen.control.why(job_id)).reasons)
         return job, now
 
     job, now = target.visit(app, url, work)
     if as_json:
-        show.document(facts.job_facts(job) | {"held_up": [each.problem for each in held_up]})
+        told = [facts.reason_facts(each) for each in reasons]
+        show.document(facts.job_facts(job) | {"reasons": told})
     else:
-        show.stdout().print(portrait(job, now, held_up))
+        show.stdout().print(portrait(job, now, reasons if job.state in WAITING else ()))
 
 
 @jobs.command(epilog=options.example("windlass jobs retry 0197f3a2-6c1e-7b60-8000-3f1d2c4b5a69"))

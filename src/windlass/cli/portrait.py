@@ -11,7 +11,8 @@ from rich.text import Text
 
 from windlass.cli import facts, show, stairs
 from windlass.core.durations import human
-from windlass.core.job import Attempt, ErrorInfo, Finding, Job
+from windlass.core.job import Attempt, ErrorInfo, Job
+from windlass.core.reasons import Reason
 from windlass.core.states import State
 from windlass.core.suspicion import LOST, LOST_WITH_HOST, SUSPECTED
 from windlass.core.text import inert
@@ -28,19 +29,20 @@ _OUTCOMES = {
 }
 
 
-def portrait(job: Job, now: datetime, hindrances: Sequence[Finding] = ()) -> Group:
-    """Show all that is known about a job, and what keeps it from being started."""
-    return Group(*_parts(job, now, hindrances))
+def portrait(job: Job, now: datetime, reasons: Sequence[Reason] = ()) -> Group:
+    """Show all that is known about a job, and why it does not run."""
+    return Group(*_parts(job, now, reasons))
 
 
-def _parts(job: Job, now: datetime, hindrances: Sequence[Finding]) -> Iterator[RenderableType]:
+def _parts(job: Job, now: datetime, reasons: Sequence[Reason]) -> Iterator[RenderableType]:
     yield Text.assemble(("job ", "dim"), (str(job.id), "bold"), "  ", show.state(job.state))
     yield Text()
     grid = show.pairs()
     for name, value in _rows(job, now):
         grid.add_row(name, Text(inert(value)))
-    for each in hindrances:
-        grid.add_row("held up", Text(inert(f"{each.problem}: {each.remedy}"), "yellow"))
+    for each in reasons:
+        remedy = f" → {each.remedy}" if each.remedy else ""
+        grid.add_row("why", Text(inert(f"{each.told}{remedy}"), "yellow"))
     yield grid
     yield from _section("payload", facts.value_of(job.payload))
     if job.result is not None:

@@ -55,17 +55,7 @@ def _document(found: Why) -> facts.Facts:
     return {
         "job": facts.job_summary(found.job),
         "now": facts.iso(found.now),
-        "reasons": [
-            {
-                "cause": each.cause.value,
-                "told": each.told,
-                "remedy": each.remedy or None,
-                "since": facts.iso(each.since),
-                "until": facts.iso(each.until),
-                "facts": dict(each.facts),
-            }
-            for each in found.reasons
-        ],
+        "reasons": [facts.reason_facts(each) for each in found.reasons],
     }
 
 

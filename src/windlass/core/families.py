@@ -13,8 +13,8 @@ _CALLS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 _SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
 
 EVENTS = (
-    "claimed", "completed", "failed", "retried", "snoozed", "released", "crashed", "suspected",
-    "rescued", "dead", "cancelled", "fenced",
+    "claimed", "completed", "failed", "retried", "snoozed", "parked", "released", "crashed",
+    "suspected", "rescued", "dead", "cancelled", "fenced",
 )  # fmt: skip
 """What can happen to a job in a worker, each with a counter `windlass_jobs_..._total`."""
 _EVENT_DOCS = {
@@ -23,6 +23,7 @@ _EVENT_DOCS = {
     "failed": "Runs that failed, whether they are tried again or not.",
     "retried": "Jobs that failed and were scheduled to be tried again.",
     "snoozed": "Jobs that were put off, by themselves or for want of room.",
+    "parked": "Jobs that wait for an event since then, without a slot.",
     "released": "Jobs that were given back, and charged nothing.",
     "crashed": "Jobs whose process died under them.",
     "suspected": "Jobs that run alone next, since a process died while they ran.",

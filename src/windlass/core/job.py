@@ -298,6 +298,8 @@ class Pulse(Struct, frozen=True, kw_only=True):
     """Whether the store's news arrive; if not, new jobs are found by polling."""
     metrics: str = ""
     """Where its metrics are served, host and port; empty: nowhere."""
+    clock_ahead: timedelta = timedelta(0)
+    """By how much, at least, its host's clock is ahead of the store's; below 0: behind."""
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True):

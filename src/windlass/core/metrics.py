@@ -6,10 +6,12 @@ Nothing else may be exposed: alerts, dashboard and docs are checked against `FAM
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Literal, NamedTuple
 
-from windlass.core.text import inert, storable
+from windlass.core.text import inert
 
 Type = Literal["counter", "gauge", "histogram"]
 Labels = tuple[str, ...]
@@ -17,7 +19,9 @@ OTHER = "other"
 """What is called so that came after there were as many names as there may be."""
 NAMES = 200
 """How many queues, and how many kinds, are told apart."""
-_LABEL_LIMIT = 128
+LABEL_LIMIT = 128
+_DIGITS = 10
+_HASHED = re.compile(f"~[0-9a-f]{{{_DIGITS}}}$")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -53,9 +57,26 @@ def exposition(families: Iterable[Family], values: Mapping[str, Series]) -> str:
             continue
         lines.append(f"# HELP {family.name} {_escaped(family.doc)}")
         lines.append(f"# TYPE {family.name} {family.type}")
+        told: dict[Labels, Value] = {}
         for labels, value in series.items():
+            # One series that is there twice would make Prometheus refuse the whole page.
+            told.setdefault(tuple(map(label_of, labels)), value)
+        for labels, value in told.items():
             lines += _lines(family, labels, value)
     return "\n".join([*lines, ""])
+
+
+def label_of(name: str) -> str:
+    """Return what a name is called in a label: itself, if it is short and can be shown.
+
+    Any other is cut and escaped, and ends in a hash that tells it from those that look alike then.
+    A name that looks as if it had one gets one, too, so that none can pass for another.
+    """
+    shown = inert(name)
+    if shown == name and len(name) <= LABEL_LIMIT and not _HASHED.search(name):
+        return name
+    digest = sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{shown[: LABEL_LIMIT - _DIGITS - 1]}~{digest}"
 
 
 def bounded(queues: Mapping[str, float], most: int = NAMES) -> dict[str, str]:
@@ -65,7 +86,7 @@ def bounded(queues: Mapping[str, float], most: int = NAMES) -> dict[str, str]:
 
 
 def _lines(family: Family, labels: Labels, value: Value) -> Iterable[str]:
-    pairs = [f'{name}="{_label(each)}"' for name, each in zip(family.labels, labels, strict=True)]
+    pairs = [f'{name}="{_quoted(each)}"' for name, each in zip(family.labels, labels, strict=True)]
     if not isinstance(value, Buckets):
         return [f"{family.name}{_braced(pairs)} {_number(value)}"]
     lines = []
@@ -81,9 +102,9 @@ def _braced(pairs: Sequence[str]) -> str:
     return "{" + ",".join(pairs) + "}" if pairs else ""
 
 
-def _label(text: str) -> str:
+def _quoted(text: str) -> str:
     """Return a label's value, in which nothing can end the line, or be taken for another label."""
-    return _escaped(inert(storable(text, _LABEL_LIMIT))).replace('"', '\\"')
+    return _escaped(text).replace('"', '\\"')
 
 
 def _escaped(text: str) -> str:

@@ -54,27 +54,15 @@ def limit_state(
     )
 
 
-def used_up(limit: Limit, account: Json, *, key: str, amount: int, now: float) -> list[Measure]:
-    """Return the measures by which too little is left of a limit for a job that uses so much."""
-    return [
-        measure
-        for measure, tokens in limit.tokens().items()
-        if tokens.capacity - _out(account.get(measure.value, {}), now, key) < amount
-    ]
-
-
-def _out(account: Json, now: float, key: str | None = None) -> int:
-    """Return how many tokens are out; of one key, or of all."""
+def _out(account: Json, now: float) -> int:
+    """Return how many tokens are out, of all keys."""
     held: list[int] = [
-        count
-        for keys in account.get("holds", {}).values()
-        for each, count in keys.items()
-        if key in (None, each)
+        count for keys in account.get("holds", {}).values() for count in keys.values()
     ]
     cooling: list[int] = [
         count
-        for each, entries in account.get("cooling", {}).items()
+        for entries in account.get("cooling", {}).values()
         for until, count in entries
-        if until > now and key in (None, each)
+        if until > now
     ]
     return sum(held) + sum(cooling)

@@ -114,22 +114,32 @@ def _barred(job: Job, scene: Scene) -> Iterator[Reason]:
         )
     for breaker in scene.breakers:
         if breaker.state is BreakerState.OPEN:
-            yield _broken(breaker, scene.now)
+            yield from of_breaker(breaker, scene.now)
     if (unserved := _unserved(job, scene)) is not None:
         yield unserved
 
 
-def _broken(breaker: BreakerStatus, now: datetime) -> Reason:
-    until = f" until {at(breaker.until, now)}" if breaker.until else ", kept so by hand"
-    why = f": {breaker.why}" if breaker.why else ""
-    lever = "auto" if breaker.forced else "close"
-    return Reason(
+def of_breaker(breaker: BreakerStatus, now: datetime) -> Iterator[Reason]:
+    """Say what keeps the jobs of a breaker from starting; nothing if it is closed."""
+    name, lever, until = breaker.name, "auto" if breaker.forced else "close", breaker.until
+    if breaker.state is BreakerState.OPEN:
+        told = f"breaker {name} is open, kept so by hand"
+        if until is not None and until <= now:
+            told = f"breaker {name} is open, and is about to be tried with a few jobs"
+        elif until is not None:
+            told = f"breaker {name} is open until {at(until, now)}"
+        why = f": {breaker.why}" if breaker.why else ""
+    elif breaker.state is BreakerState.HALF_OPEN:
+        told, why = f"breaker {name} is half-open, so that only a few jobs are tried", ""
+    else:
+        return
+    yield Reason(
         cause=Cause.BREAKER,
-        told=f"breaker {breaker.name} is open{until}{why}",
-        remedy=f"windlass breakers {lever} {shlex.quote(breaker.name)}",
+        told=f"{told}{why}",
+        remedy=f"windlass breakers {lever} {shlex.quote(name)}",
         since=breaker.opened_at,
-        until=breaker.until,
-        facts={"breaker": breaker.name},
+        until=until,
+        facts={"breaker": name},
     )
 
 
@@ -170,10 +180,7 @@ def _crowded(job: Job, scene: Scene) -> Iterator[Reason]:
             yield _limited(hold, scene.now)
     for breaker in scene.breakers:
         if breaker.state is BreakerState.HALF_OPEN:
-            told = f"breaker {breaker.name} is half-open, so that only a few jobs are tried"
-            remedy = f"windlass breakers close {shlex.quote(breaker.name)}"
-            facts = {"breaker": breaker.name}
-            yield Reason(cause=Cause.BREAKER, told=told, remedy=remedy, facts=facts)
+            yield from of_breaker(breaker, scene.now)
     if (busy := _busy(job, scene)) is not None:
         yield busy
     if scene.standing.ahead:

@@ -11,11 +11,12 @@ import errno
 import hmac
 import ipaddress
 import json
+import re
 import socket
 import threading
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from windlass.core.metrics import CONTENT_TYPE
@@ -29,9 +30,15 @@ _PATIENCE = 5.0
 _CONNECTIONS = 32
 _PLAIN = "text/plain; charset=utf-8"
 _JSON = "application/json"
+_LOCAL = "localhost"
+_HOST = re.compile(r"(?:\[([^]]+)\]|([^:]+))(?::\d*)?")
 _CLOSED = (
     "metrics are not served beyond this host without credentials: set WINDLASS_METRICS_TOKEN, or "
     "start the worker with --insecure\n"
+)
+_STRANGE = (
+    "without credentials metrics are served to who asks for this host by its address, or as "
+    "localhost: do so, or set WINDLASS_METRICS_TOKEN, or start the worker with --insecure\n"
 )
 
 
@@ -55,15 +62,26 @@ class Access:
     @property
     def is_local(self) -> bool:
         """Whether only this host can reach it."""
-        try:
+        if _is_address(self.host):
             return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return self.host == _LOCAL
 
     @property
     def is_closed(self) -> bool:
         """Whether nobody may have the metrics, since anybody could."""
         return not (self.token or self.insecure or self.is_local)
+
+    def knows(self, host: str) -> bool:
+        """Say whether the value of a Host header is none that a web page could have brought about.
+
+        A page in a browser of this host may let its own name lead here, and read what it asks for;
+        but it comes with that name. Who is asked for credentials needs no such care.
+        """
+        if self.token or self.insecure or not host.strip():
+            return True
+        named = _HOST.fullmatch(host.strip().lower())
+        name = "" if named is None else named[1] or named[2]
+        return name.rstrip(".") in (_LOCAL, self.host) or _is_address(name)
 
     def admits(self, credentials: str) -> bool:
         """Say whether the value of an Authorization header lets its sender in.
@@ -79,6 +97,14 @@ class Access:
         elif scheme.lower() != "bearer":
             sent = b""
         return hmac.compare_digest(sent, self.token.encode())
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _password(sent: bytes) -> bytes:
@@ -216,7 +242,9 @@ class Endpoint:
     def _metrics_page(self, headers: list[str]) -> bytes:
         if self._access.is_closed:
             return _answer(403, _CLOSED)
-        if not self._access.admits(_authorization(headers)):
+        if not all(map(self._access.knows, _values(headers, "host"))):
+            return _answer(403, _STRANGE)
+        if not self._access.admits(next(_values(headers, "authorization"), "")):
             challenge = 'Bearer realm="windlass", Basic realm="windlass"'
             return _answer(401, "wrong or no credentials\n", **{"WWW-Authenticate": challenge})
         return _answer(200, self._metrics(), type_=CONTENT_TYPE)
@@ -234,12 +262,12 @@ def _listener(access: Access) -> tuple[socket.socket | None, str]:
     return None, f"no port of {access.host} is free from {access.port} on"
 
 
-def _authorization(headers: list[str]) -> str:
+def _values(headers: list[str], wanted: str) -> Iterator[str]:
+    """Yield what headers of a name say."""
     for header in headers:
         name, _, value = header.partition(":")
-        if name.strip().lower() == "authorization":
-            return value
-    return ""
+        if name.strip().lower() == wanted:
+            yield value
 
 
 def _probe(good: bool) -> bytes:

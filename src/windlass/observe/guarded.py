@@ -36,6 +36,9 @@ class Guarded(Meters):
     def settled(self, job: Job, move: Transition) -> None:
         self._pass("settled", lambda: self._guarded.settled(job, move))
 
+    def parked(self, job: Job) -> None:
+        self._pass("parked", lambda: self._guarded.parked(job))
+
     def fenced(self, job: Job) -> None:
         self._pass("fenced", lambda: self._guarded.fenced(job))
 

@@ -24,8 +24,8 @@ PAIRS = 1_000
 _BOUNDS = latency.BOUNDS
 _CALLS = FAMILIES["windlass_store_call_seconds"].bounds
 _SIZES = FAMILIES["windlass_batch_jobs"].bounds
-_CLAIMED, _COMPLETED, _FAILED, _FENCED = map(
-    EVENTS.index, ("claimed", "completed", "failed", "fenced")
+_CLAIMED, _COMPLETED, _FAILED, _PARKED, _FENCED = map(
+    EVENTS.index, ("claimed", "completed", "failed", "parked", "fenced")
 )
 _WAYS_BACK = {
     CRASHED: EVENTS.index("crashed"),
@@ -112,6 +112,10 @@ class Meters:
         known.events[_event(move)] += 1
         if move.failures:
             known.events[_FAILED] += 1
+
+    def parked(self, job: Job) -> None:
+        """Count a job that its own run has put in the store, to wait there for an event."""
+        (self._tallies.get((job.queue, job.kind)) or self._new(job)).events[_PARKED] += 1
 
     def fenced(self, job: Job) -> None:
         """Count a word that came too late."""

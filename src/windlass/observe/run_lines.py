@@ -78,10 +78,10 @@ class RunLines:
             self._alike.clear()
         kind, queue, attempt, worker_id = key
         as_json = (
-            f'", "kind": {quoted(kind)}, "queue": {quoted(queue)}, "attempt": {attempt}, '
-            f'"worker_id": {quoted(worker_id)}'
+            f'", "worker_id": {quoted(worker_id)}, "kind": {quoted(kind)}, '
+            f'"queue": {quoted(queue)}, "attempt": {attempt}'
         )
-        fields = {"kind": kind, "queue": queue, "attempt": attempt, "worker_id": worker_id}
+        fields = {"worker_id": worker_id, "kind": kind, "queue": queue, "attempt": attempt}
         as_text = " ".join(f"{name}={shown(each)}" for name, each in fields.items())
         self._alike[key] = as_json, as_text
         return self._alike[key]

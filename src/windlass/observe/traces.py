@@ -1,4 +1,4 @@
-"""Owns spans: a producer's around an enqueue, a consumer's around a run, linked by job headers.
+"""Owns spans: a producer's of an enqueue, a consumer's around a run, linked by job headers.
 
 They follow OpenTelemetry's conventions for messaging. OpenTelemetry is imported only if `traces`
 is on; else it counts whether the program has imported it, and set a provider.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from windlass.core.errors import ConfigError
 from windlass.core.failure import describe
-from windlass.core.job import ErrorInfo, Job, NewJob
+from windlass.core.job import SCHEDULE, ErrorInfo, Job, NewJob, flow_of
 from windlass.observe.logs import get_logger
 from windlass.release import __version__
 from windlass.settings import Traces
@@ -45,12 +45,14 @@ def is_loaded(choice: Traces) -> bool:
 
 def sending(jobs: list[NewJob], choice: Traces) -> AbstractContextManager[list[NewJob]]:
     """Put a producer's span around an enqueue, and give the jobs to be enqueued instead."""
-    tracing = None if choice == "off" else tracing_in_force(choice)
+    tracing = tracing_in_force(choice)
     return nullcontext(jobs) if tracing is None else tracing.sending(jobs)
 
 
 def tracing_in_force(choice: Traces = "auto") -> Tracing | None:
-    """Return what makes spans, or None as long as the program has set no provider."""
+    """Return what makes spans; None if none are wanted, or the program has set no provider yet."""
+    if choice == "off":
+        return None
     api = sys.modules.get(_API)
     if api is None:
         if choice != "on":
@@ -81,12 +83,14 @@ class Tracing:
     """Makes spans by the provider of this program; what that raises fails no enqueue and no run."""
 
     def __init__(self, api: Any, provider: TracerProvider) -> None:
+        from opentelemetry.context import Context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self.provider = provider
         self._api = api
         self._tracer: Tracer = provider.get_tracer("windlass", __version__)
         self._propagator = TraceContextTextMapPropagator()
+        self._nowhere = Context()
 
     @contextmanager
     def sending(self, jobs: list[NewJob]) -> Iterator[list[NewJob]]:
@@ -97,7 +101,7 @@ class Tracing:
         if len(jobs) == 1:
             attributes |= _about(jobs[0])
         else:
-            attributes["messaging.batch.message_count"] = len(jobs)
+            attributes |= {"messaging.batch.message_count": len(jobs), **_conversation(jobs)}
         with self._span(
             "enqueue" if queue is None else f"enqueue {queue}",
             self._api.SpanKind.PRODUCER,
@@ -111,6 +115,32 @@ class Tracing:
             except Exception as error:
                 self.failed(span, describe(error))
                 raise
+
+    def making(self, job: NewJob) -> tuple[NewJob, Span | None]:
+        """Begin the span of a job that no code enqueues, in a trace of its own.
+
+        It is current nowhere; `made` ends it, and one that is never ended is never told.
+        """
+        attributes = {**_attributes("enqueue", "send", job.queue), **_about(job)}
+        if SCHEDULE in job.headers:
+            attributes["windlass.schedule"] = job.headers[SCHEDULE]
+        carried: dict[str, str] = {}
+        begun: list[Span] = []
+        with _harmless("start"):
+            span = self._tracer.start_span(
+                f"enqueue {job.queue}",
+                context=self._nowhere,
+                kind=self._api.SpanKind.PRODUCER,
+                attributes=attributes,
+            )
+            begun.append(span)
+            self._propagator.inject(carried, self._api.set_span_in_context(span, self._nowhere))
+        return _carrying(job, carried), begun[0] if begun else None
+
+    def made(self, span: Span) -> None:
+        """End the span of a job that is in the store."""
+        with _harmless("end"):
+            span.end()
 
     def running(self, job: Job, worker_id: str) -> AbstractContextManager[Span | None]:
         """Put a consumer's span around a run: in its producer's trace, and linked to its span."""
@@ -210,9 +240,14 @@ def _about(job: Job | NewJob) -> dict[str, Any]:
         "messaging.message.body.size": len(job.payload),
         "windlass.kind": job.kind,
     }
-    if isinstance(job, Job) and job.flow is not None:
-        found["messaging.message.conversation_id"] = str(job.flow)
-    return found
+    return found | _conversation([job])
+
+
+def _conversation(jobs: Sequence[Job | NewJob]) -> dict[str, Any]:
+    """Say which flow jobs belong to, if it is the same of all."""
+    flows = {flow_of(job.id) for job in jobs}
+    flow = flows.pop() if len(flows) == 1 else None
+    return {} if flow is None else {"messaging.message.conversation_id": str(flow)}
 
 
 def _carrying(job: NewJob, carried: Mapping[str, str]) -> NewJob:

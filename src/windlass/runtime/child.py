@@ -33,6 +33,7 @@ from windlass.resources import Resources
 from windlass.runtime.attempt import Handlers, outcome_of, outcome_of_error
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
+from windlass.runtime.lines import belong
 from windlass.runtime.results import Results
 from windlass.runtime.tether import Tether, high_descriptors
 from windlass.runtime.words import (
@@ -191,6 +192,7 @@ class Child:
 
     async def _attempt(self, run: _Run) -> Outcome:
         target = (registration := self._registry[run.job.kind]).target
+        belong(run.job, run.worker_id)
         arguments = target.codec.decode(run.job.payload, kind=run.job.kind)
         context = Context(
             job=run.job,

@@ -13,6 +13,7 @@ from windlass.core.settle import Transition, finally_
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.observe.meters import Meters
+from windlass.runtime.lines import fields_of
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -132,7 +133,7 @@ class Completer(Service):
             for each in group:
                 await self._settle([each])
             return
-        log.warning("settle.delayed", job_id=group[0].job.id, error=str(error))
+        log.warning("settle.delayed", **fields_of(group[0].job), error=str(error))
         self._aside.append(group[0])
         asyncio.get_running_loop().call_later(_ASIDE, self._take_up)
 
@@ -164,6 +165,6 @@ class Completer(Service):
             raise
         except Exception:
             # Kept, it would hold up everybody else's outcome; without one, the job is rescued.
-            log.exception("settle.impossible", job_id=refused.id)
+            log.exception("settle.impossible", **fields_of(job))
             settled = [False]
         self._tell([Settlement(job, dead, job_now)], settled)

@@ -30,7 +30,7 @@ from windlass.runtime.alone import Alone
 from windlass.runtime.attempt import Handlers, as_error, outcome_of, outcome_of_error, refusal_of
 from windlass.runtime.children import Answer, Children, Errand
 from windlass.runtime.forks import end_if_forked
-from windlass.runtime.lines import fields_of
+from windlass.runtime.lines import belong, fields_of
 from windlass.runtime.pace import PROMPT, Pace
 from windlass.runtime.process import ChildFailed
 from windlass.runtime.threads import Threads
@@ -298,11 +298,12 @@ class Executor:
             return refusal
         registration = self._registry[job.kind]
         self._set_deadline(run, registration)
-        target = registration.target
+        target, worker_id = registration.target, self._worker_id()
+        belong(job, worker_id)
         arguments = target.codec.decode(job.payload, kind=job.kind)
         context = run.context = Context(
             job=job,
-            worker_id=self._worker_id(),
+            worker_id=worker_id,
             arguments=arguments,
             report=self._report,
             transact=self._transact,

@@ -16,6 +16,7 @@ from windlass.core.flow_record import Advance, advance, is_dead
 from windlass.core.job import FLOW, Job, Json, News, member_id, number_of
 from windlass.core.states import FINISHED, State
 from windlass.observe.logs import get_logger
+from windlass.runtime.lines import fields_of
 from windlass.store import Store
 
 log = get_logger("windlass.flows")
@@ -149,7 +150,7 @@ def _known_by(job: Job) -> _Known | None:
     try:
         return _Known(chart_in(job.payload), is_cancelled=job.state is State.CANCELLED)
     except FlowInvalid as error:
-        log.warning("flow.unreadable", job_id=job.id, why=str(error))
+        log.warning("flow.unreadable", **fields_of(job), why=str(error))
         return None
 
 

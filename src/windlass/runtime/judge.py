@@ -21,6 +21,7 @@ from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, completed, give_up, settle
 from windlass.observe.logs import get_logger
 from windlass.registry import Registry
+from windlass.runtime.lines import fields_of
 from windlass.steps import Course
 
 log = get_logger("windlass.worker")
@@ -73,11 +74,11 @@ class Judge:
             return settle(job, outcome, policy, now=now, jitter=jitter)
         except Exception:
             # A function of a user's, or an exception of a user's that is not what it seems.
-            log.exception("settle.failed", job_id=job.id, kind=job.kind)
+            log.exception("settle.failed", **fields_of(job))
         try:
             return settle(job, outcome, policy.without_functions(), now=now, jitter=jitter)
         except Exception as error:
-            log.exception("settle.failed", job_id=job.id, kind=job.kind)
+            log.exception("settle.failed", **fields_of(job))
             return give_up(job, error)
 
     def trips(self, job: Job, outcome: Outcome) -> bool:

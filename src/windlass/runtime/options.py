@@ -10,6 +10,7 @@ from windlass.core.bounds import Bounds
 from windlass.core.job import Retention
 from windlass.core.redaction import Redaction
 from windlass.observe.endpoint import Access
+from windlass.settings import Traces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,5 +36,6 @@ class WorkerOptions:
     max_crashes: int = 3
     timeout: timedelta = timedelta(seconds=300)
     redaction: Redaction = field(default_factory=Redaction)
+    traces: Traces = "off"
     metrics: Access | None = None
     """Where it serves its metrics by itself; None: nowhere, or by its supervisor."""

@@ -14,6 +14,7 @@ from windlass.core.outcomes import Outcome
 from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, give_up, settle
 from windlass.observe.logs import get_logger
+from windlass.runtime.lines import fields_of
 
 log = get_logger("windlass.worker")
 _MINE = Path("/proc/self/cgroup")
@@ -86,7 +87,7 @@ def certainly(job: Job, decide: Callable[[], Transition]) -> Transition:
     try:
         return decide()
     except Exception as error:
-        log.exception("settle.failed", job_id=job.id, kind=job.kind)
+        log.exception("settle.failed", **fields_of(job))
         return give_up(job, error)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from windlass.core.errors import Fenced, StoreBusy, StoreUnavailable
 from windlass.core.job import Checkpoint, Job, Saga
 from windlass.observe.logs import get_logger
+from windlass.runtime.lines import fields_of
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -117,7 +118,7 @@ class Recorder(Service):
 
     def _set_aside(self, note: _Note, error: StoreBusy) -> None:
         """Keep for later what somebody holds: a step that was done must not be done again."""
-        log.warning("checkpoint.delayed", job_id=note.job.id, error=str(error))
+        log.warning("checkpoint.delayed", **fields_of(note.job), error=str(error))
         self._aside.append(note)
         self._loop.call_later(_ASIDE, self._take_up)
 

@@ -36,8 +36,11 @@ from windlass.core.schedule import (
 )
 from windlass.core.states import FINISHED
 from windlass.observe.logs import get_logger
+from windlass.runtime.clocks import ClockGauge
 from windlass.runtime.service import Service
+from windlass.runtime.tick_spans import TickSpans
 from windlass.runtime.waits import first
+from windlass.settings import Traces
 from windlass.store import Store
 
 log = get_logger("windlass.schedules")
@@ -83,7 +86,8 @@ class Ticker(Service):
 
     Those are the ones whose kind it knows; and of the schedules that are part of somebody's code,
     the ones that its own code `declared`. `ids` makes the ids of new jobs. `others` say, by the
-    prefix of their names, what is to be done about other records whose alarms go off.
+    prefix of their names, what is to be done about other records whose alarms go off. `clock` is
+    shown what time the store says it is, since nobody else here asks so often.
     """
 
     name = "ticker"
@@ -96,6 +100,8 @@ class Ticker(Service):
         declared: Mapping[str, Schedule],
         ids: Callable[[], UUID],
         others: Mapping[str, Callable[[Sequence[str]], Awaitable[None]]] | None = None,
+        clock: ClockGauge | None = None,
+        traces: Traces = "off",
     ) -> None:
         super().__init__()
         self._store = store
@@ -103,6 +109,8 @@ class Ticker(Service):
         self._declared = declared
         self._ids = ids
         self._others = others or {}
+        self._clock = clock or ClockGauge()
+        self._traces = traces
         self._undeclared = sorted(declared)
         self._ended: dict[str, UUID] = {}
         self._roused = asyncio.Event()
@@ -148,7 +156,9 @@ class Ticker(Service):
         """
         shown = _SHOWN
         while True:
+            asked = self._clock.host_time()
             ringing = await self._store.ringing(shown)
+            self._clock.compare(asked, ringing.now)
             known = {
                 name.removeprefix(RECORD): read_record(record)
                 for name, record in ringing.records.items()
@@ -221,18 +231,22 @@ class Ticker(Service):
             return {}
         ids = [self._ids() for _ in range(min(wanted, _MOST))]
 
+        spans = TickSpans(self._traces)
+
         def decide(known: Mapping[str, ScheduleRecord | None], made: _Round) -> None:
+            spans.begin()
             left, look = list(ids), Look(now=made.now, running=running)
             for name, each in known.items():
                 if each is None or not self._is_ours(name, each):
                     continue
                 try:
                     if rung := ring(name, each, look, left):
-                        made.rung[name] = rung
+                        made.rung[name] = spans.around(rung)
                 except ConfigError as error:
                     made.broken[name] = str(error)
 
         done = await self._apply(names, decide)
+        spans.end()
         for name, rung in done.rung.items():
             _tell(name, rung)
         for name, why in done.broken.items():

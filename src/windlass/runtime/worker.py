@@ -25,6 +25,7 @@ from windlass.runtime.burst import Burst
 from windlass.runtime.children import Children
 from windlass.runtime.chores import Census, Keeper, Orders, Pruner, Rescuer
 from windlass.runtime.chronicler import Chronicler
+from windlass.runtime.clocks import ClockGauge
 from windlass.runtime.courier import Courier
 from windlass.runtime.events import Events
 from windlass.runtime.executor import HEED
@@ -177,7 +178,7 @@ class Worker:
         self._threads = Threads(options.threads, on_loss=self._mind_lost_threads)
         self._children = Children(options.children, self._recipe)
         self._resources = Resources(self._providers)
-        self._cpu = CpuGauge()
+        self._cpu, self._clock = CpuGauge(), ClockGauge()
         self._events, self._flows = Events(self._store), Flows(self._store)
         self._courier = Courier(self._store, {FLOW: self._flows.hear, EVENT: self._events.hear})
         self._works = Works(
@@ -268,6 +269,8 @@ class Worker:
             declared=self._schedules,
             ids=self._ids,
             others={EVENT: self._events.forget, FLOW: self._flows.forget},
+            clock=self._clock,
+            traces=options.traces,
         )
         works.ended = self._ticker.ended
         self._chores: list[Service] = [
@@ -393,6 +396,7 @@ class Worker:
             fenced=self._tally.fenced,
             listening=self._store.listening,
             metrics=self._vitals.address,
+            clock_ahead=self._clock.ahead,
         )
 
     def _busy(self) -> float:

@@ -232,8 +232,14 @@ class Works:
         if run.task is not None:  # What never began was not processed.
             self._tally.processed += 1
             self._meters.ran(job, seconds)
-            if is_over and run.is_completed:
-                self._meters.settled(job, completed(job))
+            if is_over:
+                self._count_over(run)
+
+    def _count_over(self, run: Run) -> None:
+        if run.is_completed:
+            self._meters.settled(run.job, completed(run.job))
+        else:
+            self._meters.parked(run.job)
 
     def _outcome_of(
         self, run: Run, outcome: Outcome | Transition, job_now: Job, seconds: float
@@ -246,7 +252,7 @@ class Works:
         try:
             move = self._judge.end(job, course, outcome, timedelta(seconds=seconds))
         except Exception as error:
-            log.exception("settle.failed", job_id=run.job.id, kind=run.job.kind)
+            log.exception("settle.failed", **fields_of(run.job, self._worker_id()))
             return give_up(run.job_now, error)
         if move.error is not None and move.error.error_class is ErrorClass.RESOURCE:
             self.cleaner.ask()

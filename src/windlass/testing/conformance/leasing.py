@@ -47,6 +47,7 @@ async def a_heartbeat_renews_the_lease(bench: Bench) -> None:
         waiting=True,
         cpu=0.25,
         loop_lag=timedelta(microseconds=1_500),
+        clock_ahead=-timedelta(seconds=90),
     )
     await bench.advance(LEASE - SECOND)
     assert await bench.heartbeat(worker, pulse)

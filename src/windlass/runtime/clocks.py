@@ -1,0 +1,25 @@
+"""Owns by how much the clock of a worker's host differs from the store's, which alone decides."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+
+class ClockGauge:
+    """Compares the two whenever somebody has asked the store for the time anyway."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta(0)
+        """By how much, at least, this host's clock is ahead; below 0: behind."""
+
+    def host_time(self) -> datetime:
+        """Return what time it is by this host."""
+        return datetime.now(UTC)
+
+    def compare(self, asked: datetime, store_time: datetime) -> None:
+        """Take the store's answer to who asked it then: a slow answer accuses no clock."""
+        answered = self.host_time()
+        if store_time < asked:
+            self.ahead = asked - store_time
+        else:
+            self.ahead = min(answered - store_time, timedelta(0))
