@@ -202,6 +202,16 @@ def test_a_curve_begins_where_something_is_known() -> None:
     assert found.arrivals == (3.0, 0.0, 0.0, 2.0)
 
 
+def test_a_curve_ends_where_nobody_sampled_any_more() -> None:
+    old = history(7.0, 7.0, ago=3600.0)
+    assert mail(queue(), history=old).arrivals == ()
+    assert stats(queue(), history=old).arrivals == ()
+    recent = history(7.0, 7.0)
+    assert stats(queue(), history=recent).arrivals == (7.0, 7.0)
+    unsampled = stats(queue(), history=recent, counted=True)
+    assert unsampled.arrivals == unsampled.queues[0].arrivals == ()
+
+
 @pytest.mark.parametrize("past", [history(9.0, 9.0, ago=3600.0), history(9.0, 9.0, ago=-3600.0)])
 def test_what_is_old_or_from_before_the_clock_was_set_back_tells_no_rate(past: History) -> None:
     assert mail(queue(arrival_rate=2.0), history=past).arrival_rate == 2.0

@@ -14,7 +14,7 @@ from windlass.core.kind_stats import KindStats
 from windlass.core.metrics import OTHER
 from windlass.core.pauses import Pauses
 from windlass.core.sample import Sample
-from windlass.core.sample_history import History, Line, recent_rate, shown
+from windlass.core.sample_history import History, Line, curve, recent_rate
 from windlass.core.states import State
 
 _PENDING = State.PENDING.value
@@ -111,8 +111,8 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         estimated=queue.estimated,
         drain_seconds=drain,
         slots_needed=slots,
-        arrivals=shown(line.arrivals),
-        services=shown(line.services),
+        arrivals=_curve(scene, line.arrivals),
+        services=_curve(scene, line.services),
         unknown=_reasons(
             arrival_rate=(load.arrival, NO_RATES),
             service_rate=(load.service, NO_RATES),
@@ -167,6 +167,10 @@ def _rate(scene: QueueScene, line: Sequence[float | None], told: float | None) -
         return None
     lately = recent_rate(scene.history, line, scene.now.timestamp())
     return told if lately is None else lately
+
+
+def _curve(scene: QueueScene, line: Sequence[float | None]) -> tuple[float, ...]:
+    return () if scene.counted else curve(scene.history, line, scene.now.timestamp())
 
 
 def _sum(figure: str, queues: Sequence[QueueFigures], *, counted: bool) -> tuple[float | None, str]:
