@@ -54,7 +54,8 @@ def worker(name: str = "w", *, slots: int = 10, alive: bool = True, **told: Any)
 
 def runs(count: int, seconds: float, **told: Any) -> Window:
     buckets = [bucket_of(seconds), count]
-    return Window(**{"completed": count, "durations": buckets, "waits": buckets} | told)
+    usual: dict[str, Any] = {"completed": count, "durations": buckets, "waits": buckets}
+    return Window(**usual | told)
 
 
 def record(window: Window, *, ago: timedelta = timedelta(0), **told: Any) -> Json:
@@ -62,7 +63,12 @@ def record(window: Window, *, ago: timedelta = timedelta(0), **told: Any) -> Jso
 
 
 def queue(**told: Any) -> QueueSample:
-    usual = {"jobs": {"pending": 100}, "oldest": 60.0, "arrival_rate": 2.0, "service_rate": 6.0}
+    usual: dict[str, Any] = {
+        "jobs": {"pending": 100},
+        "oldest": 60.0,
+        "arrival_rate": 2.0,
+        "service_rate": 6.0,
+    }
     return QueueSample(**usual | told)
 
 
@@ -173,6 +179,12 @@ def test_a_kind_in_two_queues_counts_in_each_by_its_share() -> None:
     found = {each.name: each for each in stats(queue(), queue(), kinds=kinds).queues}
     assert found["mail"].slots_needed == pytest.approx(2 * 2 / 0.8, rel=0.07)
     assert found["files"].slots_needed == pytest.approx(2 * 6 / 0.8, rel=0.07)
+
+
+def test_nothing_is_the_oldest_where_nothing_waits() -> None:
+    """A store may believe for a while that something waits in a lane that is empty."""
+    assert mail(queue(jobs={"running": 3})).oldest is None
+    assert mail(queue()).oldest == 60.0
 
 
 # -- rates -------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class QueueFigures:
     capped: frozenset[str]
     """The states in which there are more than were counted."""
     oldest: float | None
-    """Seconds for which the oldest pending job has been due; None: none is pending."""
+    """Seconds for which the oldest pending job had been due; None: none was pending."""
     paused: bool
     workers: int
     slots: int
@@ -84,11 +84,12 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
     """Make the figures of a queue that was sampled."""
     queue, line = scene.sample.queues[name], scene.history.queues.get(name) or Line()
     serving = [each for each in scene.alive if serves_queue(each, name)]
-    age = max(scene.now.timestamp() - scene.sample.at, 0.0)
+    waiting = queue.jobs.get(_PENDING, 0)
     load = Load(
-        waiting=queue.jobs.get(_PENDING, 0),
+        waiting=waiting,
         capped=_PENDING in queue.capped,
-        oldest=None if queue.oldest is None else queue.oldest + age,
+        # A store may still believe that something waits in a lane that is empty.
+        oldest=queue.oldest if waiting else None,
         paused=queue.paused if name == OTHER else name in scene.pauses.queues,
         slots=sum(slots_of(each, name) for each in serving),
         idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),

@@ -69,7 +69,10 @@ class Stats:
     at: datetime
     """By the store's clock."""
     sample_age: float | None
-    """How many seconds ago a worker counted; None: none does, so that no rate is known."""
+    """How many seconds ago a worker counted, which is what queues are told of.
+
+    None: no worker does, so that whoever asked has counted, and no rate is known.
+    """
     queues: tuple[QueueFigures, ...]
     kinds: tuple[KindFigures, ...]
     errors: tuple[ErrorFigures, ...]
