@@ -22,6 +22,7 @@ from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, ser
 from windlass import Context, Job, MeasureRuns, Meters, State, Windlass
 from windlass.core.kind_stats import RECORD, read_stats
 from windlass.core.sample import CLUSTER, TURN, read_sample
+from windlass.core.sample_history import HISTORY
 from windlass.runtime import Worker, sampler
 from windlass.runtime.sampler import Sampler
 from windlass.store.memory import MemoryStore
@@ -173,7 +174,7 @@ async def test_one_worker_samples_for_all(bed: Bed, monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(0.5)
         assert sum(store.calls["depths"] for store in stores) == 1, "the first sample is for all"
         found = await stores[0].records("sample:")
-        assert set(found) == {TURN, CLUSTER}
+        assert set(found) == {TURN, CLUSTER, HISTORY}
         samples = [worker._vitals.sample for worker in workers]
         assert all(each == samples[0] for each in samples)
 
@@ -229,6 +230,33 @@ async def test_percentiles_are_in_the_store_without_prometheus(bed: Bed) -> None
     lately = stats.lately((await app.store.sweep()).now)
     assert (lately.completed, lately.runs) == (20, 20)
     assert stats.left == {"mail": 20}
+
+
+@awaited
+async def test_what_runs_failed_with_is_recorded_in_the_store(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(queue="mail", max_retries=0)
+    async def send(number: int) -> None:
+        raise ValueError(f"letter {number}: password='geheim'")
+
+    async with serving(app):
+        for number in range(3):
+            await in_state(await send.aenqueue(number), State.DEAD)
+
+        async def tells_what_it_uses() -> bool:
+            (alive,) = (await app.stats()).workers
+            has_pool = bed.kind == "postgres"
+            return (alive.memory or 0) > 1_000_000 and (alive.pool is not None) == has_pool
+
+        await until(tells_what_it_uses)
+    (found,) = (await app.stats()).errors
+    assert (found.kind, found.count, found.dead) == ("send", 3, 3)
+    assert found.error == "ValueError: letter 2: password='***'"
+    assert found.history[-1] + found.history[-2] == 3
+    (group,) = await app.control.error_groups()
+    assert found.group == group.fingerprint, "what windlass dead redrive --group takes"
+    assert "geheim" not in str(await app.store.records(RECORD))
 
 
 class Told(Meters):

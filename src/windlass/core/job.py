@@ -300,6 +300,10 @@ class Pulse(Struct, frozen=True, kw_only=True):
     """Where its metrics are served, host and port; empty: nowhere."""
     clock_ahead: timedelta = timedelta(0)
     """By how much, at least, its host's clock is ahead of the store's; below 0: behind."""
+    memory: int | None = None
+    """Bytes that its process holds; None: it has not told, or cannot know."""
+    pool: Connections | None = None
+    """The connections of its store's pool; None: there is none, or it has not told."""
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True):
@@ -460,6 +464,11 @@ def member_id(flow: UUID, number: int) -> UUID:
     if not 0 <= number < FLOW_LIMIT:
         raise ValueError(f"a flow has fewer than {FLOW_LIMIT:,} jobs; {number:,} is too many")
     return uuid_of(flow.int | number)
+
+
+def first_id(moment: datetime) -> UUID:
+    """Return the least id that a job can have which was made at a moment, by its producer."""
+    return uuid_of(int(moment.timestamp() * 1_000) << 80)
 
 
 def flow_of(job: UUID) -> UUID | None:

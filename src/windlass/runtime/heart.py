@@ -37,7 +37,10 @@ def has_news(told: Pulse, pulse: Pulse) -> bool:
 
 
 def _lasting(pulse: Pulse) -> Pulse:
-    return replace(pulse, busy=0.0, cpu=0.0, loop_lag=timedelta(0), clock_ahead=timedelta(0))
+    none = timedelta(0)
+    return replace(
+        pulse, busy=0.0, cpu=0.0, loop_lag=none, clock_ahead=none, memory=None, pool=None
+    )
 
 
 class Heart:
