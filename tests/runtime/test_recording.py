@@ -64,6 +64,28 @@ def test_an_error_that_cannot_be_recorded_now_is_recorded_later_and_once() -> No
     assert [each.errors for each in meters.tallies] == [{}, {}]
 
 
+def test_an_error_that_comes_while_others_are_recorded_is_recorded_next_time() -> None:
+    store, meters = MemoryStore(), Meters()
+
+    class Slow(Through):
+        async def apply(self, *told: Any) -> Any:
+            if len(meters.tallies) == 1 and meters.tallies[0].errors["ab"].count == 1:
+                die(meters)
+            return await self.inner.apply(*told)
+
+    chronicler = Chronicler(Slow(store), lambda: meters.tallies)
+
+    async def main() -> None:
+        die(meters)
+        await chronicler.stop()
+        assert meters.tallies[0].errors["ab"].count == 1
+        await chronicler.stop()
+        stats = read_stats((await store.records(RECORD))[RECORD + "send"])
+        assert sum(window.errors["ab"] for window in stats.windows) >= 2
+
+    asyncio.run(main())
+
+
 def test_what_comes_into_a_queue_that_is_too_long_to_count_is_known(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

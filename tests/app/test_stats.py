@@ -1,0 +1,97 @@
+"""`app.stats()` tells what workers sampled lately; where none did, it counts and knows no rates."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.app.bed import Clock
+from windlass import Stats, Windlass
+from windlass.core.changes import Changes
+from windlass.core.job import Json
+from windlass.core.sample import CLUSTER
+from windlass.core.sample_history import HISTORY
+from windlass.runtime.sampler import Sampler
+from windlass.store.memory import MemoryStore
+
+
+class Scene:
+    """An app with two jobs in a queue, and somebody who samples when told to."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.store = MemoryStore(clock=self.clock)
+        self.app = Windlass("memory://")
+        self.app.store = self.store
+        self._sampler = Sampler(self.store, worker_id=lambda: "w", sampled=lambda *_: None)
+
+        @self.app.job(queue="mail")
+        async def send() -> None: ...
+
+        self.send = send
+
+    async def sample(self, *, after: float) -> None:
+        self.clock.advance(seconds=after)
+        await self._sampler.tick()
+
+    async def write(self, **records: Json) -> None:
+        named = {CLUSTER: records.get("cluster"), HISTORY: records.get("history")}
+        await self.store.apply(list(named), lambda _, __: Changes(answer=None, records=named))
+
+    async def look(self, *, after: float = 0.0) -> Stats:
+        self.clock.advance(seconds=after)
+        return await self.app.stats()
+
+
+def test_what_was_sampled_lately_is_told_with_its_rates_and_its_age() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await scene.sample(after=0)
+        await scene.app.aenqueue_many([scene.send.draft() for _ in range(32)])
+        await scene.sample(after=16)
+        stats = await scene.look(after=7)
+        assert stats.sample_age == 7
+        assert stats.arrival_rate == 2.0
+        assert stats.arrivals == (2.0,)
+
+    asyncio.run(main())
+
+
+def test_what_nobody_samples_any_more_is_counted_by_who_asks() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await scene.sample(after=0)
+        await scene.sample(after=16)
+        await scene.send.aenqueue()
+        stats = await scene.look(after=61)
+        assert stats.sample_age is None
+        assert stats.arrival_rate is None
+        assert [queue.jobs for queue in stats.queues] == [{"pending": 1}]
+
+    asyncio.run(main())
+
+
+def test_a_sample_from_before_the_clock_was_set_back_is_not_believed() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await scene.sample(after=0)
+        await scene.send.aenqueue()
+        stats = await scene.look(after=-3600)
+        assert stats.sample_age is None
+        assert [queue.name for queue in stats.queues] == ["mail"]
+
+    asyncio.run(main())
+
+
+def test_what_another_release_wrote_or_nobody_can_read_does_no_harm() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await scene.send.aenqueue()
+        await scene.write(cluster={"at": "noon", "queues": 7}, history={"at": {}, "total": 3})
+        stats = await scene.look()
+        assert stats.sample_age is None
+        assert stats.arrivals == ()
+        assert [queue.jobs for queue in stats.queues] == [{"pending": 1}]
+        await scene.write(cluster={"at": scene.clock().timestamp(), "new": True})
+        assert (await scene.look()).sample_age == 0
+
+    asyncio.run(main())
