@@ -1,0 +1,111 @@
+"""Owns what crews get done: by slots and processes, by how long jobs wait, by kind of handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from benchmarks.capacity.crew import crew
+from benchmarks.capacity.sizes import Survey
+from benchmarks.capacity.table import Cell, Table
+from benchmarks.capacity.watch import Figures, serving, watch
+from benchmarks.capacity.yards import Yard
+
+Making = Callable[[], AbstractContextManager[Yard]]
+_QUICK_SLOTS = {1: 0.1, 10: 0.5}
+"""The share of the fastest rate that so few slots reach at most."""
+_HANDLERS: tuple[tuple[str, str, dict[str, int]], ...] = (
+    ("`async def`, 100 slots", "noop", {}),
+    ("`def`, 2 threads", "threaded", {"threads": 2}),
+    ("`def`, 20 threads", "threaded", {"threads": 20}),
+    ("`def`, isolated, 2 children", "isolated", {"children": 2}),
+)
+
+
+def throughput(survey: Survey) -> list[Table]:
+    """Run no-ops in more and more slots and processes, on both stores."""
+    rows: list[list[Cell]] = []
+    for processes in survey.sizes.processes:
+        for slots in survey.sizes.slots:
+            survey.tell(f"no-ops, {processes} x {slots} slots")
+            on_postgres = _noops(survey, survey.site.postgres, processes, slots)
+            on_sqlite = _noops(survey, survey.site.sqlite, processes, slots)
+            rows.append(
+                [
+                    processes,
+                    slots,
+                    on_postgres.rate,
+                    on_postgres.worker_micros,
+                    on_postgres.server_micros,
+                    on_sqlite.rate,
+                    on_sqlite.worker_micros,
+                ]
+            )
+    head = [
+        "processes",
+        "slots of each",
+        "PostgreSQL, jobs/s",
+        "worker CPU, µs/job",
+        "server CPU, µs/job",
+        "SQLite, jobs/s",
+        "worker CPU, µs/job",
+    ]
+    return [Table(name="throughput", head=head, rows=rows)]
+
+
+def _noops(survey: Survey, making: Making, processes: int, slots: int) -> Figures:
+    share = min(_QUICK_SLOTS.get(slots, 1.0) * processes, 1.0)
+    jobs = int(survey.sizes.rates * share * (survey.sizes.seconds + 1))
+    with making() as yard, crew(yard.url, slots=slots, processes=processes) as it:
+        serving(yard, it, processes)
+        return watch(yard, it, jobs=jobs, seconds=survey.sizes.seconds)
+
+
+def naps(survey: Survey) -> list[Table]:
+    """Run jobs that wait, in more and more slots of one process."""
+    rows: list[list[Cell]] = []
+    for ms in survey.sizes.naps:
+        for slots in survey.sizes.napping_slots:
+            survey.tell(f"{ms} ms jobs, {slots} slots")
+            ideal = slots * 1000 / ms
+            jobs = int(min(ideal, survey.sizes.rates) * (survey.sizes.seconds + 1)) + slots
+            with survey.site.postgres() as yard, crew(yard.url, slots=slots) as it:
+                serving(yard, it)
+                seconds = survey.sizes.seconds
+                found = watch(yard, it, jobs=jobs, seconds=seconds, kind="nap", payload={"ms": ms})
+            in_use = found.worker_cpu / found.seconds
+            rows.append(
+                [
+                    f"{ms} ms",
+                    slots,
+                    found.rate,
+                    f"{found.rate / ideal:.0%}",
+                    found.worker_micros,
+                    found.server_micros,
+                    f"{in_use:.0%}",
+                ]
+            )
+    head = [
+        "a job waits",
+        "slots",
+        "jobs/s",
+        "of slots / duration",
+        "worker CPU, µs/job",
+        "server CPU, µs/job",
+        "of a CPU in use by the worker",
+    ]
+    return [Table(name="naps", head=head, rows=rows)]
+
+
+def handlers(survey: Survey) -> list[Table]:
+    """Run no-ops in the event loop, in threads and in child processes."""
+    rows: list[list[Cell]] = []
+    for shown, kind, flags in _HANDLERS:
+        survey.tell(f"handlers, {shown}")
+        jobs = int(survey.sizes.rates * (survey.sizes.seconds + 1) / (1 if kind == "noop" else 4))
+        with survey.site.postgres() as yard, crew(yard.url, **flags) as it:
+            serving(yard, it)
+            found = watch(yard, it, jobs=jobs, seconds=survey.sizes.seconds, kind=kind)
+        rows.append([shown, found.rate, found.worker_micros, found.server_micros])
+    head = ["handler", "no-ops/s", "worker CPU, µs/job", "server CPU, µs/job"]
+    return [Table(name="handlers", head=head, rows=rows)]
