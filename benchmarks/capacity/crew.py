@@ -76,12 +76,12 @@ class Crew:
 
 
 @contextmanager
-def crew(url: str, *, app: str = _APP, **flags: object) -> Iterator[Crew]:
+def crew(url: str, **flags: object) -> Iterator[Crew]:
     """Run `windlass worker` with these flags, for as long as this lasts."""
     settings = {f"WINDLASS_{name.upper()}": str(value) for name, value in flags.items()}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
     quiet = {"WINDLASS_URL": url, "WINDLASS_METRICS_PORT": "0", "WINDLASS_LOG_LEVEL": "warning"}
-    command = [sys.executable, "-m", "windlass", "worker", app]
+    command = [sys.executable, "-m", "windlass", "worker", _APP]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command,

@@ -1,4 +1,4 @@
-"""Owns the app whose workers are measured: handlers that do next to nothing, each in its own way."""
+"""Owns the app whose workers are measured: handlers that do nothing, each in its way."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ others use, too.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 _PROC = Path("/proc")
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 _KIB = 1024
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ def children(pid: int) -> list[int]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the CPU time of all living threads of these processes."""
+    """Return the CPU time of these processes, with that of their children that have ended."""
     return sum(_cpu(_PROC / str(pid)) for pid in pids)
 
 
@@ -66,15 +68,20 @@ def _parents() -> Iterator[tuple[int, int]]:
     for path in _PROC.iterdir():
         if path.name.isdigit():
             with suppress(*_GONE):
-                # The name in parentheses may hold anything, so what is behind the last one counts.
-                fields = (path / "stat").read_text().rpartition(")")[2].split()
-                yield int(path.name), int(fields[1])
+                yield int(path.name), int(_stat(path)[1])
+
+
+def _stat(process: Path) -> list[str]:
+    """Return what the system tells of a process, from its state on."""
+    # The name in parentheses may hold anything, so what is behind the last one counts.
+    return (process / "stat").read_text().rpartition(")")[2].split()
 
 
 def _cpu(process: Path) -> float:
-    spent = 0
+    spent = 0.0
     with suppress(*_GONE):
+        spent += sum(map(int, _stat(process)[13:15])) / _TICKS
         for thread in (process / "task").iterdir():
             with suppress(*_GONE):
-                spent += int((thread / "schedstat").read_text().split()[0])
-    return spent / 1e9
+                spent += int((thread / "schedstat").read_text().split()[0]) / 1e9
+    return spent

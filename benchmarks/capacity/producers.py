@@ -15,12 +15,17 @@ from windlass import Kind, Windlass
 
 _WARM_UPS = 20
 _THREADS = 16
-_NOT_SYNCHRONOUS = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$"
+_NOT_SYNCHRONOUS = """
+    DO $$ BEGIN
+        EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database());
+    END $$
+"""
 
 
 def enqueues(survey: Survey) -> list[Table]:
     """Enqueue one by one, from many threads, and in bulk."""
     singles = survey.sizes.singles
+    survey.tell("enqueues")
     rows: list[list[Cell]] = []
     with survey.site.postgres() as yard:
         rows.append(_row("PostgreSQL, one by one", yard, singles, lambda: _singly(yard, singles)))
@@ -32,7 +37,6 @@ def enqueues(survey: Survey) -> list[Table]:
     with survey.site.sqlite() as file:
         rows.append(_row("SQLite, one by one", file, singles, lambda: _singly(file, singles)))
         rows.append(_row("SQLite, in bulk", file, jobs, lambda: fill(file, jobs)))
-    survey.tell("enqueues")
     head = ["enqueue", "jobs/s", "server CPU, µs/job", "WAL, B/job"]
     return [Table(name="enqueues", head=head, rows=rows)]
 

@@ -12,7 +12,7 @@ from benchmarks.capacity.yards import Site
 class Sizes:
     """How much of everything is done."""
 
-    seconds: float = 2.5
+    seconds: float = 2.0
     """For how long a crew is watched while it works."""
     jobs: int = 20_000
     """How many are filled where their number is what counts."""

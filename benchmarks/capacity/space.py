@@ -1,4 +1,4 @@
-"""Owns what jobs take of a disk and its log: by payload, while they wait, and when they are done."""
+"""Owns what jobs take of a disk and its log: by payload, while they wait, and afterwards."""
 
 from __future__ import annotations
 
@@ -21,10 +21,30 @@ _WHOLE_DAYS = Retention(finished=timedelta(days=7))
 _LESS_THAN_A_DAY = Retention(finished=timedelta(0))
 _AT_ONCE = 1_000
 _LEFT_IN_FILE = "SELECT EXISTS (SELECT 1 FROM jobs)"
+_OF_WORK = (
+    "payload",
+    "enqueue: server CPU, µs/job",
+    "enqueue: WAL, B/job",
+    "run: jobs/s",
+    "run: worker CPU, µs/job",
+    "run: server CPU, µs/job",
+    "run: WAL, B/job",
+)
+_PARTS = ("rows", "TOAST", "indexes", "in all")
+_OF_ROOM = (
+    "payload, B/job",
+    *(f"waiting: {part}" for part in _PARTS),
+    "dead rows until a vacuum",
+    *(f"finished: {part}" for part in _PARTS),
+)
 _AGED = """
     UPDATE windlass.finished_jobs SET finished_at = finished_at - interval '10 days',
         slot = windlass.slot_of(finished_at - interval '10 days')
 """
+_RETENTIONS: tuple[tuple[str, Retention, tuple[str, ...]], ...] = (
+    ("PostgreSQL, 1 to 30 days: a day at once", _WHOLE_DAYS, (_AGED,)),
+    ("PostgreSQL, less than a day, or 30 and more: row by row", _LESS_THAN_A_DAY, ()),
+)
 
 
 def payloads(survey: Survey) -> list[Table]:
@@ -35,47 +55,18 @@ def payloads(survey: Survey) -> list[Table]:
         survey.tell(f"payloads of {size:,} bytes")
         jobs = max(min(survey.sizes.jobs, survey.sizes.payload_bytes // size), 1)
         with survey.site.postgres() as yard:
-            shown = f"{size:,} B"
-            enqueue_wal, enqueue_cpu, waiting = _enqueued(yard, jobs, size)
+            log, cpu, waiting = _enqueued(yard, jobs, size)
             with crew(yard.url) as it:
-                found = watch_to_the_end(yard, it)
+                run = watch_to_the_end(yard, it)
+            dead = sum(yard.size("jobs")) / jobs
             done = [each / jobs for each in yard.size("finished_jobs")]
-        work.append(
-            [
-                shown,
-                found.rate,
-                found.worker_micros,
-                enqueue_cpu,
-                found.server_micros,
-                enqueue_wal,
-                found.wal_bytes,
-            ]
-        )
-        room.append([shown, *waiting, sum(waiting), *done, sum(done)])
-    parts = ("rows", "TOAST", "indexes", "in all")
+        shown = f"{size:,} B"
+        of_run = (run.rate, run.worker_micros, run.server_micros, run.wal_bytes)
+        work.append([shown, cpu, log, *of_run])
+        room.append([shown, *waiting, sum(waiting), dead, *done, sum(done)])
     return [
-        Table(
-            name="payloads",
-            head=[
-                "payload",
-                "run, jobs/s",
-                "worker CPU, µs/job",
-                "server CPU of the enqueue",
-                "server CPU of the run",
-                "WAL of the enqueue, B/job",
-                "WAL of the run, B/job",
-            ],
-            rows=work,
-        ),
-        Table(
-            name="space",
-            head=[
-                "payload",
-                *(f"waiting: {part}, B/job" for part in parts),
-                *(f"finished: {part}" for part in parts),
-            ],
-            rows=room,
-        ),
+        Table(name="payloads", head=_OF_WORK, rows=work),
+        Table(name="space", head=_OF_ROOM, rows=room),
     ]
 
 
@@ -97,27 +88,21 @@ def retention(survey: Survey) -> list[Table]:
     """Delete finished jobs: days as a whole, row by row, and row by row from a file."""
     jobs = survey.sizes.jobs
     rows: list[list[Cell]] = []
-    cases: tuple[tuple[str, Retention, str], ...] = (
-        ("PostgreSQL, 1 to 30 days: a day at once", _WHOLE_DAYS, _AGED),
-        ("PostgreSQL, less than a day, or 30 and more: row by row", _LESS_THAN_A_DAY, ""),
-    )
-    for shown, kept, aged in cases:
+    for shown, kept, aged in _RETENTIONS:
         survey.tell(f"retention, {shown}")
         with survey.site.postgres() as yard:
             _finish(yard, jobs)
-            if aged:
-                yard.tell(aged)
-            yard.tell("VACUUM ANALYZE", "CHECKPOINT")
+            yard.tell(*aged, "VACUUM ANALYZE", "CHECKPOINT")
             log, cpu = yard.wal(), yard.server_cpu()
             seconds = _prune(yard, kept, partial(_has_finished, yard))
             log, cpu = yard.wal() - log, yard.server_cpu() - cpu
-            rows.append([shown, seconds / jobs * 1e6, cpu / jobs * 1e6, log / jobs])
+        rows.append([shown, seconds / jobs * 1e6, cpu / jobs * 1e6, log / jobs])
     with survey.site.sqlite() as file:
         survey.tell("retention, SQLite")
         _finish(file, jobs)
         seconds = _prune(file, _LESS_THAN_A_DAY, lambda: bool(file.row(_LEFT_IN_FILE)[0]))
         rows.append(["SQLite: row by row", seconds / jobs * 1e6, None, None])
-    head = ["retention", "time, µs/job", "server CPU, µs/job", "WAL, B/job"]
+    head = ("retention", "time, µs/job", "server CPU, µs/job", "WAL, B/job")
     return [Table(name="retention", head=head, rows=rows)]
 
 

@@ -12,8 +12,28 @@ from benchmarks.capacity.watch import Figures, serving, watch
 from benchmarks.capacity.yards import Yard
 
 Making = Callable[[], AbstractContextManager[Yard]]
-_QUICK_SLOTS = {1: 0.1, 10: 0.5}
+_OF_FEW_SLOTS = {1: 0.1, 10: 0.5}
 """The share of the fastest rate that so few slots reach at most."""
+_OF_A_FILE = 0.5
+"""And the share that a file does."""
+_OF_NOOPS = (
+    "processes",
+    "slots of each",
+    "PostgreSQL, jobs/s",
+    "worker CPU, µs/job",
+    "server CPU, µs/job",
+    "SQLite, jobs/s",
+    "worker CPU, µs/job",
+)
+_OF_NAPS = (
+    "a job waits",
+    "slots",
+    "jobs/s",
+    "of slots / duration",
+    "worker CPU, µs/job",
+    "server CPU, µs/job",
+    "CPU in use by the worker",
+)
 _HANDLERS: tuple[tuple[str, str, dict[str, int]], ...] = (
     ("`async def`, 100 slots", "noop", {}),
     ("`def`, 2 threads", "threaded", {"threads": 2}),
@@ -29,32 +49,17 @@ def throughput(survey: Survey) -> list[Table]:
         for slots in survey.sizes.slots:
             survey.tell(f"no-ops, {processes} x {slots} slots")
             on_postgres = _noops(survey, survey.site.postgres, processes, slots)
-            on_sqlite = _noops(survey, survey.site.sqlite, processes, slots)
-            rows.append(
-                [
-                    processes,
-                    slots,
-                    on_postgres.rate,
-                    on_postgres.worker_micros,
-                    on_postgres.server_micros,
-                    on_sqlite.rate,
-                    on_sqlite.worker_micros,
-                ]
-            )
-    head = [
-        "processes",
-        "slots of each",
-        "PostgreSQL, jobs/s",
-        "worker CPU, µs/job",
-        "server CPU, µs/job",
-        "SQLite, jobs/s",
-        "worker CPU, µs/job",
-    ]
-    return [Table(name="throughput", head=head, rows=rows)]
+            on_sqlite = _noops(survey, survey.site.sqlite, processes, slots, _OF_A_FILE)
+            of_postgres = (on_postgres.rate, on_postgres.worker_micros, on_postgres.server_micros)
+            of_sqlite = (on_sqlite.rate, on_sqlite.worker_micros)
+            rows.append([processes, slots, *of_postgres, *of_sqlite])
+    return [Table(name="throughput", head=_OF_NOOPS, rows=rows)]
 
 
-def _noops(survey: Survey, making: Making, processes: int, slots: int) -> Figures:
-    share = min(_QUICK_SLOTS.get(slots, 1.0) * processes, 1.0)
+def _noops(
+    survey: Survey, making: Making, processes: int, slots: int, most: float = 1.0
+) -> Figures:
+    share = min(_OF_FEW_SLOTS.get(slots, 1.0) * processes, most)
     jobs = int(survey.sizes.rates * share * (survey.sizes.seconds + 1))
     with making() as yard, crew(yard.url, slots=slots, processes=processes) as it:
         serving(yard, it, processes)
@@ -68,33 +73,19 @@ def naps(survey: Survey) -> list[Table]:
         for slots in survey.sizes.napping_slots:
             survey.tell(f"{ms} ms jobs, {slots} slots")
             ideal = slots * 1000 / ms
-            jobs = int(min(ideal, survey.sizes.rates) * (survey.sizes.seconds + 1)) + slots
-            with survey.site.postgres() as yard, crew(yard.url, slots=slots) as it:
-                serving(yard, it)
-                seconds = survey.sizes.seconds
-                found = watch(yard, it, jobs=jobs, seconds=seconds, kind="nap", payload={"ms": ms})
-            in_use = found.worker_cpu / found.seconds
-            rows.append(
-                [
-                    f"{ms} ms",
-                    slots,
-                    found.rate,
-                    f"{found.rate / ideal:.0%}",
-                    found.worker_micros,
-                    found.server_micros,
-                    f"{in_use:.0%}",
-                ]
-            )
-    head = [
-        "a job waits",
-        "slots",
-        "jobs/s",
-        "of slots / duration",
-        "worker CPU, µs/job",
-        "server CPU, µs/job",
-        "of a CPU in use by the worker",
-    ]
-    return [Table(name="naps", head=head, rows=rows)]
+            found = _nap(survey, ms, slots, ideal)
+            share, cpu = found.rate / ideal, found.worker_cpu / found.seconds
+            costs = (found.worker_micros, found.server_micros)
+            rows.append([f"{ms} ms", slots, found.rate, f"{share:.0%}", *costs, f"{cpu:.0%}"])
+    return [Table(name="naps", head=_OF_NAPS, rows=rows)]
+
+
+def _nap(survey: Survey, ms: int, slots: int, ideal: float) -> Figures:
+    seconds = survey.sizes.seconds
+    jobs = int(min(ideal, survey.sizes.rates) * (seconds + 1)) + slots
+    with survey.site.postgres() as yard, crew(yard.url, slots=slots) as it:
+        serving(yard, it)
+        return watch(yard, it, jobs=jobs, seconds=seconds, kind="nap", payload={"ms": ms})
 
 
 def handlers(survey: Survey) -> list[Table]:

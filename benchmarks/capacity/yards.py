@@ -150,7 +150,7 @@ class PostgresYard:
         return int(self.ask("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"))
 
     def size(self, table: str) -> tuple[int, int, int]:
-        """Bytes of the rows of a table and its partitions, of what is too large for them, of indexes."""
+        """Bytes of a table with its partitions: of rows, of what does not fit in, of indexes."""
         row = self._db.execute(
             "SELECT coalesce(sum(pg_relation_size(relid)), 0),"
             " coalesce(sum(pg_table_size(relid) - pg_relation_size(relid)), 0),"
