@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +23,14 @@ _KIB = 2**10
 _LONG = 3_600_000
 _RUNNING = "SELECT count(*) FROM windlass.jobs WHERE state = 'running'"
 _LOOK = 0.005
+_SETTLING = 2.0
+"""Seconds in which a worker has opened whatever it needs to idle."""
+_CREWS = (
+    ("`windlass worker`, idle", 1, ""),
+    ("`windlass worker --processes 2`, idle", 2, ""),
+    ("`windlass worker`, no-ops", 1, "noop"),
+    ("`windlass worker`, 100 `async def` handlers that enqueue", 1, "produce"),
+)
 _THREADS = 50
 _COROUTINES = 200
 
@@ -63,26 +72,23 @@ def _weighed(shown: str, pids: list[int]) -> list[Cell]:
 
 def connections(survey: Survey) -> list[Table]:
     """Count the connections of crews and producers, at rest and at most."""
-    rows: list[list[Cell]] = []
-    for shown, processes, kind in (
-        ("`windlass worker`, idle", 1, ""),
-        ("`windlass worker --processes 2`, idle", 2, ""),
-        ("`windlass worker`, no-ops", 1, "noop"),
-        ("`windlass worker`, 100 `async def` handlers that enqueue", 1, "produce"),
-    ):
+    rows = [*_of_crews(survey), *_of_producers(survey)]
+    head = ("who", "connections, by `pg_stat_activity`", "at most", "of which a supervisor has")
+    return [Table(name="connections", head=head, rows=rows)]
+
+
+def _of_crews(survey: Survey) -> Iterator[list[Cell]]:
+    for shown, processes, kind in _CREWS:
         survey.tell(f"connections, {shown}")
         with survey.site.postgres() as yard, crew(yard.url, processes=processes) as it:
             serving(yard, it, processes)
             with _most(yard) as most:
+                time.sleep(_SETTLING)
                 if kind:
                     fill(yard, survey.sizes.jobs // 10, kind)
                     wait_for("the last job", yard.is_empty)
-                else:
-                    wait_for("connections", lambda: most() > processes)  # noqa: B023
-            rows.append([shown, len(yard.backends()), most()])
-    rows += _of_producers(survey)
-    head = ["who", "connections afterwards", "at most"]
-    return [Table(name="connections", head=head, rows=rows)]
+            of_supervisor = proc.connections(it.supervisor, yard.port)
+            yield [shown, len(yard.backends()), most(), of_supervisor]
 
 
 def _of_producers(survey: Survey) -> Iterator[list[Cell]]:
@@ -106,12 +112,12 @@ def _of_producers(survey: Survey) -> Iterator[list[Cell]]:
         with survey.site.postgres() as yard, _most(yard) as most:
             app = Windlass(yard.url)
             produce(app)
-            yield [shown, len(yard.backends()), most()]
+            yield [shown, len(yard.backends()), most(), None]
             app.close()
     with survey.site.postgres() as yard, _most(yard) as most, asyncio.Runner() as runner:
         app = Windlass(yard.url)
         runner.run(coroutines(app))
-        yield [f"producer, {_COROUTINES} coroutines", len(yard.backends()), most()]
+        yield [f"producer, {_COROUTINES} coroutines", len(yard.backends()), most(), None]
         runner.run(app.aclose())
 
 

@@ -64,6 +64,24 @@ def memory(pid: int) -> Memory:
     return Memory(resident=sizes["Rss"], own=sizes["Private_Clean"] + sizes["Private_Dirty"])
 
 
+def connections(pid: int, port: int) -> int:
+    """Return how many connections a process has to a port, by TCP."""
+    to_port = {inode for inode, remote in _sockets(pid) if remote == port}
+    found = 0
+    with suppress(*_GONE):
+        for path in (_PROC / str(pid) / "fd").iterdir():
+            with suppress(*_GONE):
+                found += str(path.readlink()).removeprefix("socket:[").removesuffix("]") in to_port
+    return found
+
+
+def _sockets(pid: int) -> Iterator[tuple[str, int]]:
+    """Yield the inode and the remote port of every socket that a process can see."""
+    for line in (_PROC / str(pid) / "net" / "tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        yield fields[9], int(fields[2].rpartition(":")[2], 16)
+
+
 def _parents() -> Iterator[tuple[int, int]]:
     for path in _PROC.iterdir():
         if path.name.isdigit():

@@ -28,7 +28,7 @@ class Sizes:
     sleepers: int = 1_000
     """Jobs that wait at once in one process, for the memory of a slot."""
     polls: tuple[str, ...] = ("100ms", "1s", "5s")
-    stamps: int = 60
+    stamps: int = 40
     """Jobs that are sent to an idle worker, one by one."""
     stamped_every: float = 0.33
     leases: tuple[int, ...] = (5, 10, 30)

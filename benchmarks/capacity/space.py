@@ -34,7 +34,7 @@ _PARTS = ("rows", "TOAST", "indexes", "in all")
 _OF_ROOM = (
     "payload, B/job",
     *(f"waiting: {part}" for part in _PARTS),
-    "dead rows until a vacuum",
+    "dead, besides, until a vacuum",
     *(f"finished: {part}" for part in _PARTS),
 )
 _AGED = """
@@ -55,11 +55,13 @@ def payloads(survey: Survey) -> list[Table]:
         survey.tell(f"payloads of {size:,} bytes")
         jobs = max(min(survey.sizes.jobs, survey.sizes.payload_bytes // size), 1)
         with survey.site.postgres() as yard:
+            empty = yard.size("finished_jobs")  # Partitions that hold nothing have pages, too.
             log, cpu, waiting = _enqueued(yard, jobs, size)
             with crew(yard.url) as it:
                 run = watch_to_the_end(yard, it)
-            dead = sum(yard.size("jobs")) / jobs
-            done = [each / jobs for each in yard.size("finished_jobs")]
+            dead = sum(yard.size("jobs")) / jobs - sum(waiting)
+            full = yard.size("finished_jobs")
+            done = [(now - then) / jobs for now, then in zip(full, empty, strict=True)]
         shown = f"{size:,} B"
         of_run = (run.rate, run.worker_micros, run.server_micros, run.wal_bytes)
         work.append([shown, cpu, log, *of_run])

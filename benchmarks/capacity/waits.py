@@ -87,11 +87,11 @@ def _sent(survey: Survey, idlers: Sequence[_Idler], stack: ExitStack) -> list[li
     for app in apps:
         stack.callback(app.close)
     producers = [app.of(Kind("stamped", dict[str, int])) for app in apps]
-    moments = random.Random(1)
+    pause, moments = survey.sizes.stamped_every / len(idlers), random.Random(1)
     for _ in range(survey.sizes.stamps):
         for producer in producers:
             producer.enqueue({"sent": time.monotonic_ns()})
-        time.sleep(survey.sizes.stamped_every * moments.uniform(0.5, 1.5))
+            time.sleep(pause * moments.uniform(0.5, 1.5))
     for idler in idlers:
         wait_for("the last job", idler.yard.is_empty)
     return [_row(idler) for idler in idlers]

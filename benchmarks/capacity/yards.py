@@ -86,6 +86,11 @@ class PostgresYard:
         self._server = server
         self._db = psycopg.connect(url, autocommit=True, application_name="capacity")
 
+    @property
+    def port(self) -> int:
+        """The server's port."""
+        return self._server.port
+
     def close(self) -> None:
         """Let go of it."""
         self._db.close()
@@ -155,8 +160,9 @@ class PostgresYard:
             "SELECT coalesce(sum(pg_relation_size(relid)), 0),"
             " coalesce(sum(pg_table_size(relid) - pg_relation_size(relid)), 0),"
             " coalesce(sum(pg_indexes_size(relid)), 0)"
-            " FROM pg_partition_tree(%s::regclass) WHERE isleaf",
-            (f"windlass.{table}",),
+            " FROM (SELECT relid FROM pg_partition_tree(%(name)s) WHERE isleaf UNION"
+            " SELECT oid FROM pg_class WHERE oid = %(name)s::regclass AND relkind = 'r') AS parts",
+            {"name": f"windlass.{table}"},
         ).fetchone()
         rows, toast, indexes = row or (0, 0, 0)
         return int(rows), int(toast), int(indexes)
