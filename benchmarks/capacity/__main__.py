@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.capacity import footprint, proc, producers, space, table, throughput, waits
+from benchmarks.capacity import footprint, pooled, proc, producers, space, table, throughput, waits
 from benchmarks.capacity.sizes import QUICK, Sizes, Survey
 from benchmarks.capacity.table import Table
 from benchmarks.capacity.yards import Site
@@ -30,6 +30,7 @@ PARTS: dict[str, Callable[[Survey], list[Table]]] = {
     "payloads": space.payloads,
     "memory": footprint.memory,
     "connections": footprint.connections,
+    "pgbouncer": pooled.pgbouncer,
     "latency": waits.latency,
     "rescue": waits.rescue,
     "retention": space.retention,
@@ -39,9 +40,9 @@ PARTS: dict[str, Callable[[Survey], list[Table]]] = {
 _RESULTS = Path(__file__).parents[1] / "results" / "capacity.json"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or read what was measured, and print it; return the exit code."""
-    options = _options()
+    options = _options(arguments)
     if options.read is not None:
         tables = table.read(options.read)
     elif not proc.is_there():
@@ -87,7 +88,7 @@ def _place(site: Site) -> Table:
     return Table(name="place", head=("what", "which"), rows=[list(each) for each in facts.items()])
 
 
-def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.capacity", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a fraction of everything")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))

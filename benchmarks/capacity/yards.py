@@ -17,6 +17,7 @@ import psycopg
 from benchmarks.capacity import proc
 from benchmarks.program import ProgramFailed
 from tests.postgres.server import Server
+from tests.system.bouncer import PgBouncer
 from windlass import Kind, Windlass
 
 _LOOK = 0.02
@@ -253,6 +254,10 @@ class Site:
             yard = SqliteYard(Path(name) / "windlass.db")
             _migrate(yard.url)
             yield yard
+
+    def pooler(self) -> PgBouncer:
+        """Give a pooler in front of the server, which is still to be started."""
+        return PgBouncer(self._server)
 
     def version(self) -> str:
         """The server's version, and that it is durable.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.capacity import proc
+from benchmarks.capacity.__main__ import main
 from benchmarks.capacity.table import PageMismatch, Table, names_on, placed, read, write
 from windlass.core.families import FAMILIES
 from windlass.settings import describe_settings
@@ -81,32 +82,26 @@ def test_a_process_is_known_by_its_family_its_cpu_time_and_its_memory() -> None:
         assert 0 < found.own <= found.resident
 
 
-@needs_proc
-def test_a_part_is_measured_and_put_on_the_page(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(PAGE.read_text("utf-8"), encoding="utf-8")
-    _measure(page, "--only", "enqueues")
-    assert names_on(page.read_text("utf-8")) == names_on(PAGE.read_text("utf-8"))
-    assert page.read_text("utf-8") != PAGE.read_text("utf-8")
+def test_figures_that_were_kept_are_printed_and_put_on_the_page_without_measuring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, page = tmp_path / "capacity.json", tmp_path / "page.md"
+    write(kept, [TABLE])
+    page.write_text("<!-- capacity:rates -->\nold\n<!-- /capacity -->\n", encoding="utf-8")
+    assert main(["--read", str(kept), "--page", str(page)]) == 0
+    assert page.read_text("utf-8") == WRITTEN + "\n" == capsys.readouterr().out
 
 
 @needs_proc
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_whole_run_fills_every_place_of_the_page(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
+    kept, page = tmp_path / "capacity.json", tmp_path / "page.md"
     emptied = re.sub(r"(?<= -->\n)\|[^<]*(?=<!-- /capacity)", "", PAGE.read_text("utf-8"))
     page.write_text(emptied, encoding="utf-8")
-    _measure(page)
-    filled = page.read_text("utf-8")
-    assert "-->\n<!-- /capacity" in emptied
-    assert "-->\n<!-- /capacity" not in filled
-
-
-def _measure(page: Path, *options: str) -> None:
-    command = [sys.executable, "-m", "benchmarks.capacity", "--quick", "--page", page, *options]
+    command = [sys.executable, "-m", "benchmarks.capacity", "--quick"]
     done = subprocess.run(
-        [*command, "--json", page.with_suffix(".json")],
+        [*command, "--page", str(page), "--json", str(kept)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
@@ -114,3 +109,7 @@ def _measure(page: Path, *options: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    measured = {table.name for table in read(kept)}
+    assert set(names_on(emptied)) - measured <= {"pgbouncer"}  # Where that is not installed.
+    assert page.read_text("utf-8").count("-->\n|") == len(measured)
+    assert "-->\n|" not in emptied
