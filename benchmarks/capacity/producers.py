@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from benchmarks.capacity.crew import crew
 from benchmarks.capacity.sizes import Survey
 from benchmarks.capacity.table import Cell, Table
 from benchmarks.capacity.watch import watch_to_the_end
-from benchmarks.capacity.yards import PostgresYard, Yard, fill
+from benchmarks.capacity.yards import Yard, fill
 from windlass import Kind, Windlass
 
 _WARM_UPS = 20
+_BURSTS = 9
+_OF_SERVER = (
+    "setting",
+    "enqueues/s, one by one",
+    "enqueues/s, 16 threads",
+    "run, jobs/s",
+    "run: WAL, B/job",
+)
 _THREADS = 16
 _NOT_SYNCHRONOUS = """
     DO $$ BEGIN
@@ -73,34 +82,32 @@ def _singly(yard: Yard, count: int, threads: int = 1) -> float:
 
 
 def server(survey: Survey) -> list[Table]:
-    """Change a setting of PostgreSQL, and see what comes of it."""
-    cases: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-        ("as `initdb` leaves it", (), ()),
-        ("`synchronous_commit = off`", (_NOT_SYNCHRONOUS,), ()),
-        ("a checkpoint between enqueue and run", (), ("CHECKPOINT",)),
-    )
-    rows: list[list[Cell]] = []
-    for shown, before, between in cases:
-        survey.tell(f"PostgreSQL, {shown}")
-        with survey.site.postgres() as yard:
-            yard.tell(*before)
-            rows.append([shown, *_enqueued_and_run(survey, yard, between)])
-    head = [
-        "setting",
-        "enqueues/s, one by one",
-        "enqueues/s, 16 threads",
-        "run, jobs/s",
-        "WAL of the run, B/job",
+    """Change a setting of PostgreSQL, and see what comes of it for enqueues and for runs."""
+    survey.tell("PostgreSQL's own settings")
+    with survey.site.postgres() as on, survey.site.postgres() as off:
+        off.tell(_NOT_SYNCHRONOUS)
+        singly = _in_turns(survey, (on, off), threads=1)
+        together = _in_turns(survey, (on, off), threads=_THREADS)
+    rows: list[list[Cell]] = [
+        ["as `initdb` leaves it", singly[0], together[0], *_run(survey, ())],
+        ["`synchronous_commit = off`", singly[1], together[1], *_run(survey, (_NOT_SYNCHRONOUS,))],
+        ["a checkpoint between enqueue and run", None, None, *_run(survey, ("CHECKPOINT",))],
     ]
-    return [Table(name="server", head=head, rows=rows)]
+    return [Table(name="server", head=_OF_SERVER, rows=rows)]
 
 
-def _enqueued_and_run(survey: Survey, yard: PostgresYard, between: tuple[str, ...]) -> list[Cell]:
-    singles = survey.sizes.singles // 2
-    singly = _singly(yard, singles)
-    together = _singly(yard, singles * 2, _THREADS)
-    fill(yard, survey.sizes.jobs)
-    yard.tell(*between)
-    with crew(yard.url) as it:
-        found = watch_to_the_end(yard, it)
-    return [singly, together, found.rate, found.wal_bytes]
+def _in_turns(survey: Survey, yards: Sequence[Yard], threads: int) -> list[float]:
+    """Enqueue by turns, since a disk's mood changes within seconds; return the median rates."""
+    count = max(survey.sizes.singles // _BURSTS, threads)
+    bursts = [[_singly(yard, count, threads) for yard in yards] for _ in range(_BURSTS)]
+    return [statistics.median(rates) for rates in zip(*bursts, strict=True)]
+
+
+def _run(survey: Survey, first: tuple[str, ...]) -> tuple[float, float]:
+    """Run what was enqueued, after some statements; return the rate and the log of a job."""
+    with survey.site.postgres() as yard:
+        fill(yard, survey.sizes.jobs)
+        yard.tell(*first)
+        with crew(yard.url) as it:
+            found = watch_to_the_end(yard, it)
+    return found.rate, found.wal_bytes

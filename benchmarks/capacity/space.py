@@ -37,6 +37,8 @@ _OF_ROOM = (
     "dead, besides, until a vacuum",
     *(f"finished: {part}" for part in _PARTS),
 )
+_LEFT_ALONE = "ALTER TABLE windlass.jobs SET (autovacuum_enabled = off)"
+"""Else vacuum may come by between the run and the look, and give an empty table's room back."""
 _AGED = """
     UPDATE windlass.finished_jobs SET finished_at = finished_at - interval '10 days',
         slot = windlass.slot_of(finished_at - interval '10 days')
@@ -55,6 +57,7 @@ def payloads(survey: Survey) -> list[Table]:
         survey.tell(f"payloads of {size:,} bytes")
         jobs = max(min(survey.sizes.jobs, survey.sizes.payload_bytes // size), 1)
         with survey.site.postgres() as yard:
+            yard.tell(_LEFT_ALONE)
             empty = yard.size("finished_jobs")  # Partitions that hold nothing have pages, too.
             log, cpu, waiting = _enqueued(yard, jobs, size)
             with crew(yard.url) as it:

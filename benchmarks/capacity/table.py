@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ class Table:
     name: str
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+    raw: Sequence[Mapping[str, Cell]] = ()
+    """What the rows were worked out from, so that a strange figure can be explained."""
 
     def markdown(self) -> str:
         """Write it as it stands on the page, between the comments that mark its place."""

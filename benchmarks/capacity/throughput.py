@@ -45,6 +45,7 @@ _HANDLERS: tuple[tuple[str, str, dict[str, int]], ...] = (
 def throughput(survey: Survey) -> list[Table]:
     """Run no-ops in more and more slots and processes, on both stores."""
     rows: list[list[Cell]] = []
+    raw: list[dict[str, Cell]] = []
     for processes in survey.sizes.processes:
         for slots in survey.sizes.slots:
             survey.tell(f"no-ops, {processes} x {slots} slots")
@@ -53,7 +54,9 @@ def throughput(survey: Survey) -> list[Table]:
             of_postgres = (on_postgres.rate, on_postgres.worker_micros, on_postgres.server_micros)
             of_sqlite = (on_sqlite.rate, on_sqlite.worker_micros)
             rows.append([processes, slots, *of_postgres, *of_sqlite])
-    return [Table(name="throughput", head=_OF_NOOPS, rows=rows)]
+            raw.append(on_postgres.raw(f"PostgreSQL, {processes} x {slots}"))
+            raw.append(on_sqlite.raw(f"SQLite, {processes} x {slots}"))
+    return [Table(name="throughput", head=_OF_NOOPS, rows=rows, raw=raw)]
 
 
 def _noops(
@@ -69,6 +72,7 @@ def _noops(
 def naps(survey: Survey) -> list[Table]:
     """Run jobs that wait, in more and more slots of one process."""
     rows: list[list[Cell]] = []
+    raw: list[dict[str, Cell]] = []
     for ms in survey.sizes.naps:
         for slots in survey.sizes.napping_slots:
             survey.tell(f"{ms} ms jobs, {slots} slots")
@@ -77,7 +81,8 @@ def naps(survey: Survey) -> list[Table]:
             share, cpu = found.rate / ideal, found.worker_cpu / found.seconds
             costs = (found.worker_micros, found.server_micros)
             rows.append([f"{ms} ms", slots, found.rate, f"{share:.0%}", *costs, f"{cpu:.0%}"])
-    return [Table(name="naps", head=_OF_NAPS, rows=rows)]
+            raw.append(found.raw(f"{ms} ms, {slots} slots"))
+    return [Table(name="naps", head=_OF_NAPS, rows=rows, raw=raw)]
 
 
 def _nap(survey: Survey, ms: int, slots: int, ideal: float) -> Figures:
@@ -91,6 +96,7 @@ def _nap(survey: Survey, ms: int, slots: int, ideal: float) -> Figures:
 def handlers(survey: Survey) -> list[Table]:
     """Run no-ops in the event loop, in threads and in child processes."""
     rows: list[list[Cell]] = []
+    raw: list[dict[str, Cell]] = []
     for shown, kind, flags in _HANDLERS:
         survey.tell(f"handlers, {shown}")
         jobs = int(survey.sizes.rates * (survey.sizes.seconds + 1) / (1 if kind == "noop" else 4))
@@ -98,5 +104,6 @@ def handlers(survey: Survey) -> list[Table]:
             serving(yard, it)
             found = watch(yard, it, jobs=jobs, seconds=survey.sizes.seconds, kind=kind)
         rows.append([shown, found.rate, found.worker_micros, found.server_micros])
+        raw.append(found.raw(shown))
     head = ["handler", "no-ops/s", "worker CPU, µs/job", "server CPU, µs/job"]
-    return [Table(name="handlers", head=head, rows=rows)]
+    return [Table(name="handlers", head=head, rows=rows, raw=raw)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.capacity.crew import Crew
@@ -24,6 +24,12 @@ class Figures:
     worker_cpu: float
     server_cpu: float
     wal: int
+    ran_dry: bool
+    """Whether nothing was left at the end, so that the last jobs had few beside them."""
+
+    def raw(self, case: str) -> dict[str, str | int | float | None]:
+        """Tell all of it, under the name of its case."""
+        return {"case": case, **asdict(self)}
 
     @property
     def rate(self) -> float:
@@ -69,15 +75,15 @@ def between(yard: Yard, first: Look, last: Look) -> Figures:
     jobs, ended = yard.finished(first.at, last.at)
     if not jobs:
         raise ProgramFailed("no job has ended while the crew was watched")
-    seconds = (last.at - first.at) / 1e6
-    if yard.is_empty():
-        seconds = max((ended - first.at) / 1e6, _TICK)
+    ran_dry = yard.is_empty()
+    seconds = max(((ended if ran_dry else last.at) - first.at) / 1e6, _TICK)
     return Figures(
         jobs=jobs,
         seconds=seconds,
         worker_cpu=last.worker_cpu - first.worker_cpu,
         server_cpu=last.server_cpu - first.server_cpu,
         wal=last.wal - first.wal,
+        ran_dry=ran_dry,
     )
 
 
