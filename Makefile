@@ -16,7 +16,7 @@ CASES ?= long
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture test-system check format bench bench-sqlite profile clean
+.PHONY: help demo test torture test-system check format bench bench-sqlite bench-capacity profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ bench: $(VENV)/.bench ## race the PostgreSQL store against its peers, side by si
 
 bench-sqlite: $(VENV)/.bench ## race the SQLite store against Huey's, side by side
 	@$(BIN)/python -m benchmarks.sqlite
+
+bench-capacity: $(VENV)/.bench ## measure what docs/capacity.md tells, and put it there (eight minutes)
+	@$(BIN)/python -m benchmarks.capacity --page docs/capacity.md
 
 profile: $(VENV)/.bench ## show where the time of a drain goes
 	@$(BIN)/python -m benchmarks.profile

@@ -1,0 +1,115 @@
+"""Laws of the figures by which fleets are sized: how they get onto their page, and which."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.capacity import proc
+from benchmarks.capacity.__main__ import main
+from benchmarks.capacity.table import PageMismatch, Table, names_on, placed, read, write
+from windlass.core.families import FAMILIES
+from windlass.settings import describe_settings
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/capacity.md"
+TABLE = Table(
+    name="rates", head=("slots", "jobs/s", "µs"), rows=[["ten", 12_345.6, 0.5], ["one", 7, None]]
+)
+WRITTEN = """\
+<!-- capacity:rates -->
+| slots | jobs/s | µs |
+| --- | ---: | ---: |
+| ten | 12,346 | 0.50 |
+| one | 7 |  |
+<!-- /capacity -->"""
+
+needs_proc = pytest.mark.skipif(not proc.is_there(), reason="the accounts are Linux's, in /proc")
+
+
+def test_figures_are_written_with_as_many_digits_as_they_are_worth() -> None:
+    assert TABLE.markdown() == WRITTEN
+
+
+def test_a_table_takes_its_own_place_on_the_page_and_leaves_the_rest_alone() -> None:
+    other = "<!-- capacity:other -->\nold\n<!-- /capacity -->"
+    page = f"before\n<!-- capacity:rates -->\nold\n<!-- /capacity -->\nbetween\n{other}\nafter\n"
+    assert placed(page, [TABLE]) == f"before\n{WRITTEN}\nbetween\n{other}\nafter\n"
+
+
+def test_a_table_without_a_place_is_refused_so_that_no_figure_is_lost() -> None:
+    with pytest.raises(PageMismatch, match="capacity:rates"):
+        placed("nothing here", [TABLE])
+
+
+def test_what_was_measured_can_be_kept_and_read_again(tmp_path: Path) -> None:
+    write(tmp_path / "deep" / "capacity.json", [TABLE])
+    (found,) = read(tmp_path / "deep" / "capacity.json")
+    assert found.markdown() == WRITTEN
+
+
+def test_the_page_names_only_metrics_and_settings_that_exist() -> None:
+    page = PAGE.read_text("utf-8")
+    series = set(re.findall(r"\bwindlass_[a-z_]+\b", page))
+    suffixes = ("_bucket", "_sum", "_count")
+    unknown = {
+        name
+        for name in series
+        if name not in FAMILIES
+        and not any(name.removesuffix(suffix) in FAMILIES for suffix in suffixes)
+    }
+    assert series
+    assert not unknown
+    variables = set(re.findall(r"\bWINDLASS_[A-Z_]+\b", page))
+    assert not variables - {setting.variable for setting in describe_settings()}
+
+
+@needs_proc
+def test_a_process_is_known_by_its_family_its_cpu_time_and_its_memory() -> None:
+    spend = "sum(range(3_000_000)); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", spend], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.pid in proc.family(os.getpid())
+        while proc.cpu_seconds([child.pid]) < 0.01:
+            assert child.poll() is None
+        found = proc.memory(child.pid)
+        assert 0 < found.own <= found.resident
+
+
+def test_figures_that_were_kept_are_printed_and_put_on_the_page_without_measuring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, page = tmp_path / "capacity.json", tmp_path / "page.md"
+    write(kept, [TABLE])
+    page.write_text("<!-- capacity:rates -->\nold\n<!-- /capacity -->\n", encoding="utf-8")
+    assert main(["--read", str(kept), "--page", str(page)]) == 0
+    assert page.read_text("utf-8") == WRITTEN + "\n" == capsys.readouterr().out
+
+
+@needs_proc
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_whole_run_fills_every_place_of_the_page(tmp_path: Path) -> None:
+    kept, page = tmp_path / "capacity.json", tmp_path / "page.md"
+    emptied = re.sub(r"(?<= -->\n)\|[^<]*(?=<!-- /capacity)", "", PAGE.read_text("utf-8"))
+    page.write_text(emptied, encoding="utf-8")
+    command = [sys.executable, "-m", "benchmarks.capacity", "--quick"]
+    done = subprocess.run(
+        [*command, "--page", str(page), "--json", str(kept)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    measured = {table.name for table in read(kept)}
+    assert set(names_on(emptied)) - measured <= {"pgbouncer"}  # Where that is not installed.
+    assert page.read_text("utf-8").count("-->\n|") == len(measured)
+    assert "-->\n|" not in emptied
