@@ -30,6 +30,7 @@ _COMMANDS = [
     "breakers",
     "slo",
     "workers",
+    "top",
     "keys",
     "migrate",
     "doctor",
