@@ -20,6 +20,7 @@ from windlass.app.isolation import recipe_of
 from windlass.app.portal import Portal, refuse_in_event_loop
 from windlass.app.schedules import Schedules
 from windlass.app.sender import Sender
+from windlass.app.stats import gather_stats
 from windlass.app.ticking import CronDecorator, EveryDecorator
 from windlass.app.vault import Vault
 from windlass.context import Context
@@ -29,6 +30,7 @@ from windlass.core.job import Retention
 from windlass.core.limits import limit_of_app
 from windlass.core.names import check_name
 from windlass.core.redaction import Redaction
+from windlass.core.stats import Stats
 from windlass.middleware import Callbacks, log_runs, trace_runs
 from windlass.observe.meters import Meters
 from windlass.observe.traces import is_loaded
@@ -227,6 +229,20 @@ class Windlass(Sender):
         """Call this after every run that raised: `callback(ctx, error)`."""
         self._callbacks.failed.append(callback)
         return callback
+
+    # -- figures -------------------------------------------------------------------------------
+
+    async def stats(self, *, queue: str | None = None, kind: str | None = None) -> Stats:
+        """Return what workers recorded: queues, kinds, errors, workers, and what the load needs.
+
+        All of it, or what has to do with one queue, or with one kind. What is not known yet is
+        None; `unknown` says why.
+
+        Example:
+            `(await app.stats(queue="mail")).slots_needed`
+        """
+        redaction = Redaction(self.settings.redact)
+        return await gather_stats(self.store, redaction, queue=queue, kind=kind)
 
     # -- work ----------------------------------------------------------------------------------
 

@@ -298,6 +298,10 @@ class Pulse(Struct, frozen=True, kw_only=True):
     """Whether the store's news arrive; if not, new jobs are found by polling."""
     metrics: str = ""
     """Where its metrics are served, host and port; empty: nowhere."""
+    memory: int | None = None
+    """Bytes that its process holds; None: it has not told, or cannot know."""
+    pool: Connections | None = None
+    """The connections of its store's pool; None: there is none, or it has not told."""
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True):

@@ -6,12 +6,12 @@ buckets of their times (`core.latency`). Who wants percentiles needs no Promethe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from windlass.core.job import Json
 from windlass.core.latency import add_sparse, quantile, total
@@ -23,6 +23,18 @@ WINDOW = timedelta(minutes=5)
 SPAN = timedelta(hours=1)
 KEPT = timedelta(days=1)
 """After which a kind of which nothing was heard is forgotten."""
+ERRORS = 10
+"""How many errors of a kind are told apart in a window; the rest is counted as `other`."""
+_SEEN = 30
+_LINE = 160
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """An error that runs of a kind failed with: what it said last, and between when."""
+
+    error: str = ""
+    first: float = 0.0
+    last: float = 0.0
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -38,6 +50,8 @@ class Window(Struct, frozen=True, kw_only=True):
     durations: list[int] = []
     """Buckets of how long runs took, sparsely; `waits` of how long jobs had waited before."""
     waits: list[int] = []
+    errors: dict[str, int] = {}
+    """How many runs failed with which error, by its fingerprint."""
 
     @property
     def runs(self) -> int:
@@ -54,6 +68,7 @@ class Window(Struct, frozen=True, kw_only=True):
             cancelled=self.cancelled + other.cancelled,
             durations=add_sparse(self.durations, other.durations),
             waits=add_sparse(self.waits, other.waits),
+            errors=_both(self.errors, other.errors, ERRORS),
         )
 
 
@@ -65,6 +80,8 @@ class KindStats(Struct, frozen=True, kw_only=True):
 
     windows: list[Window] = []
     left: dict[str, int] = {}
+    errors: dict[str, Seen] = {}
+    """What the errors are that are counted in the windows, the latest of them."""
     at: float = 0.0
     """When somebody last added to it."""
 
@@ -77,6 +94,16 @@ class KindStats(Struct, frozen=True, kw_only=True):
                 found += window
         return found
 
+    def slots(self, now: datetime) -> tuple[Window, ...]:
+        """Return a window for each five minutes of the last hour, the one that runs the last.
+
+        Windows that have not come yet are from before the clock was set back, and not among them.
+        """
+        step, last = WINDOW.total_seconds(), window_of(now)
+        begins = [last - step * back for back in reversed(range(int(SPAN / WINDOW)))]
+        known = {window.at: window for window in self.windows}
+        return tuple(known.get(begin) or Window(at=begin) for begin in begins)
+
 
 def read_stats(record: Json | None) -> KindStats:
     """Return what a record says; one that cannot be read says nothing, and is begun anew."""
@@ -86,26 +113,61 @@ def read_stats(record: Json | None) -> KindStats:
         return KindStats()
 
 
-def recorded(record: Json | None, news: Window, left: Mapping[str, int], now: datetime) -> Json:
-    """Return the record of a kind after what one worker has to add to it."""
+def recorded(
+    record: Json | None,
+    news: Window,
+    left: Mapping[str, int],
+    now: datetime,
+    errors: Mapping[str, str] = MappingProxyType({}),
+) -> Json:
+    """Return the record of a kind after what one worker has to add to it.
+
+    `errors` has a line for each of the errors that are new in the window.
+    """
     known = read_stats(record)
-    begin = _window_of(now)
+    begin = window_of(now)
     oldest = (now - SPAN - WINDOW).timestamp()
     windows = [each for each in known.windows if oldest < each.at <= begin]
     if windows and windows[-1].at == begin:
         windows[-1] += news
     else:
-        windows.append(replace(news, at=begin))
-    both = _both(known.left, left)
-    made: Json = msgspec.to_builtins(KindStats(windows=windows, left=both, at=now.timestamp()))
+        windows.append(Window(at=begin) + news)
+    made: Json = msgspec.to_builtins(
+        KindStats(
+            windows=windows,
+            left=_both(known.left, left),
+            errors=_seen(known.errors, errors, windows, now.timestamp()),
+            at=now.timestamp(),
+        )
+    )
     return made
 
 
-def _both(known: Mapping[str, int], news: Mapping[str, int]) -> dict[str, int]:
+def error_line(text: str) -> str:
+    """Return what is kept of an error: a line, and not too long."""
+    line = " ".join(text[: 2 * _LINE].split())
+    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+
+
+def _seen(
+    known: Mapping[str, Seen], news: Mapping[str, str], windows: Sequence[Window], now: float
+) -> dict[str, Seen]:
+    """Return what the errors of the windows are; one that came long ago anew begins anew."""
+    counted = {name for window in windows for name in window.errors}
+    seen = {name: each for name, each in known.items() if name in counted}
+    for name, line in news.items():
+        if name in counted:
+            first = min(seen[name].first, now) if name in seen else now
+            seen[name] = Seen(error=line, first=first, last=now)
+    latest = sorted(seen, key=lambda name: (-seen[name].last, name))[:_SEEN]
+    return {name: seen[name] for name in latest}
+
+
+def _both(known: Mapping[str, int], news: Mapping[str, int], most: int = NAMES) -> dict[str, int]:
     """Add counts up; who comes after there are as many names as there may be is `other`."""
     both = {OTHER: 0}
     for name, count in (*known.items(), *news.items()):
-        called = name if name in both or len(both) <= NAMES else OTHER
+        called = name if name in both or len(both) <= most else OTHER
         both[called] = both.get(called, 0) + count
     return {name: count for name, count in both.items() if count or name != OTHER}
 
@@ -121,7 +183,8 @@ def percentiles(buckets: list[int]) -> dict[str, float]:
     return {name: seconds for name, seconds in found.items() if seconds is not None}
 
 
-def _window_of(now: datetime) -> float:
+def window_of(now: datetime) -> float:
+    """Return when the window began that runs now."""
     seconds = now.astimezone(UTC).timestamp()
     return seconds - seconds % WINDOW.total_seconds()
 

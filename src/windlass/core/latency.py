@@ -73,6 +73,20 @@ def quantile(buckets: Sequence[int], share: float) -> float | None:
     return None
 
 
+def mean(buckets: Sequence[int]) -> float | None:
+    """Return the mean of all times, each taken to be in the middle of its bucket; None of none."""
+    counts = _read(buckets)
+    if not counts:
+        return None
+    return sum(_middle(number) * count for number, count in counts.items()) / sum(counts.values())
+
+
+def _middle(number: int) -> float:
+    if number >= len(BOUNDS):
+        return BOUNDS[-1]
+    return (BOUNDS[number] + (BOUNDS[number - 1] if number else 0.0)) / 2
+
+
 def _read(buckets: Sequence[int]) -> dict[int, int]:
     counts: Mapping[int, int] = dict(zip(buckets[::2], buckets[1::2], strict=False))
     return {number: count for number, count in counts.items() if number >= 0 and count > 0}

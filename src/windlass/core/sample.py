@@ -47,6 +47,10 @@ class QueueSample(Struct, kw_only=True, omit_defaults=True):
     left: int = 0
     """Jobs that left it for good, ever; rates are differences of that."""
     arrival_rate: float | None = None
+    estimated: bool = False
+    """Whether that is by what is new among the jobs, since not all of them were counted."""
+    came: float | None = None
+    """The same, and below zero where jobs were counted late that left: a mean of it is right."""
     service_rate: float | None = None
 
 
@@ -111,10 +115,10 @@ class Facts(Struct, kw_only=True):
     workers: Sequence[WorkerRecord]
     pauses: Pauses
     stats: Mapping[str, Json]
-    breakers: Mapping[str, Json]
-    limits: Mapping[str, Json]
-    targets: Mapping[str, Json]
-    ringing: Mapping[str, Json]
+    breakers: Mapping[str, Json] = {}
+    limits: Mapping[str, Json] = {}
+    targets: Mapping[str, Json] = {}
+    ringing: Mapping[str, Json] = {}
 
 
 def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
@@ -251,7 +255,8 @@ def _rate(sample: Sample, before: Sample) -> None:
         queue.service_rate = left / seconds
         if not queue.capped and not known.capped:
             came = _alive(queue) - _alive(known) + left
-            queue.arrival_rate = max(came, 0) / seconds
+            queue.came = came / seconds
+            queue.arrival_rate = max(queue.came, 0.0)
 
 
 def _alive(queue: QueueSample) -> int:

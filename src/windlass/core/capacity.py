@@ -1,0 +1,75 @@
+"""Owns what a load needs and how soon it is done: slots, and the time to drain.
+
+What cannot be known is None, with the reason: a number that is made up is worse than none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from windlass.core.sample import EVERY
+
+ROOM = 0.8
+"""The share of its slots that a fleet may use for long: where it uses all, queues are endless."""
+_STEADY = 0.02
+_BACKLOG = EVERY.total_seconds()
+NO_RATES = "known about 30 s after a worker has started"
+"""Why nothing is known that is told by comparing two samples."""
+_NO_RUNS = "known once jobs of it have ended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What is known of the jobs of one queue, or of all of them."""
+
+    waiting: int
+    capped: bool = False
+    """Whether more wait than were counted."""
+    oldest: float | None = None
+    paused: bool = False
+    slots: int = 0
+    """How many jobs the live workers can run at once that serve it."""
+    arrival: float | None = None
+    service: float | None = None
+    work: float | None = None
+    """Seconds of a slot that a job takes until it is done with, all of its runs together."""
+
+
+def slots_needed(load: Load) -> tuple[float | None, str]:
+    """Return how many slots keep up with what comes, with some room; or None, and why not."""
+    if load.arrival is None:
+        return None, NO_RATES
+    if not load.arrival:
+        return 0.0, ""
+    if load.work is None:
+        return None, _NO_RUNS
+    return load.arrival * load.work / ROOM, ""
+
+
+def drain_seconds(load: Load) -> tuple[float | None, str]:
+    """Return after how long nothing waits any more, if all goes on like this; or None, and why."""
+    if not load.waiting and not load.capped:
+        return 0.0, ""
+    if load.paused:
+        return None, "it is paused: it does not drain"
+    if not load.slots:
+        return None, "no worker serves it: it does not drain"
+    if load.capped:
+        return None, "more jobs wait than are counted"
+    if load.arrival is None or load.service is None:
+        return None, NO_RATES
+    spare = _pace(load, load.service) - load.arrival
+    if spare <= load.arrival * _STEADY:
+        return None, "as much comes as leaves, or more: it does not drain"
+    return load.waiting / spare, ""
+
+
+def _pace(load: Load, service: float) -> float:
+    """Return how many jobs a second would leave if enough waited.
+
+    Where there is a backlog that is what leaves now, whatever it is that keeps it from being more:
+    slots, limits, breakers. Where there is none, slots are idle.
+    """
+    if load.oldest is not None and load.oldest >= _BACKLOG:
+        return service
+    return max(service, load.slots / load.work if load.work else 0.0)

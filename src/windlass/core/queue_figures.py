@@ -1,0 +1,188 @@
+"""Owns the figures of a queue, and what those of several come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import zip_longest
+
+from windlass.core.capacity import NO_RATES, Load, drain_seconds, slots_needed
+from windlass.core.job import Lane, WorkerRecord
+from windlass.core.kind_figures import work_in
+from windlass.core.kind_stats import KindStats
+from windlass.core.metrics import OTHER
+from windlass.core.pauses import Pauses
+from windlass.core.sample import Sample
+from windlass.core.sample_history import History, Line, recent_rate, shown
+from windlass.core.states import State
+
+_PENDING = State.PENDING.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueFigures:
+    """A queue: its jobs, who serves it, how fast it fills and empties."""
+
+    name: str
+    jobs: Mapping[str, int]
+    """How many are in which state; of finished ones only the dead are counted."""
+    capped: frozenset[str]
+    """The states in which there are more than were counted."""
+    oldest: float | None
+    """Seconds for which the oldest pending job has been due; None: none is pending."""
+    paused: bool
+    workers: int
+    slots: int
+    """How many of its jobs the workers that serve it can run at once."""
+    arrival_rate: float | None
+    """Jobs a second that came within the last two minutes."""
+    service_rate: float | None
+    """Jobs a second that left it for good."""
+    estimated: bool
+    """Whether the arrival rate is an estimate, since there are too many jobs to count them."""
+    drain_seconds: float | None
+    """After how long nothing waits any more, if all goes on as it does."""
+    slots_needed: float | None
+    """How many slots keep up with what comes."""
+    arrivals: tuple[float, ...]
+    """The rates of up to the last ten minutes, oldest first, a point each 15 seconds.
+
+    Only the busiest queues have them, and `services`; what was not known then is 0.
+    """
+    services: tuple[float, ...]
+    unknown: Mapping[str, str]
+    """Why a figure is None, by its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total:
+    """What the figures of several queues come to."""
+
+    arrival_rate: float | None
+    service_rate: float | None
+    drain_seconds: float | None
+    slots_needed: float | None
+    unknown: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueScene:
+    """All that the figures of queues are made of."""
+
+    now: datetime
+    sample: Sample
+    counted: bool
+    """Whether the sample is not from a worker, so that it has no rates."""
+    history: History
+    records: Sequence[KindStats]
+    alive: Sequence[WorkerRecord]
+    pauses: Pauses
+
+
+def queue_of(name: str, scene: QueueScene) -> QueueFigures:
+    """Make the figures of a queue that was sampled."""
+    queue, line = scene.sample.queues[name], scene.history.queues.get(name) or Line()
+    serving = [each for each in scene.alive if serves_queue(each, name)]
+    age = max(scene.now.timestamp() - scene.sample.at, 0.0)
+    load = Load(
+        waiting=queue.jobs.get(_PENDING, 0),
+        capped=_PENDING in queue.capped,
+        oldest=None if queue.oldest is None else queue.oldest + age,
+        paused=queue.paused if name == OTHER else name in scene.pauses.queues,
+        slots=sum(slots_of(each, name) for each in serving),
+        arrival=_rate(scene, line.arrivals, queue.arrival_rate),
+        service=_rate(scene, line.services, queue.service_rate),
+        work=work_in(name, scene.records, scene.now).each,
+    )
+    drain, why_no_drain = drain_seconds(load)
+    slots, why_no_slots = slots_needed(load)
+    return QueueFigures(
+        name=name,
+        jobs=queue.jobs,
+        capped=frozenset(queue.capped),
+        oldest=load.oldest,
+        paused=load.paused,
+        workers=len(serving),
+        slots=load.slots,
+        arrival_rate=load.arrival,
+        service_rate=load.service,
+        estimated=queue.estimated,
+        drain_seconds=drain,
+        slots_needed=slots,
+        arrivals=shown(line.arrivals),
+        services=shown(line.services),
+        unknown=_reasons(
+            arrival_rate=(load.arrival, NO_RATES),
+            service_rate=(load.service, NO_RATES),
+            drain_seconds=(drain, why_no_drain),
+            slots_needed=(slots, why_no_slots),
+        ),
+    )
+
+
+def total_of(queues: Sequence[QueueFigures], *, counted: bool) -> Total:
+    """Add up what queues need; all have drained when the last one has that is not paused."""
+    arrival = _sum("arrival_rate", queues, counted=counted)
+    service = _sum("service_rate", queues, counted=counted)
+    slots = _sum("slots_needed", queues, counted=counted)
+    drains = [each.drain_seconds for each in queues if not each.paused]
+    known = [each for each in drains if each is not None]
+    drain = max(known, default=0.0) if len(known) == len(drains) else None
+    return Total(
+        arrival_rate=arrival[0],
+        service_rate=service[0],
+        slots_needed=slots[0],
+        drain_seconds=drain,
+        unknown=_reasons(
+            arrival_rate=arrival,
+            service_rate=service,
+            slots_needed=slots,
+            drain_seconds=(drain, _why("drain_seconds", [q for q in queues if not q.paused])),
+        ),
+    )
+
+
+def serves_queue(worker: WorkerRecord, queue: str) -> bool:
+    """Say whether a worker takes anything from a queue."""
+    return any(worker.info.serves(Lane(queue, kind)) for kind in worker.info.kinds[:1])
+
+
+def slots_of(worker: WorkerRecord, queue: str | None = None) -> int:
+    """Return how many jobs a worker runs at once, or how many of one queue."""
+    info = worker.info
+    slots = worker.pulse.slots or info.least_slots or info.slots
+    return slots if queue is None else min(slots, info.queue_slots.get(queue, slots))
+
+
+def added(curves: Iterable[Sequence[float]]) -> tuple[float, ...]:
+    """Add curves up that end at the same moment."""
+    backwards = zip_longest(*(reversed(each) for each in curves), fillvalue=0.0)
+    return tuple(sum(each) for each in backwards)[::-1]
+
+
+def _rate(scene: QueueScene, line: Sequence[float | None], told: float | None) -> float | None:
+    if scene.counted:
+        return None
+    lately = recent_rate(scene.history, line, scene.now.timestamp())
+    return told if lately is None else lately
+
+
+def _sum(figure: str, queues: Sequence[QueueFigures], *, counted: bool) -> tuple[float | None, str]:
+    values = [getattr(each, figure) for each in queues]
+    if counted or None in values:
+        return None, _why(figure, queues)
+    return float(sum(values)), ""
+
+
+def _why(figure: str, queues: Sequence[QueueFigures]) -> str:
+    """Say why the figure of all is not known: because that of one is not."""
+    reasons = {each.name: each.unknown[figure] for each in queues if figure in each.unknown}
+    if not reasons or set(reasons.values()) == {NO_RATES}:
+        return NO_RATES
+    name, reason = next((name, why) for name, why in reasons.items() if why != NO_RATES)
+    return f"{name}: {reason}"
+
+
+def _reasons(**figures: tuple[float | None, str]) -> dict[str, str]:
+    return {name: why for name, (value, why) in figures.items() if value is None}

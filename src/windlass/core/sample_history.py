@@ -1,0 +1,137 @@
+"""Owns the record `sample:history`: what the last samples said of the rates, for those who look.
+
+A ring of the last `POINTS` samples: of all queues together, and of the busiest `QUEUES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core.job import Json
+from windlass.core.metrics import bounded
+from windlass.core.sample import QueueSample, Sample
+from windlass.core.states import State
+
+HISTORY = "sample:history"
+POINTS = 40
+QUEUES = 20
+_LATELY = 120.0
+"""Seconds over which a rate is taken: within fewer, too much is chance."""
+_PENDING = State.PENDING.value
+
+
+class Line(Struct, kw_only=True):
+    """What the samples said of one queue, or of all; None where they did not know."""
+
+    depths: list[int | None] = []
+    """Pending jobs."""
+    arrivals: list[float | None] = []
+    """May be below zero for a moment, where jobs were counted late that left; a mean is right."""
+    services: list[float | None] = []
+
+
+class History(Struct, kw_only=True):
+    """The last samples, oldest first. Every line has a point for each moment."""
+
+    at: list[float] = []
+    total: Line = msgspec.field(default_factory=Line)
+    queues: dict[str, Line] = {}
+
+
+def read_history(record: Json | None) -> History:
+    """Return what a record says; one that cannot be read says nothing, and is begun anew."""
+    try:
+        history = msgspec.convert(record or {}, History)
+    except msgspec.ValidationError:
+        return History()
+    count = len(history.at)
+    lines = (history.total, *history.queues.values())
+    fits = all(len(each) == count for line in lines for each in _columns(line))
+    return history if fits else History()
+
+
+def continued(record: Json | None, sample: Sample) -> Json:
+    """Return the record after one more sample; one with a later time is from another clock."""
+    known = read_history(record)
+    kept = [index for index, at in enumerate(known.at) if at < sample.at][-(POINTS - 1) :]
+    made = History(
+        at=[*(known.at[index] for index in kept), sample.at],
+        total=_longer(known.total, kept, _sum(sample.queues.values())),
+    )
+    for name in _busiest(known, sample):
+        line = known.queues.get(name) or _blank(len(known.at))
+        made.queues[name] = _longer(line, kept, sample.queues.get(name, QueueSample()))
+    told: Json = msgspec.to_builtins(made)
+    return told
+
+
+def recent_rate(history: History, rates: Sequence[float | None], now: float) -> float | None:
+    """Return the mean of the rates of the last two minutes; None if none of them is known."""
+    taken = seconds = 0.0
+    for at, before, rate in zip(history.at[1:], history.at, rates[1:], strict=False):
+        if rate is not None and now - _LATELY < at <= now:
+            taken += rate * (at - before)
+            seconds += at - before
+    return max(taken / seconds, 0.0) if seconds > 0 else None
+
+
+def shown(rates: Iterable[float | None]) -> tuple[float, ...]:
+    """Return rates for a curve: what is not known, or was below zero for a moment, is 0."""
+    return tuple(max(rate or 0.0, 0.0) for rate in rates)
+
+
+def _busiest(known: History, sample: Sample) -> list[str]:
+    """Return the queues that are told of: the busiest, of which one that is in tends to stay."""
+    weight = {
+        name: (queue.arrival_rate or 0.0) + (queue.service_rate or 0.0) + _depth(queue)
+        for name, queue in sample.queues.items()
+    }
+    for name in weight.keys() & known.queues.keys():
+        weight[name] = weight[name] * 2 + 1
+    named = bounded(weight, QUEUES)
+    return sorted(name for name, called in named.items() if name == called)
+
+
+def _longer(line: Line, kept: list[int], queue: QueueSample) -> Line:
+    return Line(
+        depths=[*(line.depths[index] for index in kept), _depth(queue)],
+        arrivals=[*(line.arrivals[index] for index in kept), _rounded(queue.came)],
+        services=[*(line.services[index] for index in kept), _rounded(queue.service_rate)],
+    )
+
+
+def _sum(queues: Iterable[QueueSample]) -> QueueSample:
+    """Add queues up; a rate that is not known of one of them is not known of all."""
+    some = list(queues)
+    arrivals = [queue.came for queue in some]
+    services = [queue.service_rate for queue in some]
+    return QueueSample(
+        jobs={_PENDING: sum(map(_depth, some))},
+        came=total_rate(arrivals),
+        service_rate=total_rate(services),
+    )
+
+
+def total_rate(rates: Iterable[float | None]) -> float | None:
+    """Add rates up; None if there are none, or one is not known."""
+    known = list(rates)
+    return sum(each or 0.0 for each in known) if known and None not in known else None
+
+
+def _blank(count: int) -> Line:
+    return Line(depths=[None] * count, arrivals=[None] * count, services=[None] * count)
+
+
+def _columns(line: Line) -> tuple[list[int | None] | list[float | None], ...]:
+    return line.depths, line.arrivals, line.services
+
+
+def _depth(queue: QueueSample) -> int:
+    return queue.jobs.get(_PENDING, 0)
+
+
+def _rounded(rate: float | None) -> float | None:
+    return None if rate is None else round(rate, 4)
