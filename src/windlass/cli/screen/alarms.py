@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from windlass.cli.screen import figures
 from windlass.cli.screen.panels import FAILING, Looked, does_not_drain, waiting
 
-_OLD = 60.0
 _ENOUGH = 5
 """Of how many runs a share of failed ones says something."""
 
@@ -23,39 +22,34 @@ class Alarm:
 
 def alarms(looked: Looked) -> list[Alarm]:
     """Return what is wrong; nothing, if all is well."""
-    found = [*_workers(looked), *_queues(looked), *_kinds(looked), *_pauses(looked)]
+    found = [
+        *_missing(looked),
+        *_queues(looked),
+        *_kinds(looked),
+        *_capacity(looked),
+        *_pauses(looked),
+    ]
     return sorted(found, key=lambda each: not each.urgent)
 
 
-def _workers(looked: Looked) -> Iterator[Alarm]:
-    stats = looked.stats
-    waits = sum(map(waiting, stats.queues))
-    if not stats.workers:
+def _missing(looked: Looked) -> Iterator[Alarm]:
+    if not looked.stats.workers:
+        waits = sum(map(waiting, looked.stats.queues))
         told = f"no worker runs, and {_jobs(waits)}" if waits else "no worker runs"
         yield Alarm(told=f"{told}: windlass worker module:attribute", urgent=bool(waits))
-    elif stats.sample_age is not None and stats.sample_age > _OLD:
-        age = figures.span(stats.sample_age)
-        yield Alarm(told=f"workers have counted nothing for {age}: rates are old", urgent=False)
-    if stats.utilisation is not None and stats.utilisation >= 0.95 and waits:
-        needed = "" if stats.slots_needed is None else f"; {_needed(looked)}"
-        yield Alarm(told=f"all {stats.slots} slots are busy, and {_jobs(waits)}{needed}", urgent=False)
-    for each in stats.workers:
-        if each.pool is not None and each.pool.in_use >= each.pool.limit:
-            told = f"{each.id} uses all of its {each.pool.limit} connections"
-            yield Alarm(told=told, urgent=False)
 
 
 def _queues(looked: Looked) -> Iterator[Alarm]:
     stats = looked.stats
     for each in sorted(stats.queues, key=lambda each: -waiting(each)):
-        if not waiting(each) or each.name in looked.pauses.queues:
+        if not waiting(each) or each.paused:
             continue
         if not each.workers and stats.workers:
             told = f"no worker serves queue {each.name}, and {_jobs(waiting(each))}"
             yield Alarm(told=told, urgent=True)
         elif does_not_drain(each):
             came, left = figures.rate(each.arrival_rate), figures.rate(each.service_rate)
-            told = f"queue {each.name} grows: {came}/s in, {left}/s out; {_needed(looked)}"
+            told = f"queue {each.name} grows: {came}/s in, {left}/s out{_needed(looked)}"
             yield Alarm(told=told, urgent=True)
 
 
@@ -64,12 +58,24 @@ def _kinds(looked: Looked) -> Iterator[Alarm]:
         if each.error_rate is None or each.error_rate < FAILING or each.runs < _ENOUGH:
             continue
         why = next((error.error for error in looked.stats.errors if error.kind == each.name), "")
-        told = f"{figures.share(each.error_rate)} of {each.name} fails"
+        told = f"{figures.share(each.error_rate)} of the runs of {each.name} fail"
         yield Alarm(told=f"{told}: {why}" if why else told, urgent=each.error_rate >= 0.5)
     died = sum(each.dead for each in looked.stats.kinds)
     if died:
         jobs = "1 job" if died == 1 else f"{figures.count(died)} jobs"
         yield Alarm(told=f"{jobs} died in the last hour", urgent=False)
+
+
+def _capacity(looked: Looked) -> Iterator[Alarm]:
+    stats = looked.stats
+    waits = sum(map(waiting, stats.queues))
+    if waits and stats.slots and stats.busy >= stats.slots:
+        told = f"all {stats.slots} slots are busy, and {_jobs(waits)}{_needed(looked)}"
+        yield Alarm(told=told, urgent=False)
+    for each in stats.workers:
+        if each.pool is not None and each.pool.in_use >= each.pool.limit:
+            told = f"worker {each.id} uses all of its {each.pool.limit} connections"
+            yield Alarm(told=told, urgent=False)
 
 
 def _pauses(looked: Looked) -> Iterator[Alarm]:
@@ -84,7 +90,5 @@ def _jobs(number: int) -> str:
 
 
 def _needed(looked: Looked) -> str:
-    stats = looked.stats
-    if stats.slots_needed is None:
-        return f"there are {stats.slots} slots"
-    return f"the load needs {figures.rate(stats.slots_needed)} slots of {stats.slots}"
+    needed, slots = looked.stats.slots_needed, looked.stats.slots
+    return "" if needed is None else f"; {figures.rate(needed)} slots are needed, {slots} there"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -111,10 +111,12 @@ async def _worker(app: Windlass, worker: WorkerFigures) -> list[RenderableType]:
     held = await app.store.held(worker.id)
     now = (await app.store.sweep()).now
     redaction = redaction_of(app)
-    running = sorted((discreet(job, redaction) for job in held), key=lambda job: job.started_at or now)
+    running = sorted(
+        (discreet(job, redaction) for job in held), key=lambda job: job.started_at or now
+    )
     pairs = {
         "process": f"{worker.pid} on {worker.host}",
-        "state": f"{worker.state}, seen {figures.span((now - worker.last_seen).total_seconds())} ago",
+        "state": f"{worker.state}, seen {show.ago(worker.last_seen, now)}",
         "slots": f"{worker.busy} of {worker.slots} in use",
         "processed": f"{worker.processed:,} jobs",
         "cpu": f"{worker.cpu:.2f} CPUs",
@@ -193,13 +195,14 @@ async def _example(app: Windlass, error: ErrorFigures) -> Job | None:
 
 
 def _kind(kind: KindFigures) -> Iterator[RenderableType]:
+    ends = f"{kind.completed:,} completed, {kind.failed:,} failed, {kind.cancelled:,} cancelled"
     yield _title("kind", kind.name)
     yield _pairs(
         {
-            "last hour": f"{kind.runs:,} runs: {kind.completed:,} completed, {kind.failed:,} failed, "
-            f"{kind.cancelled:,} cancelled",
-            "of the failed": f"{kind.retried:,} are tried again, {kind.dead:,} died",
-            "lately": f"{figures.rate(kind.rate)} runs a second, {figures.rate(kind.busy)} slots busy",
+            "last hour": f"{show.plural(kind.runs, 'run')}: {ends}",
+            "of the failed": f"{kind.retried:,} to be tried again, {kind.dead:,} dead",
+            "lately": f"{figures.rate(kind.rate)} runs a second",
+            "slots": f"{figures.rate(kind.busy)} busy on the average",
             "took": _percentiles(kind.durations),
             "waited": _percentiles(kind.waits),
         }
@@ -209,9 +212,8 @@ def _kind(kind: KindFigures) -> Iterator[RenderableType]:
     yield from _history(kind.history, kind.failures)
 
 
-def _percentiles(times: dict[str, float] | object) -> str:
-    known = dict(times) if isinstance(times, dict) else {}
-    told = "   ".join(f"{name} {figures.span(seconds)}" for name, seconds in known.items())
+def _percentiles(times: Mapping[str, float]) -> str:
+    told = "   ".join(f"{name} {figures.span(seconds)}" for name, seconds in times.items())
     return told or "not known: nothing has run"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-UNKNOWN = "–"
+UNKNOWN = "-"
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SPANS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s"))
 

@@ -1,17 +1,17 @@
-"""Owns the whole picture: what is wrong, the load, the panels that fit, a sheet above them, keys."""
+"""Owns the whole picture: the load, what is wrong, the panels that fit, a sheet over them, keys."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC
 
 from rich.text import Text
 
 from windlass.cli.screen import figures
-from windlass.cli.screen.alarms import alarms
 from windlass.cli.screen.cells import cut, fitted, tame
 from windlass.cli.screen.grid import fit, heading, line
-from windlass.cli.screen.panels import PANELS, Looked, Row, gauge
+from windlass.cli.screen.panels import PANELS, Looked, Row, gauge, is_never
 from windlass.cli.screen.sheets import HELP, told_alarms
 from windlass.cli.screen.spark import spark
 from windlass.cli.screen.view import Rows, View, position, rows_of
@@ -50,7 +50,7 @@ def frame(scene: Scene, width: int, height: int) -> list[Text]:
     top = _head(scene, width, height)
     room = height - len(top) - 1
     if scene.view.sheet is not None:
-        middle = _sheet(scene, width, room)
+        middle = _sheet(scene, room)
     else:
         middle = _panels(scene, rows, width, room)
     lines = [*top, *middle[:room], *(Text() for _ in range(room - len(middle)))]
@@ -83,7 +83,7 @@ def _head(scene: Scene, width: int, height: int) -> list[Text]:
 
 def _title(scene: Scene, width: int) -> Text:
     looked = scene.looked
-    right = "" if looked is None else f"{looked.stats.at:%H:%M:%S}"
+    right = "" if looked is None else f"{looked.stats.at.astimezone(UTC):%H:%M:%S} UTC"
     left = Text.assemble(
         ("windlass top", "bold"), f"  {'' if looked is None else tame(looked.location)}"
     )
@@ -98,9 +98,7 @@ def _load(looked: Looked, width: int) -> Text:
     lacking = stats.slots_needed is not None and stats.slots_needed > stats.slots
     parts = [
         Text.assemble("slots ", gauge(used or 0.0, 10), f" {stats.busy}/{stats.slots}"),
-        Text.assemble(
-            "needs ", (figures.rate(stats.slots_needed), "red" if lacking else "bold")
-        ),
+        Text.assemble("needs ", (figures.rate(stats.slots_needed), "red" if lacking else "bold")),
         Text.assemble("in ", (f"{figures.rate(stats.arrival_rate)}/s", "bold")),
         Text.assemble("out ", (f"{figures.rate(stats.service_rate)}/s", "bold")),
         _drains(looked),
@@ -115,8 +113,7 @@ def _drains(looked: Looked) -> Text:
     stats = looked.stats
     if stats.drain_seconds is not None:
         return Text.assemble("drains ", (figures.span(stats.drain_seconds), "bold"))
-    never = "does not drain" in stats.unknown.get("drain_seconds", "")
-    return Text.assemble("drains ", ("never", "red") if never else figures.UNKNOWN)
+    return Text.assemble("drains ", ("never", "red") if is_never(stats) else figures.UNKNOWN)
 
 
 def _wrong(looked: Looked, width: int, most: int) -> list[Text]:
@@ -135,8 +132,9 @@ def _panels(scene: Scene, rows: Rows, width: int, room: int) -> list[Text]:
     chosen = scene.view.panel
     if room < _ALL_PANELS:
         return _panel(scene, chosen, rows[chosen], width, room, shown=position(scene.view, rows))
-    gap = 1 if room >= _ROOMY else 0
-    shares = _shares([len(each) for each in rows], room - gap * (len(PANELS) - 1), chosen)
+    gaps = len(PANELS) - 1
+    gap = 1 if sum(max(len(each), 1) + 1 for each in rows) + gaps <= room else 0
+    shares = _shares([len(each) for each in rows], room - gap * gaps, chosen)
     lines: list[Text] = []
     for number, panel in enumerate(rows):
         lines += [Text()] * (gap if lines else 0)
@@ -167,7 +165,7 @@ def _panel(
     for index, row in enumerate(seen, first):
         drawn = line(panel.fields, widths, row.cells)
         if index == shown:
-            drawn = fitted(Text.assemble("›", drawn.plain), width)
+            drawn = fitted(Text.assemble("▸", drawn.plain), width)
             drawn.stylize("reverse")
         else:
             drawn = Text.assemble(" ", drawn)
@@ -194,7 +192,7 @@ def _heading(scene: Scene, number: int, rows: Sequence[Row], seen: int, width: i
 # -- above the panels, and below -------------------------------------------------------------------
 
 
-def _sheet(scene: Scene, width: int, room: int) -> list[Text]:
+def _sheet(scene: Scene, room: int) -> list[Text]:
     if scene.view.sheet == "help":
         lines = list(HELP)
     elif scene.view.sheet == "alarms":
@@ -212,7 +210,9 @@ def _foot(scene: Scene, width: int) -> Text:
         question = cut(view.asked.question, width - len(answer))
         return Text.assemble((question, "bold yellow"), (answer, "bold reverse"))
     if view.typing:
-        return Text.assemble(("filter: ", "bold"), view.filter, ("▏", "bold"), ("  enter, esc", "dim"))
+        return Text.assemble(
+            ("filter: ", "bold"), view.filter, ("▏", "bold"), ("  enter, esc", "dim")
+        )
     if view.note:
         return Text(cut(tame(view.note), width), "bold")
     if scene.trouble:

@@ -6,6 +6,7 @@ import codecs
 import re
 
 ESCAPE = "\x1b"
+_KEYPAD_ENTER = "\x1bOM"
 _PASTE, _PASTED = "\x1b[200~", "\x1b[201~"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[@-~])")
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?")
@@ -26,7 +27,6 @@ _SEQUENCES = {
     "H": "home",
     "F": "end",
     "Z": "back",
-    "M": "enter",
     "1~": "home",
     "7~": "home",
     "4~": "end",
@@ -80,6 +80,8 @@ class Keys:
             return _PLAIN.get(text[0], text[0] if text[0].isprintable() else "")
         if match := _SEQUENCE.match(text):
             self._rest = text[match.end() :]
+            if match[0] == _KEYPAD_ENTER:
+                return "enter"
             # With a modifier, as in `1;5A`, it is the same key to us.
             parts = match[0][2:].rpartition(";")
             last = parts[2][-1:] if parts[1] and match[0][-1] != "~" else match[0][2:]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 """So that a terminal that can shows the lines all at once."""
-_PLAIN = str.maketrans("▁▂▃▄▅▆▇█━─–·…›↑↓●○", "_.:-=+*##---.>^v*o"[:18])
+_PLAIN = str.maketrans("▁▂▃▄▅▆▇█━─…▸↑↓●○✓▏", "_.:-=+*##-~>^v*o+|")
 
 
 class Painter:

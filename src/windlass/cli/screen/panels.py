@@ -63,29 +63,27 @@ def waiting(queue: QueueFigures) -> int:
 
 def does_not_drain(queue: QueueFigures) -> bool:
     """Say whether more and more jobs wait, although workers take them."""
-    told = queue.unknown.get("drain_seconds", "")
-    return bool(queue.workers) and queue.drain_seconds is None and "does not drain" in told
+    return bool(queue.workers) and not queue.paused and is_never(queue)
+
+
+def is_never(figures_: QueueFigures | Stats) -> bool:
+    """Say whether it is known that something does not drain, and not only unknown when."""
+    return "does not drain" in figures_.unknown.get("drain_seconds", "")
 
 
 # -- queues ----------------------------------------------------------------------------------------
 
 
 def _queues(looked: Looked) -> list[Row]:
-    rows = [
-        Row(
-            key=each.name,
-            figures=each,
-            cells=_queue(each, paused=each.name in looked.pauses.queues),
-            found_by=each.name,
-        )
+    return [
+        Row(key=each.name, figures=each, cells=_queue(each), found_by=each.name)
         for each in sorted(looked.stats.queues, key=lambda each: (-waiting(each), each.name))
     ]
-    return rows
 
 
-def _queue(queue: QueueFigures, *, paused: bool) -> tuple[Text, ...]:
+def _queue(queue: QueueFigures) -> tuple[Text, ...]:
     dead = queue.jobs.get(State.DEAD.value, 0)
-    drains = _drains(queue, paused=paused)
+    drains = _drains(queue)
     urgent = drains.style if drains.style in (_BAD, _WARN) else ""
     return (
         Text(tame(queue.name), urgent),
@@ -106,9 +104,9 @@ def _jobs(queue: QueueFigures, state: State, style: str) -> Text:
     return Text(figures.count(number, capped=capped), style if number else _DIM)
 
 
-def _drains(queue: QueueFigures, *, paused: bool) -> Text:
+def _drains(queue: QueueFigures) -> Text:
     """Say when nothing waits any more, or what keeps that from happening."""
-    if paused:
+    if queue.paused:
         return Text("paused", _WARN)
     if not waiting(queue):
         return Text(figures.UNKNOWN, _DIM)
@@ -236,7 +234,9 @@ def _span(seconds: float | None) -> Text:
     return Text(figures.span(seconds), _DIM if seconds is None else "")
 
 
-def _since(moment: datetime, now: datetime) -> str:
+def _since(moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return figures.UNKNOWN
     return figures.span(max(round((now - moment).total_seconds()), 0))
 
 
@@ -257,7 +257,7 @@ PANELS: Sequence[Panel] = (
             _number("in/s", 5, 2),
             _number("out/s", 5, 2),
             _number("drains", 8),
-            Field(name="last 10 min", width=8, most=_SPARK, rank=6, graph=True),
+            Field(name="10 min", width=8, most=_SPARK, rank=6, graph=True),
         ),
         rows=_queues,
         empty="no queue has jobs",
@@ -268,13 +268,13 @@ PANELS: Sequence[Panel] = (
             Field(name="kinds", width=12, most=28),
             _number("runs/s", 6),
             _number("failed", 6),
-            _number("dead", 5, 3),
+            _number("dead", 5, 6),
             _number("p50", 6, 2),
             _number("p95", 6),
             _number("p99", 6, 7),
             _number("waits", 6, 3),
             _number("slots", 5, 4),
-            Field(name="last hour", width=_HOUR, rank=5, graph=True),
+            Field(name="hour", width=_HOUR, rank=5, graph=True),
             Field(name="failures", width=_HOUR, rank=9, graph=True),
         ),
         rows=_kinds,
@@ -285,12 +285,12 @@ PANELS: Sequence[Panel] = (
         fields=(
             Field(name="errors", width=22, most=200),
             Field(name="kind", width=12, rank=2),
-            _number("1 h", 5),
+            _number("fails", 5),
             _number("dead", 5),
             _number("first", 6, 7),
             _number("last", 6, 3),
             Field(name="group", width=10, rank=8),
-            Field(name="last hour", width=_HOUR, rank=5, graph=True),
+            Field(name="hour", width=_HOUR, rank=5, graph=True),
         ),
         rows=_errors,
         empty="no job has failed in the last hour, and none is dead",
@@ -307,8 +307,8 @@ PANELS: Sequence[Panel] = (
             _number("memory", 6, 2),
             _number("pool", 5, 5),
             _number("seen", 5, 6),
-            Field(name="process", width=20, rank=9),
-            Field(name="queues", width=6, most=60, rank=7),
+            Field(name="process", width=18, rank=9),
+            Field(name="queues", width=12, most=60, rank=7),
         ),
         rows=_workers,
         empty="no worker runs; start one: windlass worker module:attribute",

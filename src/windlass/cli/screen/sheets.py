@@ -21,10 +21,10 @@ _KEYS = (
 _WORDS = (
     ("in/s, out/s", "jobs that come, and that leave for good, in a second"),
     ("drains", "after how long nothing waits any more, if all goes on like this"),
-    ("needs", "slots that keep up with what comes, and are busy for 80% of the time"),
-    ("waits", "how long jobs were due before they started: 95% of them less than this"),
+    ("needs", "slots that keep up with what comes, busy 80% of the time"),
+    ("waits", "how long jobs were due before they started; 95% of them less"),
     ("slots", "how many slots a kind keeps busy, on the average"),
-    ("–", "not known, or there is nothing to know"),
+    ("-", "not known, or there is nothing to know"),
 )
 
 
@@ -46,10 +46,10 @@ def told_alarms(looked: Looked) -> list[Text]:
     """Say what is wrong, a line each; or that all is well."""
     found = alarms(looked)
     if not found:
-        return [Text.assemble(("● ", "green"), "all is well")]
+        return [Text.assemble(("✓ ", "green"), "all is well")]
     return [
         Text.assemble(
-            ("● ", "bold red" if each.urgent else "yellow"),
+            ("● ", "bold red") if each.urgent else ("○ ", "yellow"),
             (tame(each.told), "bold" if each.urgent else ""),
         )
         for each in found

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Self
 
 from windlass.cli.screen.keys import Keys
 
@@ -51,7 +52,7 @@ class Terminal:
         self._escape: asyncio.TimerHandle | None = None
         self._unsent = b""
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._input, self._output = _descriptors()
         self._before = termios.tcgetattr(self._input)

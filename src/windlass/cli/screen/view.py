@@ -9,6 +9,7 @@ from typing import Literal
 from windlass.cli.screen import figures
 from windlass.cli.screen.cells import tame
 from windlass.cli.screen.panels import ERRORS, KINDS, PANELS, QUEUES, Looked, Row, waiting
+from windlass.core.metrics import NAMES, OTHER
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures
 
 Rows = Sequence[Sequence[Row]]
@@ -26,6 +27,7 @@ _STEPS = {
     "G": 10**9,
 }
 _ONLY_THESE = "p pauses a queue or a kind: choose one there, with 1 or 2"
+_SEVERAL = "these are several queues, too many to tell apart: windlass queues pause QUEUE"
 _ONLY_ERRORS = "r redrives the dead jobs of an error: choose one there, with 3"
 
 
@@ -156,7 +158,7 @@ def _moved(view: View, key: str, rows: Rows) -> View:
     if key in ("tab", "right", "back", "left"):
         step = 1 if key in ("tab", "right") else -1
         return replace(view, panel=(view.panel + step) % len(PANELS))
-    if key.isdigit() and 1 <= int(key) <= len(PANELS):
+    if key in "1234":
         return replace(view, panel=int(key) - 1)
     if key in _STEPS and rows[view.panel]:
         last = len(rows[view.panel]) - 1
@@ -182,6 +184,8 @@ def _levered(view: View, key: str, rows: Rows, looked: Looked | None) -> View:
     view = _choose(view, row.key)
     if isinstance(row.figures, ErrorFigures):
         return _asking_to_redrive(view, row.figures)
+    if row.key == OTHER and len(rows[view.panel]) > NAMES:
+        return replace(view, note=_SEVERAL)
     if isinstance(row.figures, QueueFigures | KindFigures):
         return replace(view, asked=_pausing(row.figures, looked))
     return view
