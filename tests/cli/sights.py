@@ -141,7 +141,7 @@ def busy() -> Looked:
             queue("default", pending=12),
             queue("billing", pending=300, paused=True, oldest=912.0, drain_seconds=None),
         ),
-        kinds=(kind(failed=132, dead=3), kind("resize_image")),
+        kinds=(kind(runs=2_400, failed=264, dead=3), kind("resize_image")),
         errors=(error(), error("TimeoutError", count=2, dead=0, group="77aa09c1ff")),
         workers=(worker(), worker("web2-97", busy=10)),
         pauses=Pauses(queues=frozenset({"billing"})),

@@ -121,7 +121,12 @@ def _drains(queue: QueueFigures) -> Text:
 
 
 def _kinds(looked: Looked) -> list[Row]:
-    known = sorted(looked.stats.kinds, key=lambda each: (-each.busy, -each.runs, each.name))
+    # One that is paused may not have run for long, and somebody wants to resume it.
+    ran = {each.name for each in looked.stats.kinds}
+    held = [_not_run(name) for name in looked.pauses.kinds - ran]
+    known = sorted(
+        (*looked.stats.kinds, *held), key=lambda each: (-each.busy, -each.runs, each.name)
+    )
     return [
         Row(
             key=each.name,
@@ -145,6 +150,25 @@ def _kind(kind: KindFigures, *, paused: bool) -> tuple[Text, ...]:
         Text(figures.rate(kind.busy), "" if kind.busy else _DIM),
         Text(spark(kind.history, _HOUR), "cyan"),
         Text(spark(kind.failures, _HOUR, most=max(kind.history, default=0)), failing or _DIM),
+    )
+
+
+def _not_run(name: str) -> KindFigures:
+    return KindFigures(
+        name=name,
+        runs=0,
+        completed=0,
+        failed=0,
+        retried=0,
+        dead=0,
+        cancelled=0,
+        error_rate=None,
+        rate=0.0,
+        durations={},
+        waits={},
+        busy=0.0,
+        history=(),
+        failures=(),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 _STEPS = "▁▂▃▄▅▆▇█"
 _FULL, _EMPTY = "━", "─"
@@ -29,4 +30,5 @@ def bar(share: float, width: int) -> tuple[str, str]:
 def _step(value: float, top: float) -> str:
     if value <= 0 or top <= 0:
         return _STEPS[0]
-    return _STEPS[1 + min(int(value / top * (len(_STEPS) - 1)), len(_STEPS) - 2)]
+    last = len(_STEPS) - 1
+    return _STEPS[min(max(ceil(value / top * last), 1), last)]
