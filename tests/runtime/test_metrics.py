@@ -22,6 +22,7 @@ from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, ser
 from windlass import Context, Job, MeasureRuns, Meters, State, Windlass
 from windlass.core.kind_stats import RECORD, read_stats
 from windlass.core.sample import CLUSTER, TURN, read_sample
+from windlass.core.sample_history import HISTORY
 from windlass.runtime import Worker, sampler
 from windlass.runtime.sampler import Sampler
 from windlass.store.memory import MemoryStore
@@ -173,7 +174,7 @@ async def test_one_worker_samples_for_all(bed: Bed, monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(0.5)
         assert sum(store.calls["depths"] for store in stores) == 1, "the first sample is for all"
         found = await stores[0].records("sample:")
-        assert set(found) == {TURN, CLUSTER}
+        assert set(found) == {TURN, CLUSTER, HISTORY}
         samples = [worker._vitals.sample for worker in workers]
         assert all(each == samples[0] for each in samples)
 

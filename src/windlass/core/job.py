@@ -464,6 +464,11 @@ def member_id(flow: UUID, number: int) -> UUID:
     return uuid_of(flow.int | number)
 
 
+def first_id(moment: datetime) -> UUID:
+    """Return the least id that a job can have which was made at a moment, by its producer."""
+    return uuid_of(int(moment.timestamp() * 1_000) << 80)
+
+
 def flow_of(job: UUID) -> UUID | None:
     """Return the id of the flow that a job belongs to, by its own id."""
     value = job.int

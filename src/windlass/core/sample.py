@@ -119,6 +119,8 @@ class Facts(Struct, kw_only=True):
     limits: Mapping[str, Json] = {}
     targets: Mapping[str, Json] = {}
     ringing: Mapping[str, Json] = {}
+    arrivals: Mapping[str, int] | None = None
+    """How many jobs came into each queue since the last sample; None: nobody had to ask."""
 
 
 def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
@@ -142,7 +144,7 @@ def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
         snapshot_age=facts.depths.snapshot_age,
     )
     if before is not None and made.at > before.at:
-        _rate(made, before)
+        _rate(made, before, facts.arrivals)
     return made
 
 
@@ -244,19 +246,40 @@ def _since(moment: object, now: datetime) -> float:
         return 0.0
 
 
-def _rate(sample: Sample, before: Sample) -> None:
-    """Say how fast jobs come and go: who is not there any more has left, who is new has come."""
+def _rate(sample: Sample, before: Sample, arrivals: Mapping[str, int] | None) -> None:
+    """Say how fast jobs come and go: who is not there any more has left, who is new has come.
+
+    Where not all were counted, their ids say how many are new. A queue that nobody knew before had
+    nothing in it, unless there were so many that some were told as `other`.
+    """
     seconds = sample.at - before.at
+    nothing = None if len(before.queues) >= NAMES else QueueSample()
+    newcomers = None if arrivals is None else _told_apart(arrivals, sample.queues)
     for name, queue in sample.queues.items():
-        known = before.queues.get(name)
+        known = before.queues.get(name, nothing)
         if known is None:
             continue
         left = max(queue.left - known.left, 0)
         queue.service_rate = left / seconds
-        if not queue.capped and not known.capped:
-            came = _alive(queue) - _alive(known) + left
-            queue.came = came / seconds
+        if is_counted(queue) and is_counted(known):
+            queue.came = (_alive(queue) - _alive(known) + left) / seconds
+        elif newcomers is not None:
+            queue.came, queue.estimated = newcomers.get(name, 0) / seconds, True
+        if queue.came is not None:
             queue.arrival_rate = max(queue.came, 0.0)
+
+
+def _told_apart(arrivals: Mapping[str, int], queues: Mapping[str, QueueSample]) -> dict[str, int]:
+    told: dict[str, int] = {}
+    for name, count in arrivals.items():
+        called = name if name in queues else OTHER
+        told[called] = told.get(called, 0) + count
+    return told
+
+
+def is_counted(queue: QueueSample) -> bool:
+    """Say whether all jobs of a queue were counted but for the dead, which come and go nowhere."""
+    return set(queue.capped) <= {State.DEAD.value}
 
 
 def _alive(queue: QueueSample) -> int:

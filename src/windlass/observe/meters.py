@@ -12,7 +12,8 @@ from itertools import accumulate
 
 from windlass.core import latency
 from windlass.core.families import EVENTS, FAMILIES
-from windlass.core.job import Job
+from windlass.core.job import ErrorInfo, Job
+from windlass.core.kind_stats import error_line
 from windlass.core.metrics import NAMES, OTHER
 from windlass.core.settle import Transition
 from windlass.core.states import State
@@ -21,6 +22,8 @@ from windlass.observe.figures import Counts, Figures, Histograms
 
 PAIRS = 1_000
 """How many pairs of a queue and a kind are told apart."""
+_ERRORS = 50
+"""How many errors of a queue and a kind are told apart until they are recorded."""
 _BOUNDS = latency.BOUNDS
 _CALLS = FAMILIES["windlass_store_call_seconds"].bounds
 _SIZES = FAMILIES["windlass_batch_jobs"].bounds
@@ -42,7 +45,7 @@ _DONE = State.COMPLETED
 class Tallies:
     """The counts of one queue's jobs of one kind."""
 
-    __slots__ = ("durations", "events", "kind", "queue", "seconds", "waited", "waits")
+    __slots__ = ("durations", "errors", "events", "kind", "queue", "seconds", "waited", "waits")
 
     def __init__(self, queue: str, kind: str) -> None:
         self.queue = queue
@@ -52,6 +55,18 @@ class Tallies:
         self.seconds = 0.0
         self.waits = latency.empty()
         self.waited = 0.0
+        self.errors: dict[str, Errors] = {}
+        """Those that runs ended with, by fingerprint, until somebody has recorded them."""
+
+
+class Errors:
+    """How often runs ended with an error, and what it said last."""
+
+    __slots__ = ("count", "line")
+
+    def __init__(self, count: int = 0, line: str = "") -> None:
+        self.count = count
+        self.line = line
 
 
 class Calls:
@@ -112,6 +127,9 @@ class Meters:
         known.events[_event(move)] += 1
         if move.failures:
             known.events[_FAILED] += 1
+        error = move.error or (move.attempt and move.attempt.error)
+        if error:
+            _note(known.errors, error)
 
     def fenced(self, job: Job) -> None:
         """Count a word that came too late."""
@@ -204,6 +222,16 @@ class Meters:
         if calls is None:
             calls = self._calls[call] = Calls()
         return calls
+
+
+def _note(errors: dict[str, Errors], error: ErrorInfo) -> None:
+    """Count an error; when there are too many to tell them apart, as `other`."""
+    known = errors.get(error.fingerprint)
+    if known is None:
+        name = error.fingerprint if len(errors) < _ERRORS else OTHER
+        known = errors.setdefault(name, Errors())
+    known.count += 1
+    known.line = error_line(str(error))
 
 
 def _event(move: Transition) -> int:

@@ -12,6 +12,7 @@ from windlass.core.changes import Changes
 from windlass.core.families import EVENTS
 from windlass.core.job import Json
 from windlass.core.kind_stats import RECORD, Window, recorded
+from windlass.core.metrics import OTHER
 from windlass.observe.meters import Tallies
 from windlass.runtime.service import Service
 from windlass.store import Store
@@ -54,14 +55,15 @@ class Chronicler(Service):
             await self._store.apply(names, partial(_added, some))
             for kind in some.values():
                 self._told |= kind.told
+                kind.forget_errors()
 
     def _news(self) -> dict[str, _News]:
         news: dict[str, _News] = {}
         for each in self._tallies():
             before = self._told.get((each.queue, each.kind)) or _Told.nothing()
             now = _Told(each)
-            if now.events != before.events or now.durations != before.durations:
-                news.setdefault(each.kind, _News()).add(each.queue, before, now)
+            if now.events != before.events or now.durations != before.durations or each.errors:
+                news.setdefault(each.kind, _News()).add(each, before, now)
         return news
 
 
@@ -88,9 +90,14 @@ class _News:
         self.window = Window()
         self.left: dict[str, int] = {}
         self.told: dict[tuple[str, str], _Told] = {}
+        self.lines: dict[str, str] = {}
+        self._errors: list[tuple[Tallies, dict[str, int]]] = []
 
-    def add(self, queue: str, before: _Told, now: _Told) -> None:
+    def add(self, tallies: Tallies, before: _Told, now: _Told) -> None:
         """Add what has happened between two looks at one queue."""
+        errors = {name: each.count for name, each in tallies.errors.items()}
+        self._errors.append((tallies, errors))
+        self.lines |= {name: each.line for name, each in tallies.errors.items() if name != OTHER}
         more = {event: now.events[event] - before.events[event] for event in EVENTS}
         self.window += Window(
             completed=more["completed"],
@@ -100,9 +107,19 @@ class _News:
             cancelled=more["cancelled"],
             durations=_difference(now.durations, before.durations),
             waits=_difference(now.waits, before.waits),
+            errors=errors,
         )
-        self.left[queue] = self.left.get(queue, 0) + sum(more[event] for event in _ENDS)
+        gone = sum(more[event] for event in _ENDS)
+        self.left[tallies.queue] = self.left.get(tallies.queue, 0) + gone
         self.told[now.key] = now
+
+    def forget_errors(self) -> None:
+        """Count errors no more that are recorded; those that came meanwhile stay for next time."""
+        for tallies, errors in self._errors:
+            for name, count in errors.items():
+                tallies.errors[name].count -= count
+                if not tallies.errors[name].count:
+                    del tallies.errors[name]
 
 
 def _difference(now: list[int], before: list[int]) -> list[int]:
@@ -113,7 +130,9 @@ def _added(news: Mapping[str, _News], found: Mapping[str, Json], now: datetime) 
     return Changes(
         answer=None,
         records={
-            RECORD + kind: recorded(found.get(RECORD + kind), each.window, each.left, now)
+            RECORD + kind: recorded(
+                found.get(RECORD + kind), each.window, each.left, now, each.lines
+            )
             for kind, each in news.items()
         },
     )

@@ -37,7 +37,7 @@ def has_news(told: Pulse, pulse: Pulse) -> bool:
 
 
 def _lasting(pulse: Pulse) -> Pulse:
-    return replace(pulse, busy=0.0, cpu=0.0, loop_lag=timedelta(0))
+    return replace(pulse, busy=0.0, cpu=0.0, loop_lag=timedelta(0), memory=None, pool=None)
 
 
 class Heart:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -13,12 +14,14 @@ from msgspec.structs import replace
 from windlass.core import kind_stats, sample
 from windlass.core.breaker_record import RECORD as BREAKERS
 from windlass.core.changes import Changes
-from windlass.core.job import Json
+from windlass.core.job import Depths, Json
 from windlass.core.limits import RECORD as LIMITS
 from windlass.core.pauses import PAUSES, Pauses
-from windlass.core.sample import CLUSTER, EVERY, PREFIX, TURN, Facts, Sample, read_sample, sampled
+from windlass.core.sample import CLUSTER, EVERY, TURN, Facts, Sample, read_sample, sampled
+from windlass.core.sample_history import HISTORY, continued
 from windlass.core.schedule import BATCH, UNSERVED
 from windlass.core.schedule import RECORD as SCHEDULES
+from windlass.core.states import State
 from windlass.core.targets import TARGETS
 from windlass.observe.logs import get_logger
 from windlass.runtime.service import Service
@@ -27,6 +30,7 @@ from windlass.store import Store
 log = get_logger("windlass.sampler")
 _LOOK = 5.0
 _RINGING = 100
+_LATE = timedelta(seconds=5)
 
 
 class Sampler(Service):
@@ -47,7 +51,7 @@ class Sampler(Service):
         self._sampled = sampled
 
     async def tick(self) -> float:
-        found = await self._store.records(PREFIX)
+        found = await self._store.records(CLUSTER)
         now = (await self._store.sweep(fresh=False)).now
         known = read_sample(found.get(CLUSTER))
         age = None if known is None else now.timestamp() - known.at
@@ -69,23 +73,23 @@ class Sampler(Service):
         """Make the figures, and keep them for all; how long the store takes is one of them."""
         walk = sample.walk_after(before)
         began = time.perf_counter()
-        facts = await self._ask(walk)
+        facts = await self._ask(walk, before)
         seconds = time.perf_counter() - began
         made = replace(sampled(facts, before, by=by), seconds=round(seconds, 4), walk=walk)
         record: Json = msgspec.to_builtins(made)
-        await self._store.apply(
-            [CLUSTER], lambda _, __: Changes(answer=None, records={CLUSTER: record})
-        )
+        await self._store.apply([CLUSTER, HISTORY], partial(_kept, made, record))
         self._sampled(record, time.perf_counter() - began)
         await self._forget(facts)
 
-    async def _ask(self, walk: int) -> Facts:
+    async def _ask(self, walk: int, before: Sample | None) -> Facts:
         store = self._store
         sweep = await store.sweep(fresh=False)
         ringing = await store.ringing(_RINGING)
+        depths = await store.depths(walk)
         return Facts(
             now=sweep.now,
-            depths=await store.depths(walk),
+            depths=depths,
+            arrivals=await self._arrivals(depths, before, sweep.now, walk),
             heads=sweep.heads,
             workers=await store.workers(),
             pauses=Pauses.of(await store.records(PAUSES)),
@@ -100,6 +104,20 @@ class Sampler(Service):
             }
             | await self._unserved(),
         )
+
+    async def _arrivals(
+        self, depths: Depths, before: Sample | None, now: datetime, walk: int
+    ) -> Mapping[str, int] | None:
+        """Ask how many jobs have come since the last sample, where that cannot be told by depths.
+
+        A little later, since a transaction may commit only after a moment what it has enqueued.
+        """
+        if before is None or not any(
+            each.capped and each.state is not State.DEAD for each in depths.counts
+        ):
+            return None
+        since = datetime.fromtimestamp(before.at, now.tzinfo)
+        return await self._store.arrivals(since - _LATE, now - _LATE, walk)
 
     async def _unserved(self) -> dict[str, Json]:
         """Return the schedules that nobody has served for longest; they ring for a moment only."""
@@ -126,6 +144,11 @@ def _turn(found: Mapping[str, Json], now: datetime, by: str) -> Changes[bool]:
     if 0 <= now.timestamp() - last < EVERY.total_seconds():
         return Changes(answer=False)
     return Changes(answer=True, records={TURN: {"at": now.timestamp(), "by": by}})
+
+
+def _kept(made: Sample, record: Json, found: Mapping[str, Json], _: datetime) -> Changes[None]:
+    history = continued(found.get(HISTORY), made)
+    return Changes(answer=None, records={CLUSTER: record, HISTORY: history})
 
 
 def _still_unserved(found: Mapping[str, Json], _: datetime) -> Changes[dict[str, Json]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -44,6 +45,7 @@ from windlass.runtime.scaler import SlotScaler
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
 from windlass.runtime.ticker import Ticker
+from windlass.runtime.usage import resident
 from windlass.runtime.vitals import Vitals
 from windlass.runtime.waits import first, within
 from windlass.runtime.words import Recipe
@@ -393,6 +395,8 @@ class Worker:
             fenced=self._tally.fenced,
             listening=self._store.listening,
             metrics=self._vitals.address,
+            memory=resident(os.getpid()) or None,
+            pool=self._store.connections,
         )
 
     def _busy(self) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -355,6 +355,14 @@ class Store(Protocol):
         Of each state about so many jobs are looked at, at most; the pending jobs of the queues
         have equal shares in that. A number that may be too low says so. No more than 1,000 queues
         are told of.
+        """
+
+    async def arrivals(
+        self, since: datetime, until: datetime, most: int
+    ) -> Mapping[str, int] | None:
+        """Count the jobs by queue that were made between two moments, whatever became of them.
+
+        By their ids, which tell the time of their producer. None: there are more than `most`.
         """
 
     async def workers(self) -> list[WorkerRecord]:

@@ -48,6 +48,7 @@ from windlass.core.job import (
     Sweep,
     WorkerInfo,
     WorkerRecord,
+    first_id,
 )
 from windlass.core.settle import Transition
 from windlass.core.states import FINISHED, WAITING, State, may_move
@@ -407,6 +408,14 @@ class MemoryStore(Plain):
         with self._lock:
             counted = Counter((job.queue, job.state) for job in self._jobs)
         return depths_of(((*place, count) for place, count in counted.items()), most)
+
+    async def arrivals(
+        self, since: datetime, until: datetime, most: int
+    ) -> Mapping[str, int] | None:
+        first, end = first_id(since), first_id(until)
+        with self._lock:
+            counted = Counter(job.queue for job in self._jobs if first <= job.id < end)
+        return counted if counted.total() <= most else None
 
     async def workers(self) -> list[WorkerRecord]:
         with self._lock:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
-from windlass.core.job import AGING, Depths, ErrorGroup, Job, JobFilter, Page, QueueCount, Standing
+from windlass.core.job import (
+    AGING,
+    Depths,
+    ErrorGroup,
+    Job,
+    JobFilter,
+    Page,
+    QueueCount,
+    Standing,
+    first_id,
+)
 from windlass.core.states import State
 from windlass.store.depths import QUEUES, depths_of
 from windlass.store.postgres.rows import group_of, instant, job_of
@@ -86,3 +97,14 @@ async def depths(cursor: Cursor, sql: Statements, most: int) -> Depths:
     ((age,),) = await fetch(cursor, sql["snapshot_age"])
     counts = ((queue, State(state), count) for queue, state, count in rows)
     return depths_of(counts, most, snapshot_age=age)
+
+
+async def arrivals(
+    cursor: Cursor, sql: Statements, since: datetime, until: datetime, most: int
+) -> Mapping[str, int] | None:
+    """Count what was made between two moments; None if that is too much."""
+    values = {"since": first_id(since), "until": first_id(until), "most": most}
+    async with cursor.connection.transaction():
+        await fetch(cursor, sql["by_index_only"])
+        counted = dict(await fetch(cursor, sql["arrivals"], values))
+    return counted if sum(counted.values()) <= most else None

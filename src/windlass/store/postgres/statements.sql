@@ -385,6 +385,17 @@ SELECT queue, 'dead', count(*)
 FROM (SELECT queue FROM {schema}.dead_jobs ORDER BY finished_at DESC LIMIT %(most)s + 1) AS counted
 GROUP BY queue
 
+-- name: arrivals
+-- Count the jobs by queue whose ids are within bounds, and end where it would take long.
+SELECT queue, count(*)
+FROM (SELECT queue FROM {schema}.jobs WHERE id >= %(since)s AND id < %(until)s
+      UNION ALL
+      SELECT queue FROM {schema}.dead_jobs WHERE id >= %(since)s AND id < %(until)s
+      UNION ALL
+      SELECT queue FROM {schema}.finished_jobs WHERE id >= %(since)s AND id < %(until)s
+      LIMIT %(most)s + 1) AS counted
+GROUP BY queue
+
 -- name: snapshot_age
 -- Say for how many seconds the oldest snapshot of this database has been held.
 SELECT coalesce(extract(epoch FROM clock_timestamp() - min(xact_start)), 0)::float8

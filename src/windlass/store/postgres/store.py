@@ -11,7 +11,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -353,6 +353,13 @@ class PostgresStore:
 
     async def depths(self, most: int) -> Depths:
         return await self._look(lambda cursor: looking.depths(cursor, self._sql, most))
+
+    async def arrivals(
+        self, since: datetime, until: datetime, most: int
+    ) -> Mapping[str, int] | None:
+        return await self._look(
+            lambda cursor: looking.arrivals(cursor, self._sql, since, until, most)
+        )
 
     async def workers(self) -> list[WorkerRecord]:
         rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["list_workers"]))

@@ -412,6 +412,12 @@ FROM (SELECT queue FROM jobs INDEXED BY jobs_finished
       WHERE state = 'dead' AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT :most + 1)
 GROUP BY queue
 
+-- name: arrivals
+-- Count the jobs by queue whose ids are within bounds, and end where it would take long.
+SELECT queue, count(*)
+FROM (SELECT queue FROM jobs WHERE id >= :since AND id < :until LIMIT :most + 1)
+GROUP BY queue
+
 -- name: list_workers
 -- Return the workers that are known, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,

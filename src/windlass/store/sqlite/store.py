@@ -43,6 +43,7 @@ from windlass.core.job import (
     Sweep,
     WorkerInfo,
     WorkerRecord,
+    first_id,
 )
 from windlass.core.settle import Transition
 from windlass.core.states import State
@@ -341,6 +342,17 @@ class SqliteStore(Plain):
         def piece(db: sqlite3.Connection) -> Depths:
             rows = db.execute(work.sql["depths"], values).fetchall()
             return depths_of(((queue, State(state), count) for queue, state, count in rows), most)
+
+        return await self._look(piece)
+
+    async def arrivals(
+        self, since: datetime, until: datetime, most: int
+    ) -> Mapping[str, int] | None:
+        values = {"since": str(first_id(since)), "until": str(first_id(until)), "most": most}
+
+        def piece(db: sqlite3.Connection) -> Mapping[str, int] | None:
+            counted = dict(db.execute(work.sql["arrivals"], values).fetchall())
+            return counted if sum(counted.values()) <= most else None
 
         return await self._look(piece)
 

@@ -239,6 +239,25 @@ async def depths_end_where_they_are_told_to_and_say_so(bench: Bench) -> None:
 
 
 @law
+async def arrivals_are_counted_by_queue_whatever_became_of_the_jobs(bench: Bench) -> None:
+    """Those that were made between two moments; more than may be counted are none at all."""
+    await bench.enqueue(queue="before")
+    await bench.advance(SECOND)
+    since = bench.now()
+    for state in State:
+        await bench.job_in(state, queue="files")
+    await bench.enqueue(queue="mail")
+    await bench.advance(MINUTE)
+    until = bench.now()
+    await bench.enqueue(queue="after")
+    counted = await bench.store.arrivals(since, until, MANY)
+    assert counted is not None
+    assert dict(counted) == {"files": len(State), "mail": 1}
+    assert await bench.store.arrivals(since, until, len(State) + 1) is not None
+    assert await bench.store.arrivals(since, until, len(State)) is None
+
+
+@law
 async def a_healthy_store_finds_nothing_wrong_with_itself(bench: Bench) -> None:
     """Findings are about trouble; each says what to do about it."""
     findings: list[Finding] = await bench.store.findings()
