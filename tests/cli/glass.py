@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import shlex
 import signal
@@ -75,10 +76,16 @@ class Glass:
 
     def answer(self, command: str) -> str:
         """Run a command at the shell's prompt, and return what it wrote."""
-        self.run(f"clear; echo $({command})=")
-        self.until(lambda: any(line.endswith("=") for line in self.lines[:3]))
-        told = "".join(self.lines[:3]).partition("=")[0]
-        return told.removeprefix(PROMPT).strip()
+        begin = len(self.received)
+        self.run(f"echo @$({command})@")
+        found: list[bytes] = []
+
+        def answered() -> bool:
+            found[:] = re.findall(rb"\n@(.*)@\r", self.received[begin:])
+            return bool(found)
+
+        self.until(answered)
+        return found[0].decode()
 
     # -- what somebody sees --------------------------------------------------------------------
 

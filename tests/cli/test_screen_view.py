@@ -161,6 +161,9 @@ def test_a_sheet_is_turned_and_closed_and_q_leaves_only_from_the_panels() -> Non
     assert hand.wish.inspect is not None
     assert hand.wish.inspect.key == "mail"
     assert hand.press("down", "page down", "up").view.top == 10
+    hand.press("enter")
+    assert (hand.view.sheet, hand.view.top) == ("row", 10), "enter looks again, at the same place"
+    assert hand.wish is not None
     hand.press("q")
     assert (hand.view.sheet, hand.view.top, hand.wish) == (None, 0, None)
     assert hand.press("?").view.sheet == "help"

@@ -49,7 +49,7 @@ def _queues(looked: Looked) -> Iterator[Alarm]:
             yield Alarm(told=told, urgent=True)
         elif does_not_drain(each):
             came, left = figures.rate(each.arrival_rate), figures.rate(each.service_rate)
-            told = f"queue {each.name} grows: {came}/s in, {left}/s out{_needed(looked)}"
+            told = f"queue {each.name} grows: {came}/s in, {left}/s out"
             yield Alarm(told=told, urgent=True)
 
 
@@ -69,9 +69,11 @@ def _kinds(looked: Looked) -> Iterator[Alarm]:
 def _capacity(looked: Looked) -> Iterator[Alarm]:
     stats = looked.stats
     waits = sum(map(waiting, stats.queues))
-    if waits and stats.slots and stats.busy >= stats.slots:
-        told = f"all {stats.slots} slots are busy, and {_jobs(waits)}{_needed(looked)}"
-        yield Alarm(told=told, urgent=False)
+    if waits and stats.slots and (stats.slots_needed or 0) > stats.slots:
+        told = f"{figures.rate(stats.slots_needed)} slots are needed, and there are {stats.slots}"
+        yield Alarm(told=told, urgent=True)
+    elif waits and stats.slots and stats.busy >= stats.slots:
+        yield Alarm(told=f"all {stats.slots} slots are busy, and {_jobs(waits)}", urgent=False)
     for each in stats.workers:
         if each.pool is not None and each.pool.in_use >= each.pool.limit:
             told = f"worker {each.id} uses all of its {each.pool.limit} connections"
@@ -87,8 +89,3 @@ def _pauses(looked: Looked) -> Iterator[Alarm]:
 
 def _jobs(number: int) -> str:
     return "1 job waits" if number == 1 else f"{figures.count(number)} jobs wait"
-
-
-def _needed(looked: Looked) -> str:
-    needed, slots = looked.stats.slots_needed, looked.stats.slots
-    return "" if needed is None else f"; {figures.rate(needed)} slots are needed, {slots} there"

@@ -22,8 +22,16 @@ from windlass.core.states import State
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures, WorkerFigures
 
 _MOST = 20
+_NAMED = 5
+"""How many heads are looked for: a store may have to walk past all that is older."""
 _RANDOM = (1 << 74) - 1
 _BAR = 30
+_WORDS = {
+    "arrival_rate": "in/s",
+    "service_rate": "out/s",
+    "drain_seconds": "drains",
+    "slots_needed": "needs",
+}
 _ALL_BUT_COMPLETED = tuple(state for state in State if state is not State.COMPLETED)
 
 
@@ -52,7 +60,10 @@ async def _queue(app: Windlass, queue: QueueFigures) -> list[RenderableType]:
         (each for each in sweep.heads if each.lane.queue == queue.name),
         key=lambda each: each.position,
     )
-    oldest = [(head, await _oldest(app, head)) for head in heads[:_MOST]]
+    oldest = [
+        (head, await _oldest(app, head) if number < _NAMED else None)
+        for number, head in enumerate(heads[:_MOST])
+    ]
     running = [job for job in await _running(app) if job.queue == queue.name]
     pairs = {
         "jobs": ", ".join(
@@ -63,7 +74,7 @@ async def _queue(app: Windlass, queue: QueueFigures) -> list[RenderableType]:
         or "none",
         "served by": f"{show.plural(queue.workers, 'worker')} with {queue.slots} slots",
         "needs": _needs(queue.slots_needed),
-        **{name.replace("_", " "): why for name, why in queue.unknown.items()},
+        **{_WORDS.get(name, name): why for name, why in queue.unknown.items()},
         "paused": "yes: workers start nothing of it" if queue.paused else "",
     }
     return [
@@ -82,7 +93,7 @@ async def _oldest(app: Windlass, head: Head) -> Job | None:
     """Return the job at the head of a lane, by its age: ids are sorted by that."""
     lane = head.lane
     which = JobFilter(states=(State.PENDING,), kind=lane.kind, queue=lane.queue)
-    page = await app.store.find(which, limit=_MOST, after=_id_at(head.position))
+    page = await app.store.find(which, limit=1, after=_id_at(head.position))
     return next((job for job in page.jobs if job.lane == lane), None)
 
 
@@ -162,7 +173,7 @@ def _job_line(job: Job, now: datetime) -> Text:
 async def _error(app: Windlass, error: ErrorFigures) -> RenderableType:
     job = await _example(app, error)
     now = (await app.store.sweep()).now
-    head = [
+    head: list[RenderableType] = [
         _title("error", error.error),
         _pairs(
             {
@@ -178,6 +189,8 @@ async def _error(app: Windlass, error: ErrorFigures) -> RenderableType:
     ]
     if job is None:
         return Group(*head, Text("no job that failed of this is there any more", "dim"))
+    if job.error is not None and job.error.traceback:
+        head += [Text("traceback", "bold"), show.block(job.error.traceback), Text()]
     return Group(*head, Text("an example", "bold"), portrait(job, now))
 
 

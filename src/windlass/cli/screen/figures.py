@@ -28,14 +28,14 @@ def rate(number: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Write a duration by its two greatest units: `350ms`, `12.5s`, `3m12s`, `2d04h`."""
+    """Write a duration by its two greatest units: `350ms`, `2.5s`, `3m12s`, `2d04h`."""
     if seconds is None:
         return UNKNOWN
     if seconds < 0.0095:
         return f"{seconds * 1000:.1f}ms" if seconds > 0 else "0s"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms"
-    if seconds < 59.95:
+    if seconds < 9.95:
         return f"{seconds:.1f}".removesuffix(".0") + "s"
     if seconds >= 100 * 86_400:
         return f"{seconds / 86_400:,.0f}d"

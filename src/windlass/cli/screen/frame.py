@@ -18,17 +18,17 @@ from windlass.cli.screen.view import Rows, View, position, rows_of
 
 _ALL_PANELS = 16
 """How many lines there have to be for more than the chosen panel."""
-_ROOMY = 30
+_ALARMS = 6
 _KEYS = (
     ("q", "quit"),
     ("?", "help"),
     ("tab", "panel"),
-    ("↑↓", "row"),
     ("enter", "look"),
     ("p", "pause"),
     ("r", "redrive"),
     ("/", "filter"),
-    ("!", "what is wrong"),
+    ("!", "wrong"),
+    ("↑↓", "row"),
 )
 
 
@@ -47,7 +47,7 @@ class Scene:
 def frame(scene: Scene, width: int, height: int) -> list[Text]:
     """Draw a picture of exactly so many lines, none wider than that."""
     rows = rows_of(scene.looked, scene.view.filter)
-    top = _head(scene, width, height)
+    top = _head(scene, rows, width, height)
     room = height - len(top) - 1
     if scene.view.sheet is not None:
         middle = _sheet(scene, room)
@@ -64,21 +64,27 @@ def print_out(looked: Looked, width: int) -> list[Text]:
     rows = rows_of(looked, "")
     lines = [_title(scene, width), _load(looked, width), *told_alarms(looked)]
     for number, panel in enumerate(rows):
-        lines += [Text(), *_panel(scene, number, panel, width, len(panel) + 1, shown=None)]
+        room = max(len(panel), 1) + 1
+        lines += [Text(), *_panel(scene, number, panel, width, room, shown=None)]
     return [_clipped(each, width) for each in lines]
 
 
 # -- above -----------------------------------------------------------------------------------------
 
 
-def _head(scene: Scene, width: int, height: int) -> list[Text]:
+def _head(scene: Scene, rows: Rows, width: int, height: int) -> list[Text]:
     lines = [_title(scene, width)]
     if scene.looked is None:
         return lines
     lines.append(_load(scene.looked, width))
-    most = 1 if height < _ALL_PANELS + 4 else 2 if height < _ROOMY else 4
-    lines += _wrong(scene.looked, width, most)
-    return [*lines, Text()] if height >= _ROOMY else lines
+    if scene.view.sheet is not None:
+        wrong = [] if scene.view.sheet == "alarms" else _wrong(scene.looked, width, 1)
+        return [*lines, *wrong, Text()]
+    # What the panels leave, and in any case what is most urgent.
+    left = height - len(lines) - 1 - _needed(rows)
+    least = 1 if height < _ALL_PANELS + 4 else 2
+    lines += _wrong(scene.looked, width, min(max(left, least), _ALARMS))
+    return [*lines, Text()] if height - len(lines) - 1 > _needed(rows) else lines
 
 
 def _title(scene: Scene, width: int) -> Text:
@@ -99,14 +105,18 @@ def _load(looked: Looked, width: int) -> Text:
     parts = [
         Text.assemble("slots ", gauge(used or 0.0, 10), f" {stats.busy}/{stats.slots}"),
         Text.assemble("needs ", (figures.rate(stats.slots_needed), "red" if lacking else "bold")),
-        Text.assemble("in ", (f"{figures.rate(stats.arrival_rate)}/s", "bold")),
-        Text.assemble("out ", (f"{figures.rate(stats.service_rate)}/s", "bold")),
+        Text.assemble("in ", (_a_second(stats.arrival_rate), "bold")),
+        Text.assemble("out ", (_a_second(stats.service_rate), "bold")),
         _drains(looked),
     ]
     for name, values in (("in", stats.arrivals), ("out", stats.services)):
         if values:
             parts.append(Text.assemble(f"{name} ", (spark(values, len(values)), "cyan")))
     return _joined(parts, width)
+
+
+def _a_second(rate: float | None) -> str:
+    return figures.rate(rate) + ("" if rate is None else "/s")
 
 
 def _drains(looked: Looked) -> Text:
@@ -132,15 +142,19 @@ def _panels(scene: Scene, rows: Rows, width: int, room: int) -> list[Text]:
     chosen = scene.view.panel
     if room < _ALL_PANELS:
         return _panel(scene, chosen, rows[chosen], width, room, shown=position(scene.view, rows))
-    gaps = len(PANELS) - 1
-    gap = 1 if sum(max(len(each), 1) + 1 for each in rows) + gaps <= room else 0
-    shares = _shares([len(each) for each in rows], room - gap * gaps, chosen)
+    gap = 1 if _needed(rows) <= room else 0
+    shares = _shares([len(each) for each in rows], room - gap * (len(PANELS) - 1), chosen)
     lines: list[Text] = []
     for number, panel in enumerate(rows):
         lines += [Text()] * (gap if lines else 0)
         shown = position(scene.view, rows) if number == chosen else None
         lines += _panel(scene, number, panel, width, shares[number], shown=shown)
     return lines
+
+
+def _needed(rows: Rows) -> int:
+    """Return how many lines all panels would have, with their headings and gaps."""
+    return sum(max(len(each), 1) + 1 for each in rows) + len(PANELS) - 1
 
 
 def _shares(wanted: Sequence[int], room: int, chosen: int) -> list[int]:
@@ -218,20 +232,21 @@ def _foot(scene: Scene, width: int) -> Text:
     if scene.trouble:
         return Text(cut(tame(scene.trouble), width), "bold red")
     if view.sheet is not None:
-        return _joined([_key("esc", "back"), _key("↑↓", "more")], width)
+        again = [_key("enter", "look again")] if view.sheet == "row" else []
+        return _joined([_key("esc", "back"), _key("↑↓", "more"), *again], width, "  ")
     found = [_key("esc", f"all, not only {view.filter!r}")] if view.filter else []
-    return _joined([*found, *(_key(key, does) for key, does in _KEYS)], width)
+    return _joined([*found, *(_key(key, does) for key, does in _KEYS)], width, "  ")
 
 
 def _key(key: str, does: str) -> Text:
     return Text.assemble((key, "bold"), (f" {does}", "dim"))
 
 
-def _joined(parts: Sequence[Text], width: int) -> Text:
+def _joined(parts: Sequence[Text], width: int, between: str = "   ") -> Text:
     """Put beside each other as many parts as there is room for."""
     made = Text()
     for part in parts:
-        gap = "   " if made else ""
+        gap = between if made else ""
         if made.cell_len + len(gap) + part.cell_len > width:
             break
         made = Text.assemble(made, gap, part)

@@ -82,11 +82,12 @@ class Live:
             self._redraw(fresh=True)
             return
         rows = rows_of(self._looked, self._view.filter)
+        if self._view.sheet is None:
+            self._sheet = Text("looking…", "dim")
         self._view, wish = press(self._view, key, rows, self._looked)
         if wish is not None and wish.quit:
             self._finish(0)
         if wish is not None and wish.inspect is not None:
-            self._sheet = Text("looking…", "dim")
             self._start(self._inspect(wish.inspect))
         if wish is not None and wish.pull is not None:
             self._start(self._pull(wish.pull))

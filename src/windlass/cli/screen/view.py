@@ -104,12 +104,12 @@ def press(view: View, key: str, rows: Rows, looked: Looked | None) -> tuple[View
         return _typed(view, key), None
     if key in ("p", "r"):
         return _levered(view, key, rows, looked), None
+    if key == "enter" and view.sheet in (None, "row"):
+        return _inspected(view, rows)
     if view.sheet is not None:
         return _turned(view, key), None
     if key == "q":
         return view, Wish(quit=True)
-    if key == "enter":
-        return _inspected(view, rows)
     return _moved(view, key, rows), None
 
 
@@ -145,7 +145,7 @@ def _inspected(view: View, rows: Rows) -> tuple[View, Wish | None]:
     if not rows[view.panel]:
         return replace(view, note="there is no row to look into"), None
     row = rows[view.panel][position(view, rows)]
-    return replace(view, sheet="row", top=0), Wish(inspect=row)
+    return replace(_choose(view, row.key), sheet="row"), Wish(inspect=row)
 
 
 def _moved(view: View, key: str, rows: Rows) -> View:
