@@ -1,4 +1,4 @@
-"""Owns a terminal for tests: a real one, with a shell in it, read by a program that knows screens.
+"""Owns a terminal for tests: a real one, read by a program that knows what screens do.
 
 What is asked of it is what somebody sees who sits before it.
 """
@@ -16,43 +16,49 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+import traceback
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pyte
 
+from windlass.cli import cli
+
 PROMPT = "ready>"
 PATIENCE = 20.0
-_PYTHON = shlex.quote(sys.executable)
-TOP = f"{_PYTHON} -m windlass top --every 0.5"
+TOP = ("top", "--every", "0.5")
+TYPED = f"{shlex.quote(sys.executable)} -m windlass {shlex.join(TOP)}"
+"""What is typed at a shell's prompt."""
+_NOT_HANDED_DOWN = ("NO_COLOR", "COLORTERM", "COLUMNS", "LINES", "PROMPT_COMMAND")
 
 
 class Glass:
-    """A terminal, and a shell in it that heeds Ctrl-Z and `fg`, in a directory of its own."""
+    """A terminal in which a program runs, which is a fork of this process."""
 
-    def __init__(
-        self, directory: Path, *, columns: int = 80, lines: int = 24, **environ: str
-    ) -> None:
+    def __init__(self, program: Callable[[], NoReturn], *, columns: int, lines: int) -> None:
         self.received = b""
+        self.code: int | None = None
+        """By which code the program ended, once it has."""
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
-        self._pid, self._device = pty.fork()
-        if self._pid == 0:
-            self._become_a_shell(directory, environ)
+        self._hung_up = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Other threads are not missed by what runs there.
+            self.pid, self._device = pty.fork()
+        if self.pid == 0:
+            program()
+        self.modes = termios.tcgetattr(self._device)
+        """Those that the terminal had to begin with."""
         self.resize(columns, lines)
-        self.until(lambda: PROMPT in self.text)
-
-    def _become_a_shell(self, directory: Path, environ: Mapping[str, str]) -> None:
-        kept = {name: value for name, value in os.environ.items() if name not in _NOT_HANDED_DOWN}
-        usual = {"TERM": "xterm-256color", "PS1": PROMPT, "HISTFILE": ""}
-        os.chdir(directory)
-        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], {**kept, **usual, **environ})
 
     def close(self) -> None:
         """End whatever runs here."""
-        os.close(self._device)
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
+        self.hang_up()
+        if not self.has_ended():
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
 
     # -- what somebody does --------------------------------------------------------------------
 
@@ -60,31 +66,29 @@ class Glass:
         """Press keys, one after the other."""
         os.write(self._device, keys.encode())
 
-    def run(self, command: str) -> None:
-        """Type in a command."""
-        self.type(f"{command}\n")
-
     def resize(self, columns: int, lines: int) -> None:
         """Make the window larger or smaller."""
         self._screen.resize(lines, columns)
         size = struct.pack("HHHH", lines, columns, 0, 0)
         fcntl.ioctl(self._device, termios.TIOCSWINSZ, size)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to what runs in the foreground."""
-        os.killpg(os.tcgetpgrp(self._device), number)
+    def hang_up(self) -> None:
+        """Take the terminal away, as a lost connection does."""
+        if not self._hung_up:
+            self._hung_up = True
+            os.close(self._device)
 
     def answer(self, command: str) -> str:
-        """Run a command at the shell's prompt, and return what it wrote."""
+        """Run a command at a shell's prompt, and return what it wrote."""
         begin = len(self.received)
-        self.run(f"echo @$({command})@")
+        self.type(f"echo @$({command})@\n")
         found: list[bytes] = []
 
-        def answered() -> bool:
-            found[:] = re.findall(rb"\n@(.*)@\r", self.received[begin:])
+        def is_answered() -> bool:
+            found[:] = re.findall(rb"[\r\n]@([^@$]*)@\r", self.received[begin:])
             return bool(found)
 
-        self.until(answered)
+        self.until(is_answered)
         return found[0].decode()
 
     # -- what somebody sees --------------------------------------------------------------------
@@ -100,18 +104,28 @@ class Glass:
         return "\n".join(self.lines)
 
     @property
-    def styles(self) -> set[str]:
-        """The colours that are on the screen."""
-        return {cell.fg for row in self._screen.buffer.values() for cell in row.values()} - {
-            "default"
-        }
+    def colours(self) -> set[str]:
+        """Those that are on the screen."""
+        cells = (cell for row in self._screen.buffer.values() for cell in row.values())
+        return {cell.fg for cell in cells} - {"default"}
+
+    @property
+    def modes_now(self) -> list[Any]:
+        """Whether keys are echoed, and so on."""
+        return termios.tcgetattr(self._device)
+
+    def has_ended(self) -> bool:
+        """Say whether the program has."""
+        if self.code is None and (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+            self.code = os.waitstatus_to_exitcode(ended[1])
+        return self.code is not None
 
     def until(self, check: Callable[[], object], *, within: float = PATIENCE) -> None:
         """Look until something is to be seen."""
         deadline = time.monotonic() + within
         while not check():
             assert time.monotonic() < deadline, f"not seen within {within:g} s:\n{self.text}"
-            self.look(0.05)
+            self.look(0.02)
 
     def sees(self, *parts: str) -> None:
         """Look until some texts are to be seen."""
@@ -121,10 +135,55 @@ class Glass:
         """Take in what comes within a time."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            if select.select([self._device], [], [], left)[0]:
+            if self._hung_up or not select.select([self._device], [], [], left)[0]:
+                time.sleep(max(deadline - time.monotonic(), 0.0) if self._hung_up else 0.0)
+                continue
+            try:
                 data = os.read(self._device, 65_536)
-                self.received += data
-                self._stream.feed(data)
+            except OSError:  # Nobody has it open any more.
+                time.sleep(0.01)
+                continue
+            self.received += data
+            self._stream.feed(data)
 
 
-_NOT_HANDED_DOWN = ("NO_COLOR", "COLORTERM", "COLUMNS", "LINES", "PROMPT_COMMAND")
+def windlass_in(
+    directory: Path, *args: str, encoding: str = "utf-8", **environ: str
+) -> Callable[[], NoReturn]:
+    """Return a program: `windlass`, called in a directory."""
+
+    def program() -> NoReturn:
+        code: Any = 1
+        try:
+            _begin(directory, environ)
+            sys.stdin = open(0, encoding=encoding)  # noqa: SIM115
+            sys.stdout = open(1, "w", encoding=encoding)  # noqa: SIM115
+            sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115
+            cli(list(args), prog_name="windlass")
+        except SystemExit as end:
+            code = end.code
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code if isinstance(code, int) else int(code is not None))
+
+    return program
+
+
+def bash_in(directory: Path, **environ: str) -> Callable[[], NoReturn]:
+    """Return a program: a shell that heeds Ctrl-Z and `fg`, and asks for commands."""
+
+    def program() -> NoReturn:
+        _begin(directory, {"PS1": PROMPT, "HISTFILE": "", "INPUTRC": os.devnull, **environ})
+        os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+
+    return program
+
+
+def _begin(directory: Path, environ: dict[str, str]) -> None:
+    for name in _NOT_HANDED_DOWN:
+        os.environ.pop(name, None)
+    os.environ.update({"TERM": "xterm-256color", **environ})
+    os.chdir(directory)

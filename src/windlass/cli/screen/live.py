@@ -28,6 +28,8 @@ from windlass.core.errors import WindlassError
 
 _SLOW = 5.0
 """Seconds after which it is said that the store has not answered yet."""
+_NOTED = 4.0
+"""Seconds after which what was said of a key makes way for what is below it."""
 _HELD_BACK = 10_000
 
 
@@ -51,6 +53,7 @@ class Live:
         self._view = View()
         self._looked: Looked | None = None
         self._trouble = ""
+        self._noted = 0.0
         self._sheet: RenderableType = Text()
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,6 +88,7 @@ class Live:
         if self._view.sheet is None:
             self._sheet = Text("looking…", "dim")
         self._view, wish = press(self._view, key, rows, self._looked)
+        self._noted = time.monotonic()
         if wish is not None and wish.quit:
             self._finish(0)
         if wish is not None and wish.inspect is not None:
@@ -167,6 +171,7 @@ class Live:
 
     def _say(self, note: str) -> None:
         self._view = replace(self._view, note=note)
+        self._noted = time.monotonic()
         self._draw()
 
     # -- the picture ---------------------------------------------------------------------------
@@ -174,6 +179,8 @@ class Live:
     def _draw(self) -> None:
         if self._terminal.busy or self._end.done():
             return
+        if self._view.note and time.monotonic() - self._noted > _NOTED:
+            self._view = replace(self._view, note="")
         width, height = self._terminal.size
         scene = Scene(
             looked=self._looked,
