@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 from windlass.core.job import Json
 from windlass.core.kind_stats import (
+    ERRORS,
     KEPT,
     Window,
+    error_line,
     is_forgotten,
     percentiles,
     read_stats,
@@ -87,3 +90,63 @@ def test_queues_beyond_a_bound_are_counted_together_and_the_others_keep_their_na
     assert left["mail"] == 6
     assert left[OTHER] == 500 - (NAMES - 1) + 2
     assert sum(left.values()) == 5 + 500 + 3
+
+
+def failed(**errors: int) -> Window:
+    return Window(failed=sum(errors.values()), errors=errors)
+
+
+def test_errors_are_counted_in_the_window_in_which_they_came() -> None:
+    record = recorded(None, failed(ab=2), {}, NOW, {"ab": "Error: one"})
+    record = recorded(record, failed(ab=1, cd=1), {}, NOW, {"ab": "Error: two", "cd": "Error: 3"})
+    record = recorded(record, failed(ab=5), {}, NOW + 10 * MINUTE, {"ab": "Error: last"})
+    stats = read_stats(record)
+    assert [window.errors for window in stats.slots(NOW + 10 * MINUTE)[-3:]] == [
+        {"ab": 3, "cd": 1},
+        {},
+        {"ab": 5},
+    ]
+    seen = stats.errors["ab"]
+    assert seen.error == "Error: last"
+    assert seen.last - seen.first == 600.0
+
+
+def test_errors_beyond_a_bound_are_counted_together_also_those_of_one_worker() -> None:
+    many = {f"{number:02}": 2 for number in range(50)}
+    record = recorded(None, failed(**many), {}, NOW, dict.fromkeys(many, "Error: x" * 100))
+    (window,) = read_stats(record).windows
+    assert len(window.errors) == ERRORS + 1
+    assert window.errors[OTHER] == 100 - 2 * ERRORS
+    assert sum(window.errors.values()) == 100
+    assert len(read_stats(record).errors) == ERRORS, "what is not told apart has no line"
+
+
+def test_whatever_fails_the_record_stays_small() -> None:
+    record: Json | None = None
+    for minute in range(0, 180, 5):
+        names = {f"{minute}-{number}": 1 for number in range(40)}
+        record = recorded(
+            record, failed(**names), {}, NOW + minute * MINUTE, dict.fromkeys(names, "Error: " * 99)
+        )
+    assert len(json.dumps(record)) < 20_000
+    assert all(len(each.error) <= 160 for each in read_stats(record).errors.values())
+
+
+def test_an_error_that_is_in_no_window_any_more_is_forgotten() -> None:
+    record = recorded(None, failed(ab=1), {}, NOW, {"ab": "Error: one"})
+    record = recorded(record, failed(cd=1), {}, NOW + 70 * MINUTE, {"cd": "Error: two"})
+    assert set(read_stats(record).errors) == {"cd"}
+
+
+def test_a_record_of_a_release_that_counted_no_errors_is_gone_on_with() -> None:
+    old = recorded(None, runs(1), {"mail": 1}, NOW)
+    del old["errors"]
+    for window in old["windows"]:
+        del window["errors"]
+    record = recorded(old, failed(ab=1), {}, NOW, {"ab": "Error: one"})
+    (window,) = read_stats(record).windows
+    assert (window.runs, window.errors) == (1, {"ab": 1})
+
+
+def test_an_error_is_a_line() -> None:
+    assert error_line("ValueError: one\n  two\tthree ") == "ValueError: one two three"

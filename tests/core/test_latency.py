@@ -15,6 +15,7 @@ from windlass.core.latency import (
     add_sparse,
     bucket_of,
     empty,
+    mean,
     quantile,
     shown,
     sparse,
@@ -69,3 +70,17 @@ def test_nothing_has_no_percentile() -> None:
 def test_buckets_that_are_none_break_nothing(bad: list[int]) -> None:
     """A record can be changed by hand, or by another release."""
     assert quantile(bad, 0.5) in (None, BOUNDS[-1])
+
+
+def test_the_mean_is_right_to_half_a_bucket() -> None:
+    times = [0.013, 0.2, 0.2, 1.7, 40.0]
+    buckets = empty()
+    for seconds in times:
+        buckets[bucket_of(seconds)] += 1
+    assert mean(sparse(buckets)) == pytest.approx(sum(times) / 5, rel=0.07)
+
+
+def test_no_time_has_no_mean_and_what_takes_none_has_next_to_none() -> None:
+    assert mean([]) is None
+    assert mean([0, 7]) == pytest.approx(0.00005)
+    assert mean([len(BOUNDS), 1]) == BOUNDS[-1]

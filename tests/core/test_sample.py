@@ -96,6 +96,35 @@ def test_nothing_is_said_about_arrivals_where_nobody_counted_to_the_end() -> Non
     assert series(made, "windlass_queue_jobs_capped") == {("mail", "pending"): 1.0}
 
 
+def test_what_is_new_tells_of_arrivals_where_nobody_counted_to_the_end() -> None:
+    """A queue that grows beyond what is counted would seem to stand still."""
+    full = Depths(counts=(depth("mail", 50, capped=True), depth("files", 5)))
+    before = sampled(facts(depths=full), None, by="w")
+    later = facts(
+        now=NOW + 10 * SECOND, depths=full, arrivals={"mail": 70, "files": 90, "unknown": 3}
+    )
+    made = sampled(later, before, by="w")
+    assert series(made, "windlass_queue_arrival_rate") == {("mail",): 7.0, ("files",): 0.0}
+    assert made.queues["mail"].estimated
+    assert not made.queues["files"].estimated, "those that were counted are counted"
+
+
+def test_dead_jobs_that_are_too_many_to_count_do_not_hide_what_comes() -> None:
+    def look(pending: int) -> Depths:
+        dead = depth("mail", 9, State.DEAD, capped=True)
+        return Depths(counts=(depth("mail", pending), dead))
+
+    before = sampled(facts(depths=look(10)), None, by="w")
+    made = sampled(facts(now=NOW + 10 * SECOND, depths=look(30)), before, by="w")
+    assert series(made, "windlass_queue_arrival_rate") == {("mail",): 2.0}
+
+
+def test_a_queue_that_was_not_there_before_began_empty() -> None:
+    later = facts(now=NOW + 10 * SECOND, depths=Depths(counts=(depth("mail", 30),)))
+    made = sampled(later, sampled(facts(), None, by="w"), by="w")
+    assert series(made, "windlass_queue_arrival_rate") == {("mail",): 3.0}
+
+
 def test_a_thousand_queues_and_kinds_are_told_as_two_hundred_and_others() -> None:
     """Torture 48: whoever invents names costs nobody anything."""
     names = [f"q{number}" for number in range(1_000)]

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from windlass.core.families import EVENTS, FAMILIES
-from windlass.core.job import Attempt, Job
+from windlass.core.job import Attempt, ErrorInfo, Job
 from windlass.core.metrics import NAMES
 from windlass.core.settle import Transition, completed
 from windlass.core.states import State
@@ -41,6 +41,10 @@ def job(queue: str = "mail", kind: str = "send", waited: float = 1.0) -> Job:
 def move(job: Job, state: State, outcome: str = "", **fields: Any) -> Transition:
     attempt = Attempt(number=1, worker="w", started_at=NOW, duration=timedelta(0), outcome=outcome)
     return Transition(id=job.id, token=7, state=state, attempt=attempt, **fields)
+
+
+def error(fingerprint: str, message: str = "no") -> ErrorInfo:
+    return ErrorInfo(type="ValueError", message=message, fingerprint=fingerprint)
 
 
 def counted(meters: Meters) -> dict[str, float]:
@@ -193,3 +197,35 @@ def test_nothing_is_counted_that_is_not_declared() -> None:
     meters.claimed([job()], 0.1)
     figures = meters.figures()
     assert set(figures.counts) | set(figures.histograms) <= set(FAMILIES)
+
+
+def test_errors_are_counted_by_what_they_have_in_common() -> None:
+    meters, one = Meters(), job()
+    for message in ("first", "second"):
+        told = move(one, State.SCHEDULED, failures=1, error=error("ab", message))
+        meters.settled(one, told)
+    meters.settled(one, move(one, State.DEAD, failures=1, error=error("cd")))
+    meters.settled(one, move(one, State.SCHEDULED, outcome="snoozed"))
+    (tallies,) = meters.tallies
+    noted = {name: (each.count, each.line) for name, each in tallies.errors.items()}
+    assert noted == {"ab": (2, "ValueError: second"), "cd": (1, "ValueError: no")}
+
+
+def test_a_crash_is_an_error_though_its_job_has_not_failed() -> None:
+    meters, one = Meters(), job()
+    crashed = Attempt(
+        number=1, worker="w", started_at=NOW, duration=timedelta(0), outcome="crashed",
+        error=error("ab"),
+    )  # fmt: skip
+    meters.settled(one, Transition(id=one.id, token=7, state=State.PENDING, attempt=crashed))
+    (tallies,) = meters.tallies
+    assert tallies.errors["ab"].count == 1
+
+
+def test_errors_without_end_are_counted_together() -> None:
+    meters, one = Meters(), job()
+    for number in range(1_000):
+        meters.settled(one, move(one, State.DEAD, failures=1, error=error(str(number))))
+    (tallies,) = meters.tallies
+    assert len(tallies.errors) == 51
+    assert sum(each.count for each in tallies.errors.values()) == 1_000

@@ -232,6 +232,28 @@ async def test_percentiles_are_in_the_store_without_prometheus(bed: Bed) -> None
     assert stats.left == {"mail": 20}
 
 
+@awaited
+async def test_what_runs_failed_with_is_recorded_in_the_store(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(queue="mail", max_retries=0)
+    async def send(number: int) -> None:
+        raise ValueError(f"letter {number}: password='geheim'")
+
+    async with serving(app):
+        for number in range(3):
+            await in_state(await send.aenqueue(number), State.DEAD)
+        (alive,) = (await app.stats()).workers
+        assert alive.memory is None or alive.memory > 1_000_000
+    (found,) = (await app.stats()).errors
+    assert (found.kind, found.count, found.dead) == ("send", 3, 3)
+    assert found.error == "ValueError: letter 2: password='***'"
+    assert found.history[-1] + found.history[-2] == 3
+    (group,) = await app.control.error_groups()
+    assert found.group == group.fingerprint, "what windlass dead redrive --group takes"
+    assert "geheim" not in str(await app.store.records(RECORD))
+
+
 class Told(Meters):
     """Somebody's own meters."""
 

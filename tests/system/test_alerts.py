@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -28,6 +28,10 @@ class Case(NamedTuple):
     quiet: str
     fires: str
     labels: dict[str, str]
+
+
+def _depth(name: str) -> str:
+    return f'{name}{{{CLUSTER},queue="q",state="pending"}}'
 
 
 CASES = [
@@ -130,6 +134,19 @@ CASES = [
         {"queue": "q"},
     ),
     Case(
+        # After an hour two jobs a second more come than leave; what is counted stays the same.
+        "WindlassDepthGrowing",
+        {
+            _depth("windlass_queue_jobs"): "60000x200",
+            _depth("windlass_queue_jobs_capped"): "1x200",
+            f'windlass_queue_arrival_rate{{{CLUSTER},queue="q"}}': "10x60 12x140",
+            f'windlass_queue_service_rate{{{CLUSTER},queue="q"}}': "10x200",
+        },
+        "60m",
+        "90m",
+        {"queue": "q"},
+    ),
+    Case(
         "WindlassBreakerOpen",
         {f'windlass_breaker_state{{{CLUSTER},breaker="smtp"}}': "0 1 2x20"},
         "5m",
@@ -196,17 +213,38 @@ def test_promtool_finds_nothing_wrong_with_the_rules() -> None:
 
 def test_there_is_a_case_for_every_alert() -> None:
     declared = re.findall(r"- alert: (\w+)", RULES.read_text())
-    assert sorted(declared) == sorted(case.alert for case in CASES)
+    assert sorted(declared) == sorted({case.alert for case in CASES})
+
+
+def test_counting_further_than_before_is_not_growth(tmp_path: Path) -> None:
+    """Of a long queue more is counted while the store has time; that is not more jobs."""
+    drains = Case(
+        "WindlassDepthGrowing",
+        {
+            _depth("windlass_queue_jobs"): "60000x60 480000x200",
+            _depth("windlass_queue_jobs_capped"): "1x260",
+            f'windlass_queue_arrival_rate{{{CLUSTER},queue="q"}}': "10x260",
+            f'windlass_queue_service_rate{{{CLUSTER},queue="q"}}': "12x260",
+        },
+        "",
+        "",
+        {},
+    )
+    _check(drains, {f"{minute}m": [] for minute in range(60, 200, 5)}, tmp_path)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
 def test_an_alert_fires_when_it_has_to_and_not_before(case: Case, tmp_path: Path) -> None:
+    found = re.search(rf"- alert: {case.alert}\n(?:.*\n)*?.*severity: (\w+)", RULES.read_text())
+    assert found is not None
+    fired = {"exp_labels": {**case.labels, "severity": found[1]}}
+    _check(case, {case.quiet: [], case.fires: [fired]}, tmp_path)
+
+
+def _check(case: Case, expected: dict[str, list[Any]], tmp_path: Path) -> None:
     text = RULES.read_text()
     # What an alert says is for people; promtool would have it repeated here, word by word.
     (tmp_path / "alerts.yml").write_text(_ANNOTATIONS.sub("", text))
-    found = re.search(rf"- alert: {case.alert}\n(?:.*\n)*?.*severity: (\w+)", text)
-    assert found is not None
-    fired = {"exp_labels": {**case.labels, "severity": found[1]}}
     document = {
         "rule_files": ["alerts.yml"],
         "evaluation_interval": "30s",
@@ -217,8 +255,8 @@ def test_an_alert_fires_when_it_has_to_and_not_before(case: Case, tmp_path: Path
                     {"series": series, "values": values} for series, values in case.series.items()
                 ],
                 "alert_rule_test": [
-                    {"eval_time": case.quiet, "alertname": case.alert, "exp_alerts": []},
-                    {"eval_time": case.fires, "alertname": case.alert, "exp_alerts": [fired]},
+                    {"eval_time": moment, "alertname": case.alert, "exp_alerts": alerts}
+                    for moment, alerts in expected.items()
                 ],
             }
         ],

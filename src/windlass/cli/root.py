@@ -28,6 +28,7 @@ _COMMANDS = [
     "events",
     "limits",
     "breakers",
+    "stats",
     "slo",
     "workers",
     "top",

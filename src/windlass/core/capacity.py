@@ -29,6 +29,8 @@ class Load:
     paused: bool = False
     slots: int = 0
     """How many jobs the live workers can run at once that serve it."""
+    idle: int = 0
+    """How many of those slots are free."""
     arrival: float | None = None
     service: float | None = None
     work: float | None = None
@@ -65,11 +67,14 @@ def drain_seconds(load: Load) -> tuple[float | None, str]:
 
 
 def _pace(load: Load, service: float) -> float:
-    """Return how many jobs a second would leave if enough waited.
+    """Return how many jobs a second can leave.
 
-    Where there is a backlog that is what leaves now, whatever it is that keeps it from being more:
-    slots, limits, breakers. Where there is none, slots are idle.
+    Where they have waited for long, that is what leaves now, whatever it is that keeps it from
+    being more: slots, limits, breakers. Otherwise idle slots can be used, too; and where no more
+    wait than there are slots, these have only just come.
     """
-    if load.oldest is not None and load.oldest >= _BACKLOG:
+    if not load.work or (load.oldest is not None and load.oldest >= _BACKLOG):
         return service
-    return max(service, load.slots / load.work if load.work else 0.0)
+    if load.waiting <= load.slots:
+        return max(service, load.slots / load.work)
+    return service + load.idle / load.work

@@ -158,7 +158,7 @@ def _seen(
     for name, line in news.items():
         if name in counted:
             first = min(seen[name].first, now) if name in seen else now
-            seen[name] = Seen(error=line, first=first, last=now)
+            seen[name] = Seen(error=error_line(line), first=first, last=now)
     latest = sorted(seen, key=lambda name: (-seen[name].last, name))[:_SEEN]
     return {name: seen[name] for name in latest}
 

@@ -91,6 +91,7 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         oldest=None if queue.oldest is None else queue.oldest + age,
         paused=queue.paused if name == OTHER else name in scene.pauses.queues,
         slots=sum(slots_of(each, name) for each in serving),
+        idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
         arrival=_rate(scene, line.arrivals, queue.arrival_rate),
         service=_rate(scene, line.services, queue.service_rate),
         work=work_in(name, scene.records, scene.now).each,

@@ -6,6 +6,7 @@ A ring of the last `POINTS` samples: of all queues together, and of the busiest 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import dropwhile
 
 import msgspec
 from msgspec import Struct
@@ -79,8 +80,9 @@ def recent_rate(history: History, rates: Sequence[float | None], now: float) -> 
 
 
 def shown(rates: Iterable[float | None]) -> tuple[float, ...]:
-    """Return rates for a curve: what is not known, or was below zero for a moment, is 0."""
-    return tuple(max(rate or 0.0, 0.0) for rate in rates)
+    """Return rates for a curve, from the first that is known; what is not known later is 0."""
+    known = dropwhile(lambda rate: rate is None, rates)
+    return tuple(max(rate or 0.0, 0.0) for rate in known)
 
 
 def _busiest(known: History, sample: Sample) -> list[str]:

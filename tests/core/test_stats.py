@@ -1,0 +1,409 @@
+"""Figures are made of what workers recorded; what cannot be known is None, and it is said why."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from windlass.core.job import (
+    Connections,
+    ErrorGroup,
+    ErrorInfo,
+    Json,
+    Pulse,
+    WorkerInfo,
+    WorkerRecord,
+)
+from windlass.core.kind_stats import RECORD, Window, recorded
+from windlass.core.latency import bucket_of
+from windlass.core.pauses import Pauses
+from windlass.core.redaction import Redaction
+from windlass.core.sample import QueueSample, Sample
+from windlass.core.sample_history import History, Line, read_history
+from windlass.core.stats import QueueFigures, Stats, StatsFacts, stats_of
+
+NOW = datetime(2030, 1, 1, 12, 4, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+def worker(name: str = "w", *, slots: int = 10, alive: bool = True, **told: Any) -> WorkerRecord:
+    pulse = told.pop("pulse", Pulse())
+    info = WorkerInfo(
+        id=name,
+        name=name,
+        host="h",
+        pid=1,
+        release="1",
+        lease=SECOND,
+        slots=slots,
+        **{"kinds": ("send",)} | told,
+    )
+    return WorkerRecord(
+        info=info,
+        pulse=pulse,
+        started_at=NOW - timedelta(days=1),
+        last_seen=NOW,
+        lease_until=NOW,
+        alive=alive,
+    )
+
+
+def runs(count: int, seconds: float, **told: Any) -> Window:
+    buckets = [bucket_of(seconds), count]
+    return Window(**{"completed": count, "durations": buckets, "waits": buckets} | told)
+
+
+def record(window: Window, *, ago: timedelta = timedelta(0), **told: Any) -> Json:
+    return recorded(None, window, told.pop("left", {"mail": window.completed}), NOW - ago, **told)
+
+
+def queue(**told: Any) -> QueueSample:
+    usual = {"jobs": {"pending": 100}, "oldest": 60.0, "arrival_rate": 2.0, "service_rate": 6.0}
+    return QueueSample(**usual | told)
+
+
+def stats(*queues: QueueSample, **told: Any) -> Stats:
+    """Make figures of queues that are called mail, files and so on, and of what else is told."""
+    names = dict(zip(("mail", "files", "pictures"), queues, strict=False))
+    narrowed = {name: told.pop(name) for name in ("queue", "kind") if name in told}
+    usual: dict[str, Any] = {
+        "now": NOW,
+        "sample": Sample(at=NOW.timestamp(), by="w", queues=names),
+        "counted": False,
+        "history": History(),
+        "kinds": {RECORD + "send": record(runs(100, 2.0))},
+        "groups": (),
+        "workers": (worker(),),
+        "pauses": Pauses(),
+        "redaction": Redaction(),
+    }
+    return stats_of(StatsFacts(**usual | told), **narrowed)
+
+
+def mail(*queues: QueueSample, **told: Any) -> QueueFigures:
+    (found,) = stats(*queues, **told).queues
+    return found
+
+
+# -- capacity ----------------------------------------------------------------------------------
+
+
+def test_a_backlog_is_drained_by_what_leaves_beyond_what_comes() -> None:
+    assert mail(queue()).drain_seconds == pytest.approx(100 / (6 - 2))
+
+
+def test_as_many_slots_are_needed_as_keep_up_with_a_fifth_to_spare() -> None:
+    found = mail(queue())
+    assert found.slots_needed == pytest.approx(2.0 * 2.0 / 0.8, rel=0.07), "to a bucket's width"
+    assert found.slots == 10
+    assert found.unknown == {}
+
+
+def test_the_runs_that_fail_first_need_slots_too() -> None:
+    """A job that is tried twice takes twice as long until it is done with."""
+    failing = record(runs(200, 2.0, completed=100, failed=100, retried=100), left={"mail": 100})
+    found = mail(queue(), kinds={RECORD + "send": failing})
+    assert found.slots_needed == pytest.approx(2.0 * 4.0 / 0.8, rel=0.07)
+
+
+@pytest.mark.parametrize("arrival", [6.0, 5.95, 50.0])
+def test_what_comes_as_fast_as_it_leaves_never_drains(arrival: float) -> None:
+    found = mail(queue(arrival_rate=arrival))
+    assert found.drain_seconds is None
+    assert "it does not drain" in found.unknown["drain_seconds"]
+
+
+def test_nothing_that_waits_has_drained() -> None:
+    found = mail(queue(jobs={}, oldest=None, arrival_rate=0.0, service_rate=0.0))
+    assert found.drain_seconds == 0.0
+    assert found.slots_needed == 0.0
+
+
+def test_what_has_only_just_come_is_drained_by_the_slots_that_are_free() -> None:
+    few = queue(jobs={"pending": 8}, oldest=0.1, arrival_rate=1.0, service_rate=1.0)
+    assert mail(few).drain_seconds == pytest.approx(8 / (10 / 2 - 1), rel=0.1)
+    many = queue(jobs={"pending": 40}, oldest=0.1, arrival_rate=1.0, service_rate=1.0)
+    free = worker(pulse=Pulse(running=6))
+    assert mail(many, workers=(free,)).drain_seconds == pytest.approx(40 / (4 / 2), rel=0.1)
+    full = worker(pulse=Pulse(running=10))
+    assert mail(many, workers=(full,)).drain_seconds is None, "it shares its slots with others"
+
+
+@pytest.mark.parametrize(
+    ("told", "others", "why"),
+    [
+        ({"capped": ["pending"]}, {}, "more jobs wait than are counted"),
+        ({}, {"workers": ()}, "no worker serves it"),
+        ({}, {"workers": (worker(alive=False),)}, "no worker serves it"),
+        ({}, {"workers": (worker(excluded=("mail",)),)}, "no worker serves it"),
+        ({}, {"pauses": Pauses(queues=frozenset({"mail"}))}, "it is paused"),
+        ({"arrival_rate": None}, {}, "30 s after a worker has started"),
+        ({"service_rate": None}, {}, "30 s after a worker has started"),
+        ({}, {"counted": True}, "30 s after a worker has started"),
+    ],
+)
+def test_no_time_to_drain_is_made_up(told: Any, others: Any, why: str) -> None:
+    found = mail(queue(**told), **others)
+    assert found.drain_seconds is None
+    assert why in found.unknown["drain_seconds"]
+
+
+def test_without_a_run_nobody_knows_how_many_slots_are_needed() -> None:
+    found = mail(queue(), kinds={})
+    assert found.slots_needed is None
+    assert found.unknown["slots_needed"] == "known once jobs of it have ended"
+
+
+def test_runs_that_take_no_time_need_next_to_nothing() -> None:
+    found = mail(queue(), kinds={RECORD + "send": record(runs(100, 0.0))})
+    assert found.slots_needed is not None
+    assert 0 < found.slots_needed < 0.001
+    assert found.drain_seconds == pytest.approx(25)
+
+
+def test_a_kind_in_two_queues_counts_in_each_by_its_share() -> None:
+    kinds = {
+        RECORD + "send": record(runs(100, 2.0), left={"mail": 50, "files": 50}),
+        RECORD + "scan": record(runs(50, 10.0), left={"files": 50}),
+    }
+    found = {each.name: each for each in stats(queue(), queue(), kinds=kinds).queues}
+    assert found["mail"].slots_needed == pytest.approx(2 * 2 / 0.8, rel=0.07)
+    assert found["files"].slots_needed == pytest.approx(2 * 6 / 0.8, rel=0.07)
+
+
+# -- rates -------------------------------------------------------------------------------------
+
+
+def history(*rates: float | None, step: float = 15.0, ago: float = 0.0) -> History:
+    """Make one of arrivals, the last of them so many seconds ago."""
+    last = NOW.timestamp() - ago
+    at = [last - step * back for back in reversed(range(len(rates)))]
+    line = Line(depths=[0] * len(at), arrivals=list(rates), services=[1.0] * len(at))
+    return History(at=at, total=line, queues={"mail": line})
+
+
+def test_rates_are_the_mean_of_two_minutes() -> None:
+    """A worker records each 15 seconds and another samples then, so that single rates jump."""
+    found = mail(queue(arrival_rate=99.0), history=history(*[70.0] * 9, 0.0, -10.0, *[10.0] * 6))
+    assert found.arrival_rate == pytest.approx((0 - 10 + 6 * 10) / 8)
+    assert found.service_rate == 1.0
+
+
+def test_a_mean_below_zero_is_zero() -> None:
+    assert mail(queue(), history=history(0.0, -5.0, -5.0)).arrival_rate == 0.0
+
+
+def test_a_curve_begins_where_something_is_known() -> None:
+    found = mail(queue(), history=history(None, None, 3.0, None, -1.0, 2.0))
+    assert found.arrivals == (3.0, 0.0, 0.0, 2.0)
+
+
+@pytest.mark.parametrize("past", [history(9.0, 9.0, ago=3600.0), history(9.0, 9.0, ago=-3600.0)])
+def test_what_is_old_or_from_before_the_clock_was_set_back_tells_no_rate(past: History) -> None:
+    assert mail(queue(arrival_rate=2.0), history=past).arrival_rate == 2.0
+
+
+def test_a_sample_that_nobody_made_lately_has_no_rates() -> None:
+    found = stats(queue(), counted=True, history=history(9.0, 9.0))
+    assert found.sample_age is None
+    assert found.arrival_rate is found.service_rate is found.slots_needed is None
+    assert found.queues[0].jobs == {"pending": 100}
+    assert "30 s after a worker has started" in found.unknown["arrival_rate"]
+
+
+# -- all of it ---------------------------------------------------------------------------------
+
+
+def test_the_whole_is_the_sum_and_drains_with_its_slowest_queue() -> None:
+    found = stats(queue(), queue(jobs={"pending": 4000}), kinds=_both_queues())
+    assert found.arrival_rate == 4.0
+    assert found.service_rate == 12.0
+    assert found.drain_seconds == 1000.0
+    assert found.slots_needed == pytest.approx(sum(q.slots_needed or 0 for q in found.queues))
+
+
+def test_a_queue_that_never_drains_is_named_and_a_paused_one_is_left_out() -> None:
+    stuck = queue(arrival_rate=9.0)
+    found = stats(queue(), stuck, kinds=_both_queues())
+    assert found.drain_seconds is None
+    assert found.unknown["drain_seconds"].startswith("files: ")
+    paused = Pauses(queues=frozenset({"files"}))
+    assert stats(queue(), stuck, kinds=_both_queues(), pauses=paused).drain_seconds == 25.0
+
+
+def _both_queues() -> dict[str, Json]:
+    return {RECORD + "send": record(runs(100, 2.0), left={"mail": 50, "files": 50})}
+
+
+def test_slots_are_those_of_workers_that_are_alive() -> None:
+    team = (
+        worker("a", pulse=Pulse(running=3, slots=6)),
+        worker("b", slots=10, queue_slots={"mail": 4}),
+        worker("c", alive=False),
+    )
+    found = stats(queue(), workers=team)
+    assert (found.slots, found.busy, found.utilisation) == (16, 3, 3 / 16)
+    assert found.queues[0].slots == 6 + 4
+    assert [each.id for each in found.workers] == ["a", "b"]
+
+
+def test_without_a_worker_nothing_is_in_use_of_nothing() -> None:
+    found = stats(queue(), workers=())
+    assert found.utilisation is None
+    assert "start one" in found.unknown["utilisation"]
+
+
+def test_a_worker_tells_what_it_uses_and_an_older_release_does_not() -> None:
+    pool = Connections(open=3, in_use=1, limit=10)
+    told = worker("new", pulse=Pulse(cpu=0.5, memory=1_000_000, pool=pool, processed=7))
+    new, old = stats(workers=(told, worker("old"))).workers
+    assert (new.cpu, new.memory, new.pool, new.processed) == (0.5, 1_000_000, pool, 7)
+    assert (old.memory, old.pool) == (None, None)
+
+
+# -- kinds -------------------------------------------------------------------------------------
+
+
+def test_kinds_tell_ends_percentiles_rates_and_the_slots_that_they_fill() -> None:
+    window = runs(90, 2.0, failed=10, retried=6, dead=4, cancelled=1)
+    (kind,) = stats(kinds={RECORD + "send": record(window)}).kinds
+    assert (kind.runs, kind.completed, kind.failed) == (90, 90, 10)
+    assert (kind.retried, kind.dead, kind.cancelled) == (6, 4, 1)
+    assert kind.error_rate == pytest.approx(10 / 90)
+    assert kind.durations == {"p50": 2.0, "p95": 2.0, "p99": 2.0}
+    assert kind.rate == pytest.approx(90 / (9 * 60)), "this window has run for 4 minutes, and one"
+    assert kind.busy == pytest.approx(kind.rate * 2.0, rel=0.07)
+    assert kind.history == (*[0] * 11, 90)
+    assert kind.failures == (*[0] * 11, 10)
+
+
+def test_the_rate_of_a_kind_is_not_spread_over_a_time_before_there_was_a_worker() -> None:
+    young = worker()
+    young = WorkerRecord(
+        info=young.info,
+        pulse=young.pulse,
+        started_at=NOW - 30 * SECOND,
+        last_seen=NOW,
+        lease_until=NOW,
+        alive=True,
+    )
+    (kind,) = stats(kinds={RECORD + "send": record(runs(60, 1.0))}, workers=(young,)).kinds
+    assert kind.rate == 2.0
+
+
+def test_a_kind_without_runs_has_no_error_rate_and_no_percentiles() -> None:
+    (kind,) = stats(kinds={RECORD + "send": record(Window())}).kinds
+    assert kind.error_rate is None
+    assert kind.durations == kind.waits == {}
+    assert kind.rate == kind.busy == 0.0
+
+
+def test_failures_without_a_run_are_no_more_than_all() -> None:
+    (kind,) = stats(kinds={RECORD + "send": record(Window(failed=3))}).kinds
+    assert kind.error_rate == 1.0
+
+
+@pytest.mark.parametrize("ago", [-2 * timedelta(days=1), timedelta(hours=2)])
+def test_windows_of_the_future_and_of_long_ago_do_not_count(ago: timedelta) -> None:
+    """The clock may have been set back; and a kind may not have run for long."""
+    (kind,) = stats(kinds={RECORD + "send": record(runs(9, 1.0), ago=ago)}).kinds
+    assert kind.runs == 0
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [{"windows": "none"}, {"windows": [{"at": None}]}, {"left": 7}, {"errors": [1]}, {"new": 1}],
+)
+def test_a_record_that_cannot_be_read_says_nothing(garbage: Json) -> None:
+    (kind,) = stats(queue(), kinds={RECORD + "send": garbage}).kinds
+    assert kind.runs == 0
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [{"at": "noon"}, {"at": [1.0]}, {"total": None}, {"at": [1.0], "queues": {"q": {}}}, None],
+)
+def test_a_history_that_cannot_be_read_is_none(garbage: Json | None) -> None:
+    assert read_history(garbage).at == []
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+def group(fingerprint: str, *, kind: str = "send", count: int = 1, **told: Any) -> ErrorGroup:
+    usual: dict[str, Any] = {
+        "first_seen": NOW - 3 * MINUTE,
+        "last_seen": NOW - 2 * MINUTE,
+        "newest": uuid4(),
+        "error": ErrorInfo(type="ValueError", message="card_number=4711 is\nwrong"),
+        "reason": None,
+    }
+    return ErrorGroup(fingerprint=fingerprint, kind=kind, count=count, **usual | told)
+
+
+def test_errors_are_what_failed_lately_and_what_is_dead() -> None:
+    failing = record(Window(failed=5, errors={"ab": 3, "cd": 2}), errors={"ab": "Error: x"})
+    found = stats(kinds={RECORD + "send": failing}, groups=[group("ab", count=7), group("ef")])
+    told = [(each.group, each.count, each.dead, each.error) for each in found.errors]
+    assert told == [
+        ("ab", 3, 7, "Error: x"),
+        ("cd", 2, 0, ""),
+        ("ef", 0, 1, "ValueError: card_number=*** is wrong"),
+    ]
+    assert found.errors[0].history == (*[0] * 11, 3)
+    assert found.errors[0].first_seen == NOW - 3 * MINUTE
+    assert found.errors[0].last_seen == NOW
+    assert found.errors[2].history == (0,) * 12
+
+
+def test_an_error_line_is_masked_by_whoever_looks() -> None:
+    failing = record(Window(errors={"ab": 1}), errors={"ab": "Error: flavour='mint'"})
+    found = stats(kinds={RECORD + "send": failing}, redaction=Redaction(["flavour"]))
+    assert found.errors[0].error == "Error: flavour='***'"
+
+
+def test_jobs_that_died_without_an_error_are_told_by_their_reason() -> None:
+    (found,) = stats(groups=[group("", error=None, reason="expired")]).errors
+    assert (found.group, found.error) == ("", "expired")
+
+
+# -- narrowed ----------------------------------------------------------------------------------
+
+
+def test_a_queue_alone_goes_with_its_kinds_errors_and_workers() -> None:
+    kinds = {
+        RECORD + "send": record(runs(100, 2.0), left={"mail": 100}),
+        RECORD + "scan": record(runs(50, 10.0), left={"files": 50}),
+    }
+    team = (worker("a", queues=("mail",)), worker("b", queues=("files",)))
+    groups = [group("ab"), group("cd", kind="scan")]
+    found = stats(queue(), queue(), kinds=kinds, workers=team, groups=groups, queue="mail")
+    assert [each.name for each in found.queues] == ["mail"]
+    assert [each.name for each in found.kinds] == ["send"]
+    assert [each.group for each in found.errors] == ["ab"]
+    assert [each.id for each in found.workers] == ["a"]
+    assert (found.arrival_rate, found.slots) == (2.0, 10)
+
+
+def test_a_kind_alone_goes_with_the_queues_that_its_jobs_left() -> None:
+    kinds = {
+        RECORD + "send": record(runs(100, 2.0), left={"mail": 100}),
+        RECORD + "scan": record(runs(50, 10.0), left={"files": 50}),
+    }
+    team = (worker("a", kinds=("scan",)), worker("b"))
+    groups = [group("ab"), group("cd", kind="scan")]
+    found = stats(queue(), queue(), kinds=kinds, workers=team, groups=groups, kind="scan")
+    assert [each.name for each in found.queues] == ["files"]
+    assert [each.name for each in found.kinds] == ["scan"]
+    assert [each.group for each in found.errors] == ["cd"]
+    assert [each.id for each in found.workers] == ["a"]
+
+
+def test_what_nobody_knows_is_empty() -> None:
+    found = stats(queue(), queue="unknown")
+    assert (found.queues, found.kinds, found.errors) == ((), (), ())
+    assert found.drain_seconds == 0.0

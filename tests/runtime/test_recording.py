@@ -1,0 +1,123 @@
+"""What workers record for those who look: each error once, and who comes into a crowded queue."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.app.bed import Bed, Clock, Through
+from windlass import Job, Meters, State, StoreUnavailable
+from windlass.core import sample
+from windlass.core.job import ErrorInfo
+from windlass.core.kind_stats import RECORD, read_stats
+from windlass.core.sample import CLUSTER, Sample, read_sample
+from windlass.core.settle import Transition
+from windlass.runtime import sampler
+from windlass.runtime.chronicler import Chronicler
+from windlass.runtime.sampler import Sampler
+from windlass.store.memory import MemoryStore
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Refusing(Through):
+    """A store that cannot be reached the first time."""
+
+    refused = False
+
+    async def apply(self, *told: Any) -> Any:
+        if not self.refused:
+            self.refused = True
+            raise StoreUnavailable("gone for a moment")
+        return await self.inner.apply(*told)
+
+
+def die(meters: Meters, queue: str = "mail") -> None:
+    job = Job(
+        id=uuid4(), kind="send", queue=queue, priority=0, key="", state=State.RUNNING,
+        payload=b"{}", created_at=NOW, due_at=NOW, token=7,
+    )  # fmt: skip
+    error = ErrorInfo(type="ValueError", message="no", fingerprint="ab")
+    meters.settled(job, Transition(id=job.id, token=7, state=State.DEAD, failures=1, error=error))
+
+
+def test_an_error_that_cannot_be_recorded_now_is_recorded_later_and_once() -> None:
+    store, meters = MemoryStore(), Meters()
+    chronicler = Chronicler(Refusing(store), lambda: meters.tallies)
+
+    async def main() -> None:
+        die(meters)
+        with pytest.raises(StoreUnavailable):
+            await chronicler.stop()
+        die(meters)
+        die(meters, queue="files")
+        for _ in range(2):
+            await chronicler.stop()
+        stats = read_stats((await store.records(RECORD))[RECORD + "send"])
+        assert [window.errors for window in stats.windows] == [{"ab": 3}]
+
+    asyncio.run(main())
+    assert [each.errors for each in meters.tallies] == [{}, {}]
+
+
+def test_what_comes_into_a_queue_that_is_too_long_to_count_is_known(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An alert that compares depths is blind there: 4 of them stay 4, whatever comes."""
+    monkeypatch.setattr(sampler, "EVERY", timedelta(0))
+    monkeypatch.setattr(sampler, "_LATE", timedelta(0))
+    monkeypatch.setattr(sample, "walk_after", lambda _: 4)
+    assert bed.url
+
+    async def main() -> None:
+        app = bed.app()
+
+        @app.job(queue="mail")
+        async def send() -> None: ...
+
+        taking = Sampler(app.store, worker_id=lambda: "w", sampled=lambda *_: None)
+
+        async def take() -> Sample:
+            await asyncio.sleep(0.05)
+            await taking.tick()
+            made = read_sample((await app.store.records(CLUSTER))[CLUSTER])
+            assert made is not None
+            return made
+
+        await app.aenqueue_many([send.draft() for _ in range(9)])
+        first = await take()
+        await app.aenqueue_many([send.draft() for _ in range(3)])
+        second = await take()
+        queue = second.queues["mail"]
+        assert (queue.jobs, queue.capped) == ({"pending": 4}, ["pending"])
+        assert queue.estimated
+        assert queue.arrival_rate == pytest.approx(3 / (second.at - first.at))
+        await app.aenqueue_many([send.draft() for _ in range(5)])
+        assert (await take()).queues["mail"].arrival_rate is None, "more than may be looked at"
+
+    asyncio.run(main())
+
+
+def test_nobody_looks_for_newcomers_where_all_jobs_are_counted() -> None:
+    asked: list[str] = []
+    clock = Clock()
+
+    class Asked(Through):
+        async def arrivals(self, *_: Any) -> None:
+            asked.append("arrivals")
+
+    taking = Sampler(
+        Asked(MemoryStore(clock=clock)), worker_id=lambda: "w", sampled=lambda *_: None
+    )
+
+    async def main() -> None:
+        for _ in range(3):
+            await taking.tick()
+            clock.advance(seconds=20)
+
+    asyncio.run(main())
+    assert asked == []
