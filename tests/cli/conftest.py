@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from tests.postgres.fixtures import postgres_server, postgres_url
 from windlass.app.ids import Ids
 from windlass.cli import cli
 from windlass.core.durations import When
@@ -39,6 +40,7 @@ from windlass.core.states import State
 from windlass.release import __version__
 from windlass.store.sqlite import SqliteStore
 
+__all__ = ["postgres_server", "postgres_url"]
 T = TypeVar("T")
 TOKEN = 7
 SHOP = """

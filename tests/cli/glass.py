@@ -172,6 +172,16 @@ def windlass_in(
     return program
 
 
+def python_in(directory: Path, *args: str, **environ: str) -> Callable[[], NoReturn]:
+    """Return a program: Python, in a process that has nothing from this one."""
+
+    def program() -> NoReturn:
+        _begin(directory, environ)
+        os.execv(sys.executable, [sys.executable, *args])
+
+    return program
+
+
 def bash_in(directory: Path, **environ: str) -> Callable[[], NoReturn]:
     """Return a program: a shell that heeds Ctrl-Z and `fg`, and asks for commands."""
 

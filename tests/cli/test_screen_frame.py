@@ -212,6 +212,12 @@ def test_what_is_not_known_yet_is_no_alarm() -> None:
     assert "never" not in row
 
 
+def test_rates_that_are_not_known_are_told_with_the_reason() -> None:
+    why = "known 30 s after a worker has started"
+    sight = looked(workers=(worker(),), arrival_rate=None, unknown={"arrival_rate": why})
+    assert told(sight) == [f"how much comes and leaves is not known: {why}"]
+
+
 def test_kinds_that_fail_are_told_with_their_error() -> None:
     sight = looked(
         kinds=(kind(failed=700), kind("rare", runs=4, failed=4), kind("few", failed=12)),

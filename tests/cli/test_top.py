@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.glass import PROMPT, TOP, TYPED, Glass, bash_in, windlass_in
+from tests.cli.glass import PROMPT, TOP, TYPED, Glass, bash_in, python_in, windlass_in
+from tests.postgres.proxy import Proxy
+from windlass.cli.target import load
 from windlass.core.job import NewJob
 from windlass.core.states import State
 from windlass.store.sqlite import SqliteStore
@@ -24,21 +28,27 @@ _LEFT = b"\x1b[?1049l"
 
 
 @pytest.fixture
-def sit(shell: Shell) -> Iterator[Sit]:
-    """Sit down before a terminal in which `windlass top` runs, or a shell, in the directory."""
+def glasses() -> Iterator[list[Glass]]:
+    """Take terminals, and close them."""
     opened: list[Glass] = []
+    yield opened
+    for glass in opened:
+        glass.close()
+
+
+@pytest.fixture
+def sit(shell: Shell, glasses: list[Glass]) -> Sit:
+    """Sit down before a terminal in which `windlass top` runs, or a shell, in the directory."""
 
     def open_one(
         *args: str, columns: int = 80, lines: int = 24, bash: bool = False, **environ: str
     ) -> Glass:
         called = windlass_in(shell.directory, *TOP, *args, **environ)
         program = bash_in(shell.directory) if bash else called
-        opened.append(Glass(program, columns=columns, lines=lines))
-        return opened[-1]
+        glasses.append(Glass(program, columns=columns, lines=lines))
+        return glasses[-1]
 
-    yield open_one
-    for glass in opened:
-        glass.close()
+    return open_one
 
 
 def given_back(glass: Glass, code: int) -> None:
@@ -108,14 +118,59 @@ def test_rows_are_looked_into(shop: Shell, sit: Sit) -> None:
     glass.sees("worker w9", "crawl", str(runs), "40% half way")
 
 
-def test_a_kind_is_looked_into(shop: Shell, sit: Sit, start: Start) -> None:
+def test_a_worker_is_watched_while_it_works(shop: Shell, sit: Sit, start: Start) -> None:
+    """What a worker runs is looked into; dead jobs are redriven, and a queue is paused."""
+    shop.write("post.py", POST)
+    dead = shop.dead("post", queue="mail", message="no route", count=2)
+    shop.retire("w1")
+    shop.enqueue("post", queue="mail", count=4, payload=b'{"to": "ada"}')
+    start("-m", "windlass", "worker", "post:app", "--slots", "2")
+    glass = sit(columns=120, lines=40)
+    glass.until(lambda: re.search(r"running +2/2 ", glass.text))
+    glass.type("4\r")
+    glass.sees("2 of 2 in use", "running, the longest first", "post ")
+    glass.type("\x1b")
+    glass.sees("4 workers")
+    glass.type("3r")
+    glass.sees("redrive 2 dead jobs of post, ValueError: no route? y/n")
+    glass.type("y1p")
+    glass.sees("pause queue mail")
+    glass.type("y")
+    glass.sees("queue mail is paused")
+    assert shop.states(dead) == {State.PENDING}, "both slots are taken"
+    assert _paused(shop) == ({"mail"}, set())
+    (shop.directory / "go").touch()
+    glass.until(lambda: re.search(r"running +0/2 ", glass.text))
+
+
+POST = """
+import asyncio
+from pathlib import Path
+from windlass import Windlass
+
+app = Windlass()
+
+
+@app.job(queue="mail")
+async def post(to: str) -> None:
+    while not Path("go").exists():
+        await asyncio.sleep(0.02)
+"""
+
+
+def test_a_kind_is_looked_into(shop: Shell, sit: Sit) -> None:
     shop.enqueue(queue="mail", payload=b'{"to": "ada"}', count=2)
-    worker = start("-m", "windlass", "worker", "shop:app", "--burst")
-    assert shop.ended(worker).code == 0
+    asyncio.run(_work_off("shop:app"))
     glass = sit()
     glass.sees("send_email")
     glass.type("2\r")
-    glass.sees("kind send_email", "2 runs: 2 completed", "p50", "p99")
+    glass.sees("kind send_email", "2 runs: 2 completed", "p50", "p99", "ago    runs  failed")
+
+
+async def _work_off(reference: str) -> None:
+    app = load(reference)
+    await app.run_worker(burst=True)
+    await app.aclose()
 
 
 def test_what_is_in_a_store_cannot_steer_the_terminal(shop: Shell, sit: Sit) -> None:
@@ -290,30 +345,26 @@ def test_a_terminal_that_goes_away_leaves_no_process_behind(shop: Shell, sit: Si
 # -- trouble ---------------------------------------------------------------------------------------
 
 
-def test_a_store_that_is_lost_is_told_and_found_again(shop: Shell, sit: Sit) -> None:
-    shop.enqueue(queue="mail", count=3)
-    shop.write(
-        "flaky.py",
-        "from pathlib import Path\n"
-        "from windlass import Windlass\n"
-        "from windlass.core.errors import StoreUnavailable\n"
-        "class Flaky(Windlass):\n"
-        "    async def stats(self, **_):\n"
-        "        if Path('down').exists():\n"
-        "            raise StoreUnavailable('no route to the database')\n"
-        "        return await super().stats()\n"
-        "app = Flaky()\n",
-    )
-    glass = sit("--app", "flaky:app")
-    glass.sees("▸mail", "q quit")
-    shop.write("down", "")
-    glass.sees("store lost for ", "no route to the database", "▸mail")
-    glass.type("p")
-    glass.sees("y/n")
-    glass.type("n")
-    glass.sees("store lost for ")
-    (shop.directory / "down").unlink()
-    glass.until(lambda: "q quit" in glass.lines[-1])
+def test_a_store_that_is_lost_is_told_and_found_again(
+    shell: Shell, glasses: list[Glass], postgres_url: str
+) -> None:
+    with Proxy(postgres_url) as proxy:
+        url = proxy.url(postgres_url)
+        shell.ok("migrate", "--url", url)
+        shell.ok("enqueue", "send_email", "{}", "--queue", "mail", "--url", url)
+        program = python_in(shell.directory, "-m", "windlass", *TOP, "--url", url)
+        glasses.append(glass := Glass(program, columns=80, lines=24))
+        glass.sees("▸mail", "q quit")
+        proxy.refuse()
+        proxy.reset()
+        glass.sees("store lost for ", "trying again", "▸mail")
+        glass.type("py")
+        glass.sees("that failed: ")
+        glass.type("2")
+        proxy.accept()
+        glass.until(lambda: "q quit" in glass.lines[-1])
+        glass.type("1py")
+        glass.sees("○ queue mail is paused, and 1 job waits")
 
 
 def test_where_there_is_no_terminal_it_is_said_what_to_use_instead(shop: Shell) -> None:

@@ -74,6 +74,9 @@ def _capacity(looked: Looked) -> Iterator[Alarm]:
         yield Alarm(told=told, urgent=True)
     elif waits and stats.slots and stats.busy >= stats.slots:
         yield Alarm(told=f"all {stats.slots} slots are busy, and {_jobs(waits)}", urgent=False)
+    if stats.workers and stats.arrival_rate is None:
+        why = stats.unknown.get("arrival_rate", "no worker has counted yet")
+        yield Alarm(told=f"how much comes and leaves is not known: {why}", urgent=False)
     for each in stats.workers:
         if each.pool is not None and each.pool.in_use >= each.pool.limit:
             told = f"worker {each.id} uses all of its {each.pool.limit} connections"

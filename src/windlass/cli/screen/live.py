@@ -6,8 +6,8 @@ import asyncio
 import io
 import sys
 import time
-from collections.abc import Coroutine
-from contextlib import redirect_stderr
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -28,6 +28,8 @@ from windlass.core.errors import WindlassError
 
 _SLOW = 5.0
 """Seconds after which it is said that the store has not answered yet."""
+_REST = 4
+"""How many times as long as a look took the store is left alone after it."""
 _NOTED = 4.0
 """Seconds after which what was said of a key makes way for what is below it."""
 _HELD_BACK = 10_000
@@ -70,20 +72,22 @@ class Live:
                     pressed=self._press, wanted=self._redraw, ended=self._finish
                 )
                 with self._terminal:
-                    try:
-                        self._start(self._watch())
-                        return await self._end
-                    finally:
-                        await self._stop()
+                    self._start(self._watch())
+                    return await self._end
         finally:
+            # After the terminal is given back: a store that hangs may take its time.
+            await self._stop()
             sys.stderr.write(said.getvalue()[-_HELD_BACK:])
 
     # -- what happens --------------------------------------------------------------------------
 
     def _press(self, key: str) -> None:
+        with self._watched():
+            self._heed(key)
+
+    def _heed(self, key: str) -> None:
         if key == "redraw":
-            self._redraw(fresh=True)
-            return
+            self._painter.forget()
         rows = rows_of(self._looked, self._view.filter)
         if self._view.sheet is None:
             self._sheet = Text("looking…", "dim")
@@ -98,13 +102,26 @@ class Live:
         self._draw()
 
     def _redraw(self, fresh: bool) -> None:
-        if fresh:
-            self._painter.forget()
-        self._draw()
+        with self._watched():
+            if fresh:
+                self._painter.forget()
+            self._draw()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """End with what a terminal's own event raises, instead of standing still."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends with the terminal.
+            self._fail(error)
 
     def _finish(self, code: int) -> None:
         if not self._end.done():
             self._end.set_result(code)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._end.done():
+            self._end.set_exception(error)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -114,8 +131,8 @@ class Live:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Notice what nobody foresaw: the terminal is given back first, and then it is told."""
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) and not self._end.done():
-            self._end.set_exception(error)
+        if not task.cancelled() and (error := task.exception()):
+            self._fail(error)
 
     async def _stop(self) -> None:
         tasks = list(self._tasks)
@@ -129,6 +146,7 @@ class Live:
         lost: float | None = None
         while True:
             self._again.clear()
+            began = time.monotonic()
             try:
                 self._looked = await self._patiently(look(self._app))
                 lost, self._trouble = None, ""
@@ -137,8 +155,9 @@ class Live:
                 since = figures.span(round(time.monotonic() - lost))
                 self._trouble = f"store lost for {since}, trying again: {error}"
             self._draw()
+            took = time.monotonic() - began
             try:
-                await asyncio.wait_for(self._again.wait(), self._every)
+                await asyncio.wait_for(self._again.wait(), max(self._every, took * _REST))
             except TimeoutError:
                 continue
 
