@@ -52,7 +52,9 @@ def kind(
         durations={"p50": 0.82, "p95": 2.1, "p99": 4.4},
         waits={"p50": 0.001, "p95": 0.01, "p99": 0.1},
         busy=1.2,
-        history=(runs // 12,) * 12,
+        history=tuple(
+            runs // 12 + runs * step // 200 for step in (0, 2, 1, 3, 2, 5, 4, 6, 7, 9, 8, 9)
+        ),
         failures=(failed // 12,) * 12,
     )
 
@@ -125,24 +127,47 @@ def looked(
 
 
 def busy() -> Looked:
-    """Make a store in which one queue grows, and one is paused."""
+    """Make a store in which one queue grows, and one is paused: what the docs show."""
+    mail = queue(
+        "mail",
+        pending=1_204,
+        dead=3,
+        oldest=124.0,
+        arrival_rate=12.4,
+        service_rate=10.1,
+        drain_seconds=None,
+        arrivals=(5.2,) * 32 + (5.1, 6.0, 7.4, 9.2, 10.3, 11.8, 12.1, 12.4),
+        unknown={"drain_seconds": GROWS},
+    )
+    images = queue(
+        "images", pending=12, oldest=0.4, arrivals=(0.4, 1.2, 0.8, 1.4, 1.0, 0.5, 1.1, 1.3)
+    )
+    billing = queue(
+        "billing", pending=30, paused=True, oldest=912.0, drain_seconds=None, arrivals=()
+    )
+    lost = error(
+        "ConnectionError: mx1.example.org is gone",
+        count=264,
+        history=(0, 0, 0, 0, 0, 0, 2, 9, 30, 61, 77, 85),
+    )
+    odd = error(
+        "ValueError: not an image",
+        count=2,
+        dead=0,
+        kind="resize_image",
+        group="77aa09c1ff",
+        history=(0,) * 9 + (1, 1, 0),
+        last_seen=NOW - timedelta(minutes=9),
+    )
     return looked(
-        queues=(
-            queue(
-                "mail",
-                pending=1_204,
-                dead=3,
-                oldest=124.0,
-                arrival_rate=12.4,
-                service_rate=10.1,
-                drain_seconds=None,
-                unknown={"drain_seconds": GROWS},
-            ),
-            queue("default", pending=12),
-            queue("billing", pending=300, paused=True, oldest=912.0, drain_seconds=None),
-        ),
-        kinds=(kind(runs=2_400, failed=264, dead=3), kind("resize_image")),
-        errors=(error(), error("TimeoutError", count=2, dead=0, group="77aa09c1ff")),
-        workers=(worker(), worker("web2-97", busy=10)),
+        queues=(mail, images, billing),
+        kinds=(kind(runs=2_400, failed=264, dead=3), kind("resize_image", runs=500, failed=2)),
+        errors=(lost, odd),
+        workers=(worker("web1:4121:1f3a09bc", busy=10), worker("web2:977:c20e11a5", busy=7)),
         pauses=Pauses(queues=frozenset({"billing"})),
+        arrival_rate=13.4,
+        service_rate=11.2,
+        drain_seconds=None,
+        slots_needed=21.3,
+        unknown={"drain_seconds": f"mail: {GROWS}"},
     )

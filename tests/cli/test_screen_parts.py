@@ -50,10 +50,8 @@ def test_a_slow_line_cuts_no_key_in_two(sent: bytes) -> None:
 
 def test_an_escape_is_a_key_only_when_nothing_follows() -> None:
     keys = Keys()
-    assert keys.feed(b"\x1b") == []
-    assert keys.waiting
-    assert keys.flush() == ["escape"]
-    assert not keys.waiting
+    assert (keys.feed(b"\x1b"), keys.waiting) == ([], True)
+    assert (keys.flush(), keys.waiting) == (["escape"], False)
     assert keys.feed(b"\x1b\x1b[A") == ["escape", "up"]
 
 

@@ -84,7 +84,7 @@ def _queues(looked: Looked) -> list[Row]:
 def _queue(queue: QueueFigures) -> tuple[Text, ...]:
     dead = queue.jobs.get(State.DEAD.value, 0)
     drains = _drains(queue)
-    urgent = drains.style if drains.style in (_BAD, _WARN) else ""
+    urgent = next((style for style in (_BAD, _WARN) if drains.style == style), "")
     return (
         Text(tame(queue.name), urgent),
         _jobs(queue, State.PENDING, urgent),

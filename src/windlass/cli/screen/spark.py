@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 _STEPS = "▁▂▃▄▅▆▇█"
 _FULL, _EMPTY = "━", "─"
@@ -31,4 +30,4 @@ def _step(value: float, top: float) -> str:
     if value <= 0 or top <= 0:
         return _STEPS[0]
     last = len(_STEPS) - 1
-    return _STEPS[min(max(ceil(value / top * last), 1), last)]
+    return _STEPS[min(max(round(value / top * last), 1), last)]
