@@ -55,6 +55,7 @@ from windlass.core.outcomes import Cancel, Snooze
 from windlass.core.retry import Backoff, Retry
 from windlass.core.secret import Secret
 from windlass.core.states import State
+from windlass.core.stats import Stats
 from windlass.core.unique import Unique
 from windlass.middleware import Callbacks, CallNext, MeasureRuns, Middleware
 from windlass.observe.logs import configure_logging
@@ -114,6 +115,7 @@ __all__ = [
     "Snooze",
     "Stage",
     "State",
+    "Stats",
     "Step",
     "StepError",
     "StepsChanged",

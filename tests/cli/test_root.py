@@ -47,6 +47,7 @@ COMMANDS = [
     "schedules run",
     "schedules remove",
     "queues drain",
+    "stats",
     "slo",
     "workers",
     "keys new",
@@ -63,7 +64,7 @@ def test_the_release_is_told(shell: Shell) -> None:
 def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: Shell) -> None:
     text = shell.ok("--help").out.partition("Commands:")[2]
     named = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
-    assert named[:17] == [
+    assert named[:18] == [
         "demo",
         "worker",
         "enqueue",
@@ -76,6 +77,7 @@ def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: 
         "events",
         "limits",
         "breakers",
+        "stats",
         "slo",
         "workers",
         "keys",

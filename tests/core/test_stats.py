@@ -54,7 +54,8 @@ def worker(name: str = "w", *, slots: int = 10, alive: bool = True, **told: Any)
 
 def runs(count: int, seconds: float, **told: Any) -> Window:
     buckets = [bucket_of(seconds), count]
-    return Window(**{"completed": count, "durations": buckets, "waits": buckets} | told)
+    usual: dict[str, Any] = {"completed": count, "durations": buckets, "waits": buckets}
+    return Window(**usual | told)
 
 
 def record(window: Window, *, ago: timedelta = timedelta(0), **told: Any) -> Json:
@@ -62,7 +63,12 @@ def record(window: Window, *, ago: timedelta = timedelta(0), **told: Any) -> Jso
 
 
 def queue(**told: Any) -> QueueSample:
-    usual = {"jobs": {"pending": 100}, "oldest": 60.0, "arrival_rate": 2.0, "service_rate": 6.0}
+    usual: dict[str, Any] = {
+        "jobs": {"pending": 100},
+        "oldest": 60.0,
+        "arrival_rate": 2.0,
+        "service_rate": 6.0,
+    }
     return QueueSample(**usual | told)
 
 
@@ -175,6 +181,12 @@ def test_a_kind_in_two_queues_counts_in_each_by_its_share() -> None:
     assert found["files"].slots_needed == pytest.approx(2 * 6 / 0.8, rel=0.07)
 
 
+def test_nothing_is_the_oldest_where_nothing_waits() -> None:
+    """A store may believe for a while that something waits in a lane that is empty."""
+    assert mail(queue(jobs={"running": 3})).oldest is None
+    assert mail(queue()).oldest == 60.0
+
+
 # -- rates -------------------------------------------------------------------------------------
 
 
@@ -200,6 +212,16 @@ def test_a_mean_below_zero_is_zero() -> None:
 def test_a_curve_begins_where_something_is_known() -> None:
     found = mail(queue(), history=history(None, None, 3.0, None, -1.0, 2.0))
     assert found.arrivals == (3.0, 0.0, 0.0, 2.0)
+
+
+def test_a_curve_ends_where_nobody_sampled_any_more() -> None:
+    old = history(7.0, 7.0, ago=3600.0)
+    assert mail(queue(), history=old).arrivals == ()
+    assert stats(queue(), history=old).arrivals == ()
+    recent = history(7.0, 7.0)
+    assert stats(queue(), history=recent).arrivals == (7.0, 7.0)
+    unsampled = stats(queue(), history=recent, counted=True)
+    assert unsampled.arrivals == unsampled.queues[0].arrivals == ()
 
 
 @pytest.mark.parametrize("past", [history(9.0, 9.0, ago=3600.0), history(9.0, 9.0, ago=-3600.0)])

@@ -12,7 +12,7 @@ import pytest
 from tests.app.bed import Bed, Clock, Through
 from windlass import Job, Meters, State, StoreUnavailable
 from windlass.core import sample
-from windlass.core.job import ErrorInfo
+from windlass.core.job import Depth, Depths, ErrorInfo
 from windlass.core.kind_stats import RECORD, read_stats
 from windlass.core.sample import CLUSTER, Sample, read_sample
 from windlass.core.settle import Transition
@@ -96,10 +96,36 @@ def test_what_comes_into_a_queue_that_is_too_long_to_count_is_known(
         assert (queue.jobs, queue.capped) == ({"pending": 4}, ["pending"])
         assert queue.estimated
         assert queue.arrival_rate == pytest.approx(3 / (second.at - first.at))
-        await app.aenqueue_many([send.draft() for _ in range(5)])
-        assert (await take()).queues["mail"].arrival_rate is None, "more than may be looked at"
 
     asyncio.run(main())
+
+
+def test_where_too_many_come_to_count_them_a_part_of_the_time_stands_for_all() -> None:
+    clock = Clock()
+    asked: list[tuple[float, float]] = []
+
+    class Flooded(Through):
+        async def depths(self, most: int) -> Depths:
+            full = Depth(queue="mail", state=State.PENDING, count=most, capped=True)
+            return Depths(counts=(full,))
+
+        async def arrivals(self, since: datetime, until: datetime, _: int) -> Any:
+            now = clock()
+            asked.append(((now - since).total_seconds(), (now - until).total_seconds()))
+            return {"mail": 50} if until - since < timedelta(seconds=5) else None
+
+    told: list[Any] = []
+    store = MemoryStore(clock=clock)
+    taking = Sampler(Flooded(store), worker_id=lambda: "w", sampled=lambda *it: told.append(it[0]))
+
+    async def main() -> None:
+        await taking.tick()
+        clock.advance(seconds=16)
+        await taking.tick()
+
+    asyncio.run(main())
+    assert asked == [(21.0, 5.0), (7.0, 5.0)], "what is not committed yet is left for the next"
+    assert told[-1]["queues"]["mail"]["arrival_rate"] == 8 * 50 / 16
 
 
 def test_nobody_looks_for_newcomers_where_all_jobs_are_counted() -> None:

@@ -25,6 +25,11 @@ SELECT gen_random_uuid(), 'kind-' || n % 20, 'queue-' || n % 200,
        now() + (n - 1000000) * interval '1 millisecond'
 FROM generate_series(1, 1000000) AS n
 """
+NEWCOMERS = """
+INSERT INTO jobs (id, kind, queue, payload)
+SELECT new_id(clock_timestamp() - n * interval '0.8 ms'), 'kind-1', 'queue-' || n % 200, '{}'
+FROM generate_series(1, 50000) AS n
+"""
 
 
 def served(fleet: WorkerProcess) -> str:
@@ -101,10 +106,21 @@ def test_a_million_jobs_in_two_hundred_queues_are_sampled_within_half_a_second(
         for _ in range(3):
             sampler = Sampler(store, worker_id=lambda: "w", sampled=lambda *it: made.append(it[0]))
             await sampler._sample(None, "w")
+        # The last one asks who is new, too, since of most queues not all jobs are counted.
+        yard.ask(NEWCOMERS)
+        before = read_sample(made[-1])
+        assert before is not None
+        before.at -= 30
+        await sampler._sample(before, "w")
         await store.close()
 
     asyncio.run(sample())
     samples = [read_sample(each) for each in made]
+    latest = samples.pop()
+    assert latest is not None
+    assert latest.queues["queue-7"].estimated
+    assert latest.queues["queue-7"].arrival_rate == pytest.approx(250 / 40, rel=0.3)
+    assert latest.seconds <= 0.5
     assert all(each is not None and len(each.queues) == 200 for each in samples)
     assert min(each.seconds for each in samples if each is not None) <= 0.5
     assert samples[0] is not None

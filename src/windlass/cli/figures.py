@@ -14,6 +14,7 @@ from windlass.cli import facts, show
 from windlass.core.stats import Stats
 
 UNKNOWN = "?"
+_LONGEST = 10.0**9
 
 
 def rate(per_second: float | None, prefix: str = "") -> Text:
@@ -28,7 +29,7 @@ def amount(value: float | None) -> Text:
 
 def seconds(value: float | None) -> Text:
     """Write a span that is told in seconds; `?` if it is not known."""
-    return _known(value, lambda known: show.short(timedelta(seconds=min(known, 10.0**9))))
+    return _known(value, lambda known: show.short(_span(known)) if known else "0s")
 
 
 def percent(share: float | None) -> str:
@@ -62,6 +63,10 @@ def _plain(value: Any) -> Any:
 
 def _known(value: float | None, write: Any) -> Text:
     return Text(UNKNOWN, "dim") if value is None else Text(write(value), "" if value else "dim")
+
+
+def _span(seconds: float) -> timedelta:
+    return timedelta(seconds=min(seconds, _LONGEST))
 
 
 def _number(value: float) -> str:

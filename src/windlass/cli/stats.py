@@ -225,7 +225,7 @@ def _notes(found: Stats) -> None:
         show.note("~ is estimated by the ids of new jobs: there are too many to count them all")
     if found.sample_age is not None:
         ago = show.short(timedelta(seconds=found.sample_age))
-        show.note(f"counted by a worker {ago} ago; see it live: windlass top")
+        show.note(f"queues are as a worker counted them {ago} ago")
 
 
 def _count(queue: QueueFigures, state: State) -> Text:

@@ -14,7 +14,7 @@ from windlass.core.kind_stats import KindStats
 from windlass.core.metrics import OTHER
 from windlass.core.pauses import Pauses
 from windlass.core.sample import Sample
-from windlass.core.sample_history import History, Line, recent_rate, shown
+from windlass.core.sample_history import History, Line, curve, recent_rate
 from windlass.core.states import State
 
 _PENDING = State.PENDING.value
@@ -30,7 +30,7 @@ class QueueFigures:
     capped: frozenset[str]
     """The states in which there are more than were counted."""
     oldest: float | None
-    """Seconds for which the oldest pending job has been due; None: none is pending."""
+    """Seconds for which the oldest pending job had been due; None: none was pending."""
     paused: bool
     workers: int
     slots: int
@@ -84,11 +84,12 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
     """Make the figures of a queue that was sampled."""
     queue, line = scene.sample.queues[name], scene.history.queues.get(name) or Line()
     serving = [each for each in scene.alive if serves_queue(each, name)]
-    age = max(scene.now.timestamp() - scene.sample.at, 0.0)
+    waiting = queue.jobs.get(_PENDING, 0)
     load = Load(
-        waiting=queue.jobs.get(_PENDING, 0),
+        waiting=waiting,
         capped=_PENDING in queue.capped,
-        oldest=None if queue.oldest is None else queue.oldest + age,
+        # A store may still believe that something waits in a lane that is empty.
+        oldest=queue.oldest if waiting else None,
         paused=queue.paused if name == OTHER else name in scene.pauses.queues,
         slots=sum(slots_of(each, name) for each in serving),
         idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
@@ -111,8 +112,8 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         estimated=queue.estimated,
         drain_seconds=drain,
         slots_needed=slots,
-        arrivals=shown(line.arrivals),
-        services=shown(line.services),
+        arrivals=_curve(scene, line.arrivals),
+        services=_curve(scene, line.services),
         unknown=_reasons(
             arrival_rate=(load.arrival, NO_RATES),
             service_rate=(load.service, NO_RATES),
@@ -167,6 +168,10 @@ def _rate(scene: QueueScene, line: Sequence[float | None], told: float | None) -
         return None
     lately = recent_rate(scene.history, line, scene.now.timestamp())
     return told if lately is None else lately
+
+
+def _curve(scene: QueueScene, line: Sequence[float | None]) -> tuple[float, ...]:
+    return () if scene.counted else curve(scene.history, line, scene.now.timestamp())
 
 
 def _sum(figure: str, queues: Sequence[QueueFigures], *, counted: bool) -> tuple[float | None, str]:

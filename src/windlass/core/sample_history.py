@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from windlass.core.job import Json
 from windlass.core.metrics import bounded
-from windlass.core.sample import QueueSample, Sample
+from windlass.core.sample import EVERY, QueueSample, Sample
 from windlass.core.states import State
 
 HISTORY = "sample:history"
@@ -21,6 +21,7 @@ POINTS = 40
 QUEUES = 20
 _LATELY = 120.0
 """Seconds over which a rate is taken: within fewer, too much is chance."""
+_SHOWN = 1.5 * POINTS * EVERY.total_seconds()
 _PENDING = State.PENDING.value
 
 
@@ -79,10 +80,13 @@ def recent_rate(history: History, rates: Sequence[float | None], now: float) -> 
     return max(taken / seconds, 0.0) if seconds > 0 else None
 
 
-def shown(rates: Iterable[float | None]) -> tuple[float, ...]:
-    """Return rates for a curve, from the first that is known; what is not known later is 0."""
-    known = dropwhile(lambda rate: rate is None, rates)
-    return tuple(max(rate or 0.0, 0.0) for rate in known)
+def curve(history: History, rates: Sequence[float | None], now: float) -> tuple[float, ...]:
+    """Return the rates of the last minutes, from the first that is known.
+
+    What is not known later is 0. What is older was before nobody sampled, and is no part of it.
+    """
+    lately = [rate for at, rate in zip(history.at, rates, strict=False) if now - _SHOWN < at <= now]
+    return tuple(max(rate or 0.0, 0.0) for rate in dropwhile(lambda rate: rate is None, lately))
 
 
 def _busiest(known: History, sample: Sample) -> list[str]:

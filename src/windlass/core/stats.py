@@ -26,7 +26,7 @@ from windlass.core.queue_figures import (
 )
 from windlass.core.redaction import Redaction
 from windlass.core.sample import Sample
-from windlass.core.sample_history import History, shown
+from windlass.core.sample_history import History, curve
 
 __all__ = [
     "ErrorFigures",
@@ -69,7 +69,10 @@ class Stats:
     at: datetime
     """By the store's clock."""
     sample_age: float | None
-    """How many seconds ago a worker counted; None: none does, so that no rate is known."""
+    """How many seconds ago a worker counted, which is what queues are told of.
+
+    None: no worker does, so that whoever asked has counted, and no rate is known.
+    """
     queues: tuple[QueueFigures, ...]
     kinds: tuple[KindFigures, ...]
     errors: tuple[ErrorFigures, ...]
@@ -171,7 +174,6 @@ def _stats(
     unknown = dict(total.unknown)
     if not slots:
         unknown["utilisation"] = "no worker is alive; start one: windlass worker module:attribute"
-    line = facts.history.total
     return Stats(
         at=facts.now,
         sample_age=None if facts.counted else max(facts.now.timestamp() - facts.sample.at, 0.0),
@@ -187,10 +189,18 @@ def _stats(
         estimated=any(each.estimated for each in queues),
         drain_seconds=total.drain_seconds,
         slots_needed=total.slots_needed,
-        arrivals=shown(line.arrivals) if whole else added(each.arrivals for each in queues),
-        services=shown(line.services) if whole else added(each.services for each in queues),
+        arrivals=_curve(facts, facts.history.total.arrivals)
+        if whole
+        else added(each.arrivals for each in queues),
+        services=_curve(facts, facts.history.total.services)
+        if whole
+        else added(each.services for each in queues),
         unknown=unknown,
     )
+
+
+def _curve(facts: StatsFacts, rates: Sequence[float | None]) -> tuple[float, ...]:
+    return () if facts.counted else curve(facts.history, rates, facts.now.timestamp())
 
 
 def _worker(record: WorkerRecord) -> WorkerFigures:

@@ -31,6 +31,7 @@ log = get_logger("windlass.sampler")
 _LOOK = 5.0
 _RINGING = 100
 _LATE = timedelta(seconds=5)
+_PARTS = (1, 8, 64)
 
 
 class Sampler(Service):
@@ -111,13 +112,18 @@ class Sampler(Service):
         """Ask how many jobs have come since the last sample, where that cannot be told by depths.
 
         A little later, since a transaction may commit only after a moment what it has enqueued.
+        Where too many have come to count them, those of a part of the time stand for all.
         """
         if before is None or not any(
             each.capped and each.state is not State.DEAD for each in depths.counts
         ):
             return None
-        since = datetime.fromtimestamp(before.at, now.tzinfo)
-        return await self._store.arrivals(since - _LATE, now - _LATE, walk)
+        until, span = now - _LATE, now - datetime.fromtimestamp(before.at, now.tzinfo)
+        for part in _PARTS:
+            found = await self._store.arrivals(until - span / part, until, walk)
+            if found is not None:
+                return {name: count * part for name, count in found.items()}
+        return None
 
     async def _unserved(self) -> dict[str, Json]:
         """Return the schedules that nobody has served for longest; they ring for a moment only."""

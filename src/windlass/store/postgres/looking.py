@@ -106,5 +106,5 @@ async def arrivals(
     values = {"since": first_id(since), "until": first_id(until), "most": most}
     async with cursor.connection.transaction():
         await fetch(cursor, sql["by_index_only"])
-        counted = dict(await fetch(cursor, sql["arrivals"], values))
+        counted: dict[str, int] = dict(await fetch(cursor, sql["arrivals"], values))
     return counted if sum(counted.values()) <= most else None
