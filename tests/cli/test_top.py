@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -124,7 +125,8 @@ def test_a_worker_is_watched_while_it_works(shop: Shell, sit: Sit, start: Start)
     dead = shop.dead("post", queue="mail", message="no route", count=2)
     shop.retire("w1")
     shop.enqueue("post", queue="mail", count=4, payload=b'{"to": "ada"}')
-    start("-m", "windlass", "worker", "post:app", "--slots", "2")
+    brief = {"WINDLASS_SHUTDOWN_TIMEOUT": "100ms"}
+    start("-m", "windlass", "worker", "post:app", "--slots", "2", **brief)
     glass = sit(columns=120, lines=40)
     glass.until(lambda: re.search(r"running +2/2 ", glass.text))
     glass.type("4\r")
@@ -336,6 +338,48 @@ def test_a_terminal_that_goes_away_leaves_no_process_behind(shop: Shell, sit: Si
     glass.sees("4 workers")
     glass.hang_up()
     glass.until(glass.has_ended)
+
+
+def test_a_line_that_takes_nothing_in_keeps_nobody_from_ending_it(shop: Shell, sit: Sit) -> None:
+    """Prevents: a picture that waits for ever to be written, deaf to keys and signals."""
+    _fill_queues(shop, 200)
+    glass = sit(columns=500, lines=300)
+    glass.until(lambda: b"q199" in glass.received)
+    for _ in range(50):
+        glass.type("\x0c")  # The whole picture again, and nobody reads it.
+    os.kill(glass.pid, signal.SIGTERM)
+    deadline = time.monotonic() + 10
+    while not glass.has_ended():
+        assert time.monotonic() < deadline, "it still runs"
+        time.sleep(0.02)
+    assert glass.code == 143
+
+
+def test_somebody_who_may_not_open_the_terminal_anew_uses_what_was_handed_down(
+    shop: Shell, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `su`: the terminal is another user's."""
+
+    def refuse(_: int) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "ttyname", refuse)
+    glass = sit()
+    glass.sees("4 workers", "q quit")
+    glass.type("?")
+    glass.sees("choose a panel")
+    glass.type("qq")
+    given_back(glass, 0)
+
+
+def test_it_draws_all_anew_after_it_was_frozen(shop: Shell, sit: Sit) -> None:
+    glass = sit()
+    glass.sees("4 workers")
+    os.kill(glass.pid, signal.SIGSTOP)
+    began = len(glass.received)
+    os.kill(glass.pid, signal.SIGCONT)
+    glass.until(lambda: b"\x1b[?1049h" in glass.received[began:])
+    glass.until(lambda: b"4 workers" in glass.received[began:])
 
 
 # -- trouble ---------------------------------------------------------------------------------------
