@@ -31,6 +31,8 @@ PATIENCE = 20.0
 TOP = ("top", "--every", "0.5")
 TYPED = f"{shlex.quote(sys.executable)} -m windlass {shlex.join(TOP)}"
 """What is typed at a shell's prompt."""
+LEFT = b"\x1b[?1049l"
+"""What brings the shell's screen back."""
 _NOT_HANDED_DOWN = ("NO_COLOR", "COLORTERM", "COLUMNS", "LINES", "PROMPT_COMMAND")
 
 
@@ -147,6 +149,10 @@ class Glass:
             self._stream.feed(data)
 
 
+Sit = Callable[..., Glass]
+"""How tests sit down before one; see the fixture `sit`."""
+
+
 def windlass_in(
     directory: Path, *args: str, encoding: str = "utf-8", **environ: str
 ) -> Callable[[], NoReturn]:
@@ -197,3 +203,13 @@ def _begin(directory: Path, environ: dict[str, str]) -> None:
         os.environ.pop(name, None)
     os.environ.update({"TERM": "xterm-256color", **environ})
     os.chdir(directory)
+
+
+def given_back(glass: Glass, code: int) -> None:
+    """Wait for the end, and check that the terminal is as it was: screen, cursor, modes."""
+    glass.until(glass.has_ended)
+    glass.look(0.02)
+    assert glass.code == code, glass.text
+    for ours, before in ((b"\x1b[?1049h", LEFT), (b"\x1b[?25l", b"\x1b[?25h")):
+        assert glass.received.rindex(before) > glass.received.rindex(ours)
+    assert glass.modes_now == glass.modes

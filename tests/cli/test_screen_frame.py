@@ -50,13 +50,13 @@ def test_the_picture_in_the_docs_is_this() -> None:
 AT_40 = """\
 windlass top  sqlite:///wi… 12:00:03 UTC
 slots ━━━━━━━━── 17/20   needs 21.3
-● queue mail grows: 12.4/s …  +4 more: !
+● queue mail grows: 12.4/s in, 10.1/s o…
+● 21.3 slots are needed, and there are …
+○ 11% of the runs of send_e…  +2 more: !
  1 queues      waiting  oldest    drains
 ▸mail            1,204   2m04s     never
  billing            30  15m12s    paused
  images             12   400ms      3.2s
-
-
 q quit  ? help  tab panel  enter look"""
 
 

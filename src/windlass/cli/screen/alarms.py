@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from windlass.cli.screen import figures
-from windlass.cli.screen.panels import FAILING, Looked, does_not_drain, waiting
+from windlass.cli.screen.panels import Looked
+from windlass.cli.screen.rows import FAILING, does_not_drain, waiting
 
 _ENOUGH = 5
 """Of how many runs a share of failed ones says something."""

@@ -11,13 +11,15 @@ from rich.text import Text
 from windlass.cli.screen import figures
 from windlass.cli.screen.cells import cut, fitted, tame
 from windlass.cli.screen.grid import fit, heading, line
-from windlass.cli.screen.panels import PANELS, Looked, Row, gauge, is_never
+from windlass.cli.screen.panels import PANELS, Looked, Row
+from windlass.cli.screen.rows import gauge, is_never
 from windlass.cli.screen.sheets import HELP, told_alarms
 from windlass.cli.screen.spark import spark
 from windlass.cli.screen.view import Rows, View, position, rows_of
 
-_ALL_PANELS = 16
+_ALL_PANELS = 12
 """How many lines there have to be for more than the chosen panel."""
+_LOW = 20
 _ALARMS = 6
 _KEYS = (
     ("q", "quit"),
@@ -81,10 +83,11 @@ def _head(scene: Scene, rows: Rows, width: int, height: int) -> list[Text]:
         wrong = [] if scene.view.sheet == "alarms" else _wrong(scene.looked, width, 1)
         return [*lines, *wrong, Text()]
     # What the panels leave, and in any case what is most urgent.
-    left = height - len(lines) - 1 - _needed(rows)
-    least = 1 if height < _ALL_PANELS + 4 else 2
-    lines += _wrong(scene.looked, width, min(max(left, least), _ALARMS))
-    return [*lines, Text()] if height - len(lines) - 1 > _needed(rows) else lines
+    alone = height - len(lines) - 2 < _ALL_PANELS
+    needed = len(rows[scene.view.panel]) + 1 if alone else _needed(rows)
+    left = height - len(lines) - 1 - needed
+    lines += _wrong(scene.looked, width, min(max(left, 1 if height < _LOW else 2), _ALARMS))
+    return [*lines, Text()] if height - len(lines) - 1 > needed else lines
 
 
 def _title(scene: Scene, width: int) -> Text:

@@ -8,7 +8,8 @@ from typing import Literal
 
 from windlass.cli.screen import figures
 from windlass.cli.screen.cells import tame
-from windlass.cli.screen.panels import ERRORS, KINDS, PANELS, QUEUES, Looked, Row, waiting
+from windlass.cli.screen.panels import ERRORS, KINDS, PANELS, QUEUES, Looked, Row
+from windlass.cli.screen.rows import waiting
 from windlass.core.metrics import NAMES, OTHER
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures
 
