@@ -80,6 +80,18 @@ class Glass:
             self._hung_up = True
             os.close(self._device)
 
+    def until_full(self) -> None:
+        """Read nothing until no more can be written."""
+        unread, since = -1, time.monotonic()
+        while time.monotonic() - since < 0.5:
+            before, unread = unread, self._unread()
+            since = since if unread == before and unread else time.monotonic()
+            time.sleep(0.02)
+
+    def _unread(self) -> int:
+        told = fcntl.ioctl(self._device, termios.FIONREAD, b"\0" * 4)
+        return int.from_bytes(told, sys.byteorder)
+
     def answer(self, command: str) -> str:
         """Run a command at a shell's prompt, and return what it wrote."""
         begin = len(self.received)

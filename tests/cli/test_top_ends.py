@@ -86,6 +86,7 @@ def test_a_line_that_takes_nothing_in_keeps_nobody_from_ending_it(shop: Shell, s
     glass.until(lambda: b"q199" in glass.received)
     for _ in range(50):
         glass.type("\x0c")  # The whole picture again, and nobody reads it.
+    glass.until_full()
     os.kill(glass.pid, signal.SIGTERM)
     deadline = time.monotonic() + 10
     while not glass.has_ended():
