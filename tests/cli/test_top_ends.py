@@ -131,7 +131,7 @@ def test_a_store_that_is_lost_is_told_and_found_again(
     with Proxy(postgres_url) as proxy:
         url = proxy.url(postgres_url)
         shell.ok("migrate", "--url", url)
-        shell.ok("enqueue", "send_email", "{}", "--queue", "mail", "--url", url)
+        told = shell.ok("enqueue", "send_email", "{}", "--queue", "mail", "--url", url, "--json")
         program = python_in(shell.directory, "-m", "windlass", *TOP, "--url", url)
         glasses.append(glass := Glass(program, columns=80, lines=24))
         glass.sees("▸mail", "q quit")
@@ -145,6 +145,8 @@ def test_a_store_that_is_lost_is_told_and_found_again(
         glass.until(lambda: "q quit" in glass.lines[-1])
         glass.type("1py")
         glass.sees("○ queue mail is paused, and 1 job waits")
+        glass.type("\r")
+        glass.sees("queue mail", "yes: workers start nothing of it", told.json["id"])
 
 
 def test_where_there_is_no_terminal_it_is_said_what_to_use_instead(shop: Shell) -> None:
