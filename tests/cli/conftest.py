@@ -17,6 +17,8 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from tests.cli.glass import TOP, Glass, Sit, bash_in, windlass_in
+from tests.postgres.fixtures import postgres_server, postgres_url
 from windlass.app.ids import Ids
 from windlass.cli import cli
 from windlass.core.durations import When
@@ -39,6 +41,7 @@ from windlass.core.states import State
 from windlass.release import __version__
 from windlass.store.sqlite import SqliteStore
 
+__all__ = ["postgres_server", "postgres_url"]
 T = TypeVar("T")
 TOKEN = 7
 SHOP = """
@@ -157,6 +160,15 @@ class Shell:
             for _ in range(count)
         ]
         return [each.id for each in self.store(store.enqueue(jobs), store)]
+
+    def fill_queues(self, number: int) -> None:
+        """Add a job to each of many queues, `q000` and so on."""
+        store = SqliteStore(self.file)
+        jobs = [
+            NewJob(id=self.ids.next(), kind="fill", queue=f"q{each:03}", payload=b"{}")
+            for each in range(number)
+        ]
+        self.store(store.enqueue(jobs), store)
 
     def job(self, job_id: UUID) -> Job:
         """Return a job as it is now."""
@@ -299,3 +311,27 @@ def start(shell: Shell) -> Iterator[Start]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def glasses() -> Iterator[list[Glass]]:
+    """Take terminals, and close them."""
+    opened: list[Glass] = []
+    yield opened
+    for glass in opened:
+        glass.close()
+
+
+@pytest.fixture
+def sit(shell: Shell, glasses: list[Glass]) -> Sit:
+    """Sit down before a terminal in which `windlass top` runs, or a shell, in the directory."""
+
+    def open_one(
+        *args: str, columns: int = 80, lines: int = 24, bash: bool = False, **environ: str
+    ) -> Glass:
+        called = windlass_in(shell.directory, *TOP, *args, **environ)
+        program = bash_in(shell.directory) if bash else called
+        glasses.append(Glass(program, columns=columns, lines=lines))
+        return glasses[-1]
+
+    return open_one

@@ -48,6 +48,7 @@ COMMANDS = [
     "schedules remove",
     "queues drain",
     "stats",
+    "top",
     "slo",
     "workers",
     "keys new",
@@ -64,7 +65,7 @@ def test_the_release_is_told(shell: Shell) -> None:
 def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: Shell) -> None:
     text = shell.ok("--help").out.partition("Commands:")[2]
     named = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
-    assert named[:18] == [
+    assert named[:19] == [
         "demo",
         "worker",
         "enqueue",
@@ -78,6 +79,7 @@ def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: 
         "limits",
         "breakers",
         "stats",
+        "top",
         "slo",
         "workers",
         "keys",
@@ -93,7 +95,7 @@ def test_every_command_has_help_and_an_example_of_itself(shell: Shell, command: 
 
 
 @pytest.mark.parametrize(
-    "command", [each for each in COMMANDS if each not in ("demo", "worker", "keys new")]
+    "command", [each for each in COMMANDS if each not in ("demo", "worker", "top", "keys new")]
 )
 def test_every_command_that_looks_into_a_store_takes_a_url_and_can_write_json(
     shell: Shell, command: str

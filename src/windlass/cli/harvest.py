@@ -70,7 +70,7 @@ def reap(
 async def _gather(app: Windlass, choice: Choice) -> tuple[list[UUID], list[Facts]]:
     """Find the ids of the dead jobs that are meant, and what is wrong with the others."""
     if not choice.ids:
-        return await _search(app, choice), []
+        return await search(app, choice), []
     found: list[UUID] = []
     refused: list[Facts] = []
     for job_id in choice.ids:
@@ -82,7 +82,8 @@ async def _gather(app: Windlass, choice: Choice) -> tuple[list[UUID], list[Facts
     return found, refused
 
 
-async def _search(app: Windlass, choice: Choice) -> list[UUID]:
+async def search(app: Windlass, choice: Choice) -> list[UUID]:
+    """Find the ids of all dead jobs that fit, the newest first."""
     found: list[UUID] = []
     after: UUID | None = None
     while choice.limit is None or len(found) < choice.limit:

@@ -29,6 +29,7 @@ _COMMANDS = [
     "limits",
     "breakers",
     "stats",
+    "top",
     "slo",
     "workers",
     "keys",

@@ -1,0 +1,269 @@
+"""Owns what is seen when somebody looks into a row: the jobs behind it, and figures at length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from windlass.app import Windlass
+from windlass.cli import show
+from windlass.cli.discretion import discreet, redaction_of
+from windlass.cli.portrait import portrait
+from windlass.cli.screen import figures
+from windlass.cli.screen.cells import fitted, tame
+from windlass.cli.screen.panels import Figures, Row
+from windlass.cli.screen.spark import bar
+from windlass.core.job import Head, Job, JobFilter, job_id
+from windlass.core.states import State
+from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures, WorkerFigures
+
+_MOST = 20
+_NAMED = 5
+"""How many heads are looked for: a store may have to walk past all that is older."""
+_RANDOM = (1 << 74) - 1
+_BAR = 30
+_WORDS = {
+    "arrival_rate": "in/s",
+    "service_rate": "out/s",
+    "drain_seconds": "drains",
+    "slots_needed": "needs",
+}
+_ALL_BUT_COMPLETED = tuple(state for state in State if state is not State.COMPLETED)
+
+
+async def details(app: Windlass, row: Row) -> RenderableType:
+    """Look into a row.
+
+    Raises:
+        WindlassError: the store does not answer.
+    """
+    told: Figures = row.figures
+    if isinstance(told, QueueFigures):
+        return Group(*await _queue(app, told))
+    if isinstance(told, ErrorFigures):
+        return await _error(app, told)
+    if isinstance(told, KindFigures):
+        return Group(*_kind(told))
+    return Group(*await _worker(app, told))
+
+
+# -- a queue ---------------------------------------------------------------------------------------
+
+
+async def _queue(app: Windlass, queue: QueueFigures) -> list[RenderableType]:
+    sweep = await app.store.sweep()
+    heads = sorted(
+        (each for each in sweep.heads if each.lane.queue == queue.name),
+        key=lambda each: each.position,
+    )
+    oldest = [
+        (head, await _oldest(app, head) if number < _NAMED else None)
+        for number, head in enumerate(heads[:_MOST])
+    ]
+    running = [job for job in await _running(app) if job.queue == queue.name]
+    pairs = {
+        "jobs": ", ".join(
+            f"{figures.count(count, capped=state in queue.capped)} {state}"
+            for state, count in queue.jobs.items()
+            if count
+        )
+        or "none",
+        "served by": f"{show.plural(queue.workers, 'worker')} with {queue.slots} slots",
+        "needs": _needs(queue.slots_needed),
+        **{_WORDS.get(name, name): why for name, why in queue.unknown.items()},
+        "paused": "yes: workers start nothing of it" if queue.paused else "",
+    }
+    return [
+        _title("queue", queue.name),
+        _pairs(pairs),
+        Text(),
+        Text("oldest of each kind, priority and key", "bold"),
+        *_listed(_head_line(head, job, sweep.now) for head, job in oldest),
+        Text(),
+        Text("running", "bold"),
+        *_listed(_job_line(job, sweep.now) for job in running[:_MOST]),
+    ]
+
+
+async def _oldest(app: Windlass, head: Head) -> Job | None:
+    """Return the job at the head of a lane, by its age: ids are sorted by that."""
+    lane = head.lane
+    which = JobFilter(states=(State.PENDING,), kind=lane.kind, queue=lane.queue)
+    page = await app.store.find(which, limit=1, after=_id_at(head.position))
+    return next((job for job in page.jobs if job.lane == lane), None)
+
+
+def _id_at(moment: datetime) -> UUID:
+    return job_id(int(moment.timestamp() * 1000) + 1, _RANDOM)
+
+
+def _head_line(head: Head, job: Job | None, now: datetime) -> Text:
+    lane = head.lane
+    rest = [
+        f"priority {lane.priority}" if lane.priority else "",
+        f"key {tame(lane.key)}" if lane.key else "",
+    ]
+    return Text.assemble(
+        f"  {figures.span((now - head.position).total_seconds()):>6}  ",
+        fitted(Text(tame(lane.kind)), 20),
+        ("  " + str(job.id) if job is not None else "", "dim"),
+        "".join(f"  {each}" for each in rest if each),
+    )
+
+
+# -- a worker --------------------------------------------------------------------------------------
+
+
+async def _worker(app: Windlass, worker: WorkerFigures) -> list[RenderableType]:
+    held = await app.store.held(worker.id)
+    now = (await app.store.sweep()).now
+    redaction = redaction_of(app)
+    running = sorted(
+        (discreet(job, redaction) for job in held), key=lambda job: job.started_at or now
+    )
+    pairs = {
+        "process": f"{worker.pid} on {worker.host}",
+        "state": f"{worker.state}, seen {show.ago(worker.last_seen, now)}",
+        "slots": f"{worker.busy} of {worker.slots} in use",
+        "processed": f"{worker.processed:,} jobs",
+        "cpu": f"{worker.cpu:.2f} CPUs",
+        "memory": figures.size(worker.memory),
+        "connections": ""
+        if worker.pool is None
+        else f"{worker.pool.in_use} of {worker.pool.limit} in use",
+        "queues": ", ".join(worker.queues) or "all",
+    }
+    return [
+        _title("worker", worker.id),
+        _pairs(pairs),
+        Text(),
+        Text("running, the longest first", "bold"),
+        *_listed(_job_line(job, now) for job in running[:_MOST]),
+    ]
+
+
+async def _running(app: Windlass) -> list[Job]:
+    redaction = redaction_of(app)
+    workers = await app.store.workers()
+    held = [await app.store.held(each.info.id) for each in workers if each.alive]
+    return [discreet(job, redaction) for jobs in held for job in jobs]
+
+
+def _job_line(job: Job, now: datetime) -> Text:
+    since = (now - (job.started_at or now)).total_seconds()
+    progress = ""
+    if job.progress is not None:
+        progress = f"  {job.progress.fraction:.0%} {tame(job.progress.message)}"
+    attempt = f"  attempt {job.attempt}" if job.attempt > 1 else ""
+    return Text.assemble(
+        f"  {figures.span(since):>6}  ",
+        fitted(Text(tame(job.kind)), 20),
+        (f"  {job.id}", "dim"),
+        f"{attempt}{progress}",
+    )
+
+
+# -- an error --------------------------------------------------------------------------------------
+
+
+async def _error(app: Windlass, error: ErrorFigures) -> RenderableType:
+    job = await _example(app, error)
+    now = (await app.store.sweep()).now
+    head: list[RenderableType] = [
+        _title("error", error.error),
+        _pairs(
+            {
+                "kind": error.kind,
+                "failed runs": f"{error.count:,} in the last hour",
+                "dead jobs": f"{error.dead:,}" + (": r redrives them" if error.dead else ""),
+                "first seen": show.moment(error.first_seen, now),
+                "last seen": show.moment(error.last_seen, now),
+                "group": error.group,
+            }
+        ),
+        Text(),
+    ]
+    if job is None:
+        return Group(*head, Text("no job that failed of this is there any more", "dim"))
+    if job.error is not None and job.error.traceback:
+        head += [Text("traceback", "bold"), show.block(job.error.traceback), Text()]
+    return Group(*head, Text("an example", "bold"), portrait(job, now))
+
+
+async def _example(app: Windlass, error: ErrorFigures) -> Job | None:
+    """Find a job whose last error was this one, a dead one first."""
+    for states in ((State.DEAD,), _ALL_BUT_COMPLETED):
+        which = JobFilter(states=states, kind=error.kind, fingerprint=error.group)
+        page = await app.store.find(which, limit=1)
+        if page.jobs:
+            return discreet(page.jobs[0], redaction_of(app))
+    return None
+
+
+# -- a kind ----------------------------------------------------------------------------------------
+
+
+def _kind(kind: KindFigures) -> Iterator[RenderableType]:
+    ends = f"{kind.completed:,} completed, {kind.failed:,} failed, {kind.cancelled:,} cancelled"
+    yield _title("kind", kind.name)
+    yield _pairs(
+        {
+            "last hour": f"{show.plural(kind.runs, 'run')}: {ends}",
+            "of the failed": f"{kind.retried:,} to be tried again, {kind.dead:,} dead",
+            "lately": f"{figures.rate(kind.rate)} runs a second",
+            "slots": f"{figures.rate(kind.busy)} busy on the average",
+            "took": _percentiles(kind.durations),
+            "waited": _percentiles(kind.waits),
+        }
+    )
+    yield Text()
+    yield Text("   ago    runs  failed", "bold")
+    yield from _history(kind.history, kind.failures)
+
+
+def _percentiles(times: Mapping[str, float]) -> str:
+    told = "   ".join(f"{name} {figures.span(seconds)}" for name, seconds in times.items())
+    return told or "not known: nothing has run"
+
+
+def _history(runs: Sequence[int], failures: Sequence[int]) -> Iterator[Text]:
+    """Draw a bar for each five minutes, the newest first."""
+    most = max(runs, default=0)
+    for ago, (ran, failed) in enumerate(zip(reversed(runs), reversed(failures), strict=False)):
+        full, _ = bar(ran / most if most else 0.0, _BAR)
+        bad, _ = bar(failed / most if most else 0.0, _BAR)
+        good = full[len(bad) :]
+        yield Text.assemble(
+            f"{ago * 5:>4}m  {figures.count(ran):>6}  ",
+            (f"{figures.count(failed):>6}", "red" if failed else "dim"),
+            "  ",
+            (bad, "red"),
+            (good, "cyan"),
+        )
+
+
+# -- in all of them --------------------------------------------------------------------------------
+
+
+def _title(what: str, name: str) -> Text:
+    return Text.assemble((f"{what} ", "dim"), (tame(name), "bold"))
+
+
+def _pairs(pairs: dict[str, str]) -> RenderableType:
+    grid = show.pairs()
+    for name, value in pairs.items():
+        if value:
+            grid.add_row(name, Text(tame(value)))
+    return grid
+
+
+def _listed(lines: Iterable[Text]) -> list[Text]:
+    return list(lines) or [Text("  none", "dim")]
+
+
+def _needs(slots: float | None) -> str:
+    return "" if slots is None else f"{figures.rate(slots)} slots to keep up with what comes"

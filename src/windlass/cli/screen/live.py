@@ -1,0 +1,218 @@
+"""Owns `windlass top` while it runs: looks at the store time and again, draws, and heeds keys."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from windlass.app import Windlass
+from windlass.cli.screen import figures
+from windlass.cli.screen.details import details
+from windlass.cli.screen.frame import Scene, frame
+from windlass.cli.screen.levers import pull
+from windlass.cli.screen.paint import Painter
+from windlass.cli.screen.panels import Looked, Row
+from windlass.cli.screen.terminal import Terminal
+from windlass.cli.screen.view import Lever, View, press, rows_of
+from windlass.core.errors import WindlassError
+
+_SLOW = 5.0
+"""Seconds after which it is said that the store has not answered yet."""
+_REST = 4
+"""How many times as long as a look took the store is left alone after it."""
+_NOTED = 4.0
+"""Seconds after which what was said of a key makes way for what is below it."""
+_HELD_BACK = 10_000
+
+
+async def look(app: Windlass) -> Looked:
+    """Look at the store once.
+
+    Raises:
+        WindlassError: it does not answer.
+    """
+    stats = await app.stats()
+    pauses = await app.control.paused()
+    return Looked(stats=stats, pauses=pauses, location=app.store.location)
+
+
+class Live:
+    """The picture of a store, for as long as somebody looks at it."""
+
+    def __init__(self, app: Windlass, every: timedelta) -> None:
+        self._app = app
+        self._every = every.total_seconds()
+        self._view = View()
+        self._looked: Looked | None = None
+        self._trouble = ""
+        self._noted = 0.0
+        self._sheet: RenderableType = Text()
+        self._again = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._painter = Painter(sys.stdout.encoding or "utf-8")
+
+    async def run(self) -> int:
+        """Draw until somebody has had enough; return the exit code."""
+        self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        said = io.StringIO()
+        try:
+            # What is said in between, as by a library that warns, would tear the picture.
+            with redirect_stderr(said):
+                self._terminal = Terminal(
+                    pressed=self._press, wanted=self._redraw, ended=self._finish
+                )
+                with self._terminal:
+                    self._start(self._watch())
+                    return await self._end
+        finally:
+            # After the terminal is given back: a store that hangs may take its time.
+            await self._stop()
+            sys.stderr.write(said.getvalue()[-_HELD_BACK:])
+
+    # -- what happens --------------------------------------------------------------------------
+
+    def _press(self, key: str) -> None:
+        with self._watched():
+            self._heed(key)
+
+    def _heed(self, key: str) -> None:
+        if key == "redraw":
+            self._painter.forget()
+        rows = rows_of(self._looked, self._view.filter)
+        if self._view.sheet is None:
+            self._sheet = Text("looking…", "dim")
+        self._view, wish = press(self._view, key, rows, self._looked)
+        self._noted = time.monotonic()
+        if wish is not None and wish.quit:
+            self._finish(0)
+        if wish is not None and wish.inspect is not None:
+            self._start(self._inspect(wish.inspect))
+        if wish is not None and wish.pull is not None:
+            self._start(self._pull(wish.pull))
+        self._draw()
+
+    def _redraw(self, fresh: bool) -> None:
+        with self._watched():
+            if fresh:
+                self._painter.forget()
+            self._draw()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """End with what a terminal's own event raises, instead of standing still."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends with the terminal.
+            self._fail(error)
+
+    def _finish(self, code: int) -> None:
+        if not self._end.done():
+            self._end.set_result(code)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._end.done():
+            self._end.set_exception(error)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Notice what nobody foresaw: the terminal is given back first, and then it is told."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._fail(error)
+
+    async def _stop(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- the store -----------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        lost: float | None = None
+        while True:
+            self._again.clear()
+            began = time.monotonic()
+            try:
+                self._looked = await self._patiently(look(self._app))
+                lost, self._trouble = None, ""
+            except (WindlassError, OSError) as error:
+                lost = time.monotonic() if lost is None else lost
+                since = figures.span(round(time.monotonic() - lost))
+                self._trouble = f"store lost for {since}, trying again: {error}"
+            self._draw()
+            took = time.monotonic() - began
+            try:
+                await asyncio.wait_for(self._again.wait(), max(self._every, took * _REST))
+            except TimeoutError:
+                continue
+
+    async def _patiently(self, work: Coroutine[Any, Any, Looked]) -> Looked:
+        """Wait for an answer, and say so when it takes long."""
+        task = asyncio.ensure_future(work)
+        began = time.monotonic()
+        try:
+            while not (await asyncio.wait({task}, timeout=_SLOW))[0]:
+                waited = figures.span(round(time.monotonic() - began))
+                self._trouble = f"the store has not answered for {waited}"
+                self._draw()
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def _inspect(self, row: Row) -> None:
+        try:
+            self._sheet = await details(self._app, row)
+        except (WindlassError, OSError) as error:
+            self._sheet = Text(f"the store does not answer: {error}", "red")
+        self._draw()
+
+    async def _pull(self, lever: Lever) -> None:
+        try:
+            self._say(await pull(self._app, lever, self._say))
+        except (WindlassError, OSError, ValueError) as error:
+            self._say(f"that failed: {error}")
+        self._again.set()
+
+    def _say(self, note: str) -> None:
+        self._view = replace(self._view, note=note)
+        self._noted = time.monotonic()
+        self._draw()
+
+    # -- the picture ---------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        if self._terminal.busy or self._end.done():
+            return
+        if self._view.note and time.monotonic() - self._noted > _NOTED:
+            self._view = replace(self._view, note="")
+        width, height = self._terminal.size
+        scene = Scene(
+            looked=self._looked,
+            view=self._view,
+            sheet=_lines(self._sheet, width) if self._view.sheet == "row" else (),
+            trouble=self._trouble,
+        )
+        self._terminal.send(self._painter.paint(frame(scene, width, height), width))
+
+
+def _lines(sheet: RenderableType, width: int) -> list[Text]:
+    console = Console(file=io.StringIO(), width=max(width, 1), markup=False, highlight=False)
+    return [
+        Text.assemble(*((segment.text, segment.style or "") for segment in line))
+        for line in console.render_lines(sheet, pad=False)
+    ]
