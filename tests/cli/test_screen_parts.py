@@ -11,7 +11,7 @@ from windlass.cli.screen.cells import cut, fitted, tame
 from windlass.cli.screen.grid import Field, fit, line
 from windlass.cli.screen.keys import Keys
 from windlass.cli.screen.paint import Painter
-from windlass.cli.screen.spark import bar, spark
+from windlass.cli.sparks import bar, spark
 
 # -- keys ------------------------------------------------------------------------------------------
 
@@ -102,6 +102,7 @@ def test_a_sparkline_shows_the_latest_at_the_right_and_nothing_as_nothing() -> N
     assert spark([0.0001, 1000], 2) == "▂█", "what is more than nothing is seen"
     assert spark([], 3) == "   "
     assert spark([1], 0) == ""
+    assert spark([-1, 5], 2) == "▁█"
 
 
 def test_a_sparkline_has_the_scale_that_it_is_given() -> None:

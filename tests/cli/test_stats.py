@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from windlass.cli import figures, show
-from windlass.cli.sparks import spark
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell
@@ -122,12 +121,3 @@ def test_a_narrow_terminal_gets_what_fits(
 )
 def test_rates_are_written_as_briefly_as_they_can_be(value: float | None, told: str) -> None:
     assert figures.rate(value).plain == told
-
-
-def test_sparks_show_what_there_is_and_never_nothing_for_something() -> None:
-    console = Console(force_terminal=True)
-    assert spark([0, 1, 500, 1000], console) == "▁▂▅█"
-    assert spark([0, 0], console) == "▁▁"
-    assert spark([], console) == ""
-    assert spark([-1, 5], console) == "▁█"
-    assert len(spark(range(100), console, most=12)) == 12

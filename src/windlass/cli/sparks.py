@@ -1,27 +1,35 @@
-"""Owns sparklines: a row of numbers as a row of little bars, as wide as there is room."""
+"""Owns pictures of a line's height: sparklines of what was, and bars of how much is used."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
+_STEPS = "▁▂▃▄▅▆▇█"
+_FULL, _EMPTY = "━", "─"
+ASCII = str.maketrans(_STEPS + _FULL + _EMPTY, "_.:-=+*##-")
+"""What stands for these where a terminal knows no Unicode."""
 
-_BARS = "▁▂▃▄▅▆▇█"
-_ASCII = "_.-=+*%#"
 
+def spark(values: Sequence[float], width: int, *, most: float | None = None) -> str:
+    """Draw the latest values, the newest at the right edge; `most` is what a full block stands for.
 
-def spark(values: Sequence[float], console: Console, *, most: int = 24) -> str:
-    """Draw the last numbers, each against the greatest of them; where all are 0, a low line.
-
-    A number above 0 is never drawn as low as 0. A terminal that knows no Unicode gets ASCII.
+    Nothing at all is the lowest step, and whatever is more than nothing is higher than that. Where
+    nothing was recorded, there is a space.
     """
-    bars = _ASCII if console.options.ascii_only else _BARS
-    shown = [max(value, 0.0) for value in values[-most:]]
-    top = max(shown, default=0.0)
-    if top <= 0:
-        return bars[0] * len(shown)
-    return "".join(bars[_height(value / top, len(bars) - 1)] for value in shown)
+    shown = values[-width:] if width > 0 else ()
+    top = max(shown, default=0.0) if most is None else most
+    return "".join(_step(value, top) for value in shown).rjust(width)
 
 
-def _height(share: float, top: int) -> int:
-    return 0 if share <= 0 else max(1, round(share * top))
+def bar(share: float, width: int) -> tuple[str, str]:
+    """Return the used and the free part of a bar; what is used at all is seen."""
+    share = min(max(share, 0.0), 1.0)
+    used = max(round(share * width), 1 if share > 0 and width else 0)
+    return _FULL * used, _EMPTY * (width - used)
+
+
+def _step(value: float, top: float) -> str:
+    if value <= 0 or top <= 0:
+        return _STEPS[0]
+    last = len(_STEPS) - 1
+    return _STEPS[min(max(round(value / top * last), 1), last)]

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from windlass.app import Windlass
 from windlass.cli import options, show, target
 from windlass.cli.figures import amount, figures_facts, percent, rate, seconds
 from windlass.cli.listing import Column, Listing
-from windlass.cli.sparks import spark
+from windlass.cli.sparks import ASCII, spark
 from windlass.core.states import State
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures, Stats, WorkerFigures
 
@@ -23,6 +24,7 @@ _LABELS = {
     "slots_needed": "slots needed",
     "utilisation": "slots",
 }
+_WIDEST = 24
 _STATES = {State.PENDING: 0, State.RUNNING: 0, State.SCHEDULED: 4, State.DEAD: 3}
 
 
@@ -67,7 +69,7 @@ def _capacity(found: Stats) -> None:
     ):
         told = Text("" if per_second is None else "jobs/s ", "dim")
         prefix = sign if name == "arrival" else ""
-        table.add_row(name, rate(per_second, prefix) + " " + told + spark(curve, console))
+        table.add_row(name, rate(per_second, prefix) + " " + told + _curve(curve, console))
     waits = found.drain_seconds != 0
     table.add_row("drained in", seconds(found.drain_seconds) if waits else Text("nothing waits"))
     needed = amount(found.slots_needed)
@@ -104,7 +106,7 @@ def _queues(queues: Sequence[QueueFigures]) -> None:
             amount(each.slots_needed),
             show.count(each.slots),
             show.count(each.workers),
-            Text(spark(each.arrivals, console), "dim"),
+            Text(_curve(each.arrivals, console), "dim"),
         )
     _print("queues", listing, queues)
 
@@ -138,7 +140,7 @@ def _kinds(kinds: Sequence[KindFigures]) -> None:
             amount(each.busy),
             *(_percentile(each.durations.get(name)) for name in ("p50", "p95", "p99")),
             *(_percentile(each.waits.get(name)) for name in ("p50", "p95", "p99")),
-            Text(spark(each.history, console), "dim"),
+            Text(_curve(each.history, console), "dim"),
         )
     _print("kinds", listing, kinds)
 
@@ -163,7 +165,7 @@ def _errors(errors: Sequence[ErrorFigures], now: datetime) -> None:
             show.cell(each.kind),
             show.cell(show.ago(each.first_seen, now), "dim"),
             show.cell(show.ago(each.last_seen, now), "dim"),
-            Text(spark(each.history, console), "dim"),
+            Text(_curve(each.history, console), "dim"),
             show.cell(each.error, "red"),
         )
     _print("errors", listing, errors)
@@ -240,3 +242,8 @@ def _percentile(value: float | None) -> Text:
 def register(cli: typer.Typer) -> None:
     """Add the command."""
     cli.command(epilog=options.example("windlass stats --queue mail --json"))(stats)
+
+
+def _curve(values: Sequence[float], console: Console) -> str:
+    drawn = spark(values, min(len(values), _WIDEST))
+    return drawn.translate(ASCII) if console.options.ascii_only else drawn

@@ -13,6 +13,8 @@ ROOM = 0.8
 """The share of its slots that a fleet may use for long: where it uses all, queues are endless."""
 _STEADY = 0.02
 _BACKLOG = EVERY.total_seconds()
+NEVER = "it does not drain"
+"""How it is told that waiting will not end by itself."""
 NO_RATES = "known about 30 s after a worker has started"
 """Why nothing is known that is told by comparing two samples."""
 _NO_RUNS = "known once jobs of it have ended"
@@ -53,16 +55,16 @@ def drain_seconds(load: Load) -> tuple[float | None, str]:
     if not load.waiting and not load.capped:
         return 0.0, ""
     if load.paused:
-        return None, "it is paused: it does not drain"
+        return None, f"it is paused: {NEVER}"
     if not load.slots:
-        return None, "no worker serves it: it does not drain"
+        return None, f"no worker serves it: {NEVER}"
     if load.capped:
         return None, "more jobs wait than are counted"
     if load.arrival is None or load.service is None:
         return None, NO_RATES
     spare = _pace(load, load.service) - load.arrival
     if spare <= load.arrival * _STEADY:
-        return None, "as much comes as leaves, or more: it does not drain"
+        return None, f"as much comes as leaves, or more: {NEVER}"
     return load.waiting / spare, ""
 
 

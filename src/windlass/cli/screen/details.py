@@ -16,7 +16,7 @@ from windlass.cli.portrait import portrait
 from windlass.cli.screen import figures
 from windlass.cli.screen.cells import fitted, tame
 from windlass.cli.screen.panels import Figures, Row
-from windlass.cli.screen.spark import bar
+from windlass.cli.sparks import bar
 from windlass.core.job import Head, Job, JobFilter, job_id
 from windlass.core.states import State
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures, WorkerFigures

@@ -14,8 +14,8 @@ from windlass.cli.screen.grid import fit, heading, line
 from windlass.cli.screen.panels import PANELS, Looked, Row
 from windlass.cli.screen.rows import gauge, is_never
 from windlass.cli.screen.sheets import HELP, told_alarms
-from windlass.cli.screen.spark import spark
 from windlass.cli.screen.view import Rows, View, position, rows_of
+from windlass.cli.sparks import spark
 
 _ALL_PANELS = 12
 """How many lines there have to be for more than the chosen panel."""

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from windlass.cli.sparks import ASCII
+
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 """So that a terminal that can shows the lines all at once."""
-_PLAIN = str.maketrans("▁▂▃▄▅▆▇█━─…▸↑↓●○✓▏", "_.:-=+*##-~>^v*o+|")
+_PLAIN = ASCII | str.maketrans("…▸↑↓●○✓▏", "~>^v*o+|")
 
 
 class Painter:

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from windlass.cli.screen import figures
 from windlass.cli.screen.cells import tame
-from windlass.cli.screen.spark import bar, spark
+from windlass.cli.sparks import bar, spark
+from windlass.core.capacity import NEVER
 from windlass.core.states import State
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures, Stats, WorkerFigures
 
@@ -32,7 +33,7 @@ def does_not_drain(queue: QueueFigures) -> bool:
 
 def is_never(figures_: QueueFigures | Stats) -> bool:
     """Say whether it is known that something does not drain, and not only unknown when."""
-    return "does not drain" in figures_.unknown.get("drain_seconds", "")
+    return NEVER in figures_.unknown.get("drain_seconds", "")
 
 
 # -- queues ----------------------------------------------------------------------------------------
