@@ -32,7 +32,7 @@ CANARY = "canary-5up3r-s3cr3t"
 LISTINGS = [
     *(["jobs", "list"], ["dead", "list"], ["dead", "groups"], ["queues", "list"], ["workers"]),
     *(["schedules", "list"], ["flows", "list"], ["limits", "list"], ["breakers", "list"], ["slo"]),
-    ["doctor"],
+    *(["doctor"], ["stats"]),
 ]
 
 

@@ -244,10 +244,20 @@ def test_of_many_hosts_with_wrong_clocks_some_are_named(shell: Shell) -> None:
     shell.ok("migrate")
     for number in range(12):
         shell.register(f"w{number}", host=f"web-{number:02}")
-        shell.beat(f"w{number}", Pulse(clock_ahead=timedelta(minutes=5)))
+        shell.beat(f"w{number}", Pulse(clock_ahead=timedelta(minutes=5 + number)))
     *told, rest = problems(shell)
     assert len(told) == 10
-    assert rest["problem"] == "2 more hosts have a clock that is not the store's"
+    assert rest["problem"] == "the clock of 2 more hosts is not the store's"
+
+
+def test_if_all_hosts_differ_alike_it_is_the_stores_clock(shell: Shell) -> None:
+    shell.ok("migrate")
+    for number in range(3):
+        shell.register(f"w{number}", host=f"web-{number:02}")
+        shell.beat(f"w{number}", Pulse(clock_ahead=timedelta(minutes=5, milliseconds=number)))
+    (told,) = problems(shell)
+    assert "the store's clock" in told["problem"]
+    assert "5m00s behind that of every host" in told["problem"]
 
 
 def test_an_app_without_handlers_is_a_problem(shell: Shell) -> None:

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -186,7 +187,9 @@ def test_who_is_quiet_for_long_is_watched_again(sink: io.StringIO, monkeypatch: 
         time.sleep(0.3)  # It goes to sleep after ten looks.
 
 
-@pytest.mark.parametrize("how", ["handler", "child", "filter", "level", "console", "mute", "deaf"])
+@pytest.mark.parametrize(
+    "how", ["handler", "child", "filter", "level", "formatter", "console", "mute", "deaf"]
+)
 @alone
 def test_whoever_else_listens_hears_every_line(sink: io.StringIO, how: str) -> None:
     """Prevents a user's own handler, or filter, from being passed over."""
@@ -203,6 +206,8 @@ def test_whoever_else_listens_hears_every_line(sink: io.StringIO, how: str) -> N
                 root.handlers[0].addFilter(lambda _: True)
             case "level":
                 root.handlers[0].setLevel(logging.ERROR)
+            case "formatter":
+                root.handlers[0].setFormatter(logging.Formatter("%(message)s"))
             case "console":
                 configure_logging("info", "console", sink)
             case "mute":
@@ -232,6 +237,27 @@ def test_a_stream_that_fails_costs_no_job(sink: io.StringIO, capsys: Any) -> Non
     sink.write = fail  # type: ignore[method-assign]
     in_a_turn(lambda: post(Job()))
     assert "No space left on device" in capsys.readouterr().err
+
+
+@alone
+def test_where_no_thread_can_start_lines_are_written_at_once(
+    sink: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents a line that costs its job an attempt, in a container that may have no more."""
+
+    def fail(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            post(Job())
+            assert len(records(sink)) == 2, "though the loop has not turned"
+        await asyncio.sleep(0)
+        post(Job())
+        hold_until(lambda: len(records(sink)) == 4)
+
+    asyncio.run(main())
 
 
 @alone

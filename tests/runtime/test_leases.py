@@ -382,7 +382,9 @@ def test_a_stale_worker_cannot_settle_a_rescued_job(
             jobs = await store.rescue(worker=rival, token=99, limit=10)
             assert [job.id for job in jobs] == [handle.id]
             go.set()
+            holder = worker.id
             await until(lambda: told(caplog, "job.fenced"))
+            assert {line["worker_id"] for line in told(caplog, "job.fenced")} == {holder}
             job = await handle.ajob()
             assert (job.state, job.token, job.result) == (State.RUNNING, 99, None)
             assert worker.processed == 1

@@ -40,6 +40,9 @@ def workers_clocks_apart(workers: Sequence[WorkerRecord]) -> Iterator[Finding]:
     for each in workers:
         if each.alive and abs(each.pulse.clock_ahead) > _APART:
             hosts[each.info.host].append(each)
+    if (alike := _all_alike(workers)) is not None:
+        yield _stores_own(alike)
+        return
     for host, there in sorted(hosts.items())[:_HOSTS_TOLD]:
         ahead = max((each.pulse.clock_ahead for each in there), key=abs)
         names = _some(sorted(each.info.id for each in there))
@@ -47,9 +50,26 @@ def workers_clocks_apart(workers: Sequence[WorkerRecord]) -> Iterator[Finding]:
     if len(hosts) > _HOSTS_TOLD:
         more = show.plural(len(hosts) - _HOSTS_TOLD, "more host")
         yield Finding(
-            problem=f"{more} have a clock that is not the store's",
+            problem=f"the clock of {more} is not the store's",
             remedy="windlass workers --alive --json tells of each, as clock_ahead in seconds",
         )
+
+
+def _all_alike(workers: Sequence[WorkerRecord]) -> timedelta | None:
+    """Return by how much the clocks of several hosts are all ahead, if it is the same for all."""
+    ahead = {each.info.host: each.pulse.clock_ahead for each in workers if each.alive}
+    least, most = min(ahead.values(), default=_APART), max(ahead.values(), default=-_APART)
+    is_wrong = least > _APART or most < -_APART
+    return least if len(ahead) > 1 and is_wrong and most - least < _APART else None
+
+
+def _stores_own(ahead: timedelta) -> Finding:
+    which = "behind" if ahead > timedelta(0) else "ahead of"
+    return Finding(
+        problem=f"the store's clock, which decides about leases and due times, is "
+        f"{show.short(abs(ahead))} {which} that of every host where workers run",
+        remedy="synchronise the store's host by NTP: timedatectl set-ntp true",
+    )
 
 
 def _wrong(host: str, ahead: timedelta, where: str) -> Finding:

@@ -26,14 +26,23 @@ _IDLE_ROUNDS = 10
 class Lines(logging.StreamHandler[TextIO]):
     """The handler that `configure_logging` installs."""
 
-    def __init__(self, stream: TextIO, chosen: LogFormat, *, as_json: bool) -> None:
+    def __init__(
+        self, stream: TextIO, chosen: LogFormat, formatter: logging.Formatter, *, as_json: bool
+    ) -> None:
         super().__init__(stream)
         self.chosen = chosen
-        self.as_json = as_json
+        self.setFormatter(formatter)
+        self._given = formatter
+        self._as_json = as_json
         self._posted: deque[str] = deque()
         self._is_due = False
         self._guard = _Guard(self)
         _all.add(self)
+
+    @property
+    def takes_posts(self) -> bool:
+        """Whether what is posted looks like all other lines: as JSON, by our own formatter."""
+        return self._as_json and self.formatter is self._given
 
     @property
     def has_posted(self) -> bool:
@@ -46,7 +55,8 @@ class Lines(logging.StreamHandler[TextIO]):
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self.write_posted)
-            self._guard.watch()
+            if not self._guard.watch():
+                self.write_posted()
 
     def write_posted(self) -> None:
         """Write what was posted; what cannot be written is told of as logging does."""
@@ -83,6 +93,14 @@ class Lines(logging.StreamHandler[TextIO]):
         self._guard = _Guard(self)
 
 
+class Witness(logging.Handler):
+    """A handler that takes the start of a run as a line, without a record being made of it."""
+
+    def note(self, line: str, job: str) -> None:
+        """Take a line about a job; it raises nothing."""
+        raise NotImplementedError
+
+
 class _Guard:
     """A thread that writes what was posted when the loop does not: a handler may hold it for long.
 
@@ -94,13 +112,17 @@ class _Guard:
         self._wanted = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def watch(self) -> None:
-        """See to it that what is posted now is written before long."""
-        if not self._wanted.is_set():
-            self._wanted.set()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="windlass-log", daemon=True)
-                self._thread.start()
+    def watch(self) -> bool:
+        """See to it that what is posted now is written before long; say if that can be."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="windlass-log", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # There may be as many as there can be, and one less later.
+                return False
+            self._thread = thread
+        self._wanted.set()
+        return True
 
     def _run(self) -> None:
         idle = 0
@@ -114,9 +136,16 @@ class _Guard:
                 lines.write_posted()
             del lines
             if idle > _IDLE_ROUNDS:
-                self._wanted.clear()
-                self._wanted.wait()
+                self._rest()
                 idle = 0
+
+    def _rest(self) -> None:
+        """Sleep until something is posted; what was posted while we lay down is seen, too."""
+        self._wanted.clear()
+        lines = self._lines()
+        if lines is not None and not lines.has_posted:
+            del lines
+            self._wanted.wait()
 
 
 _all: weakref.WeakSet[Lines] = weakref.WeakSet()

@@ -114,8 +114,8 @@ def configure_logging(
     stream = sys.stderr if stream is None else stream
     pretty = stream.isatty() if format == "auto" else format == "console"
     colors = pretty and stream.isatty() and not os.environ.get("NO_COLOR")
-    handler = Lines(stream, format, as_json=not pretty)
-    handler.setFormatter(_Formatter(_console(colors=colors) if pretty else _json))
+    formatter = _Formatter(_console(colors=colors) if pretty else _json)
+    handler = Lines(stream, format, formatter, as_json=not pretty)
     root = logging.getLogger()
     for old in [each for each in root.handlers if isinstance(each, Lines)]:
         root.removeHandler(old)

@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 from uuid import UUID
 
 from windlass.core.job import Job
-from windlass.observe.lines import Lines
+from windlass.observe.lines import Lines, Witness
 from windlass.observe.logs import shown
 
 STARTED, FINISHED = OF_RUNS = ("job.started", "job.finished")
@@ -25,21 +25,14 @@ _SECOND = 1_000_000_000
 _MANY = 1_000
 
 
-class Recorder(Protocol):
-    """A handler that takes the line of a run's start without a record being made of it."""
-
-    def note(self, line: str, job: str) -> None:
-        """Take a line about a job."""
-
-
 class RunLines:
-    """Posts the lines of runs to the one handler that writes them; recorders hear of starts."""
+    """Posts the lines of runs to the one handler that writes them; witnesses hear of starts."""
 
-    __slots__ = ("_alike", "_recorders", "_second", "_stamp", "lines")
+    __slots__ = ("_alike", "_second", "_stamp", "_witnesses", "lines")
 
-    def __init__(self, lines: Lines, recorders: Sequence[Recorder]) -> None:
+    def __init__(self, lines: Lines, witnesses: Sequence[Witness]) -> None:
         self.lines = lines
-        self._recorders = recorders
+        self._witnesses = witnesses
         self._second = 0
         self._stamp = ""
         self._alike: dict[tuple[str, str, int, str], tuple[str, str]] = {}
@@ -52,25 +45,26 @@ class RunLines:
         fields = f"{job_id}{as_json}"
         if (flow := job.flow) is not None:
             fields = f'{fields}, "flow": "{flow}"'
-        self._post(STARTED, fields, "")
-        for recorder in self._recorders:
-            moment = f"{self._stamp}.{time.time_ns() // 1_000_000 % 1000:03d}Z"
-            recorder.note(f"{moment} INFO windlass.job {STARTED} job_id={job_id} {as_text}", job_id)
+        moment = self._post(STARTED, fields, "")
+        for witness in self._witnesses:
+            witness.note(f"{moment} INFO windlass.job {STARTED} job_id={job_id} {as_text}", job_id)
         return fields
 
     def finished(self, fields: str, seconds: float) -> None:
         """Tell that a run has come to its end without an error."""
         self._post(FINISHED, fields, f', "duration": {seconds:.6f}')
 
-    def _post(self, event: str, fields: str, rest: str) -> None:
+    def _post(self, event: str, fields: str, rest: str) -> str:
         second, nanoseconds = divmod(time.time_ns(), _SECOND)
         if second != self._second:
             self._second = second
             self._stamp = datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()
+        moment = f"{self._stamp}.{nanoseconds // 1000:06d}Z"
         self.lines.post(
-            f'{{"timestamp": "{self._stamp}.{nanoseconds // 1000:06d}Z", "level": "info", '
-            f'"event": "{event}", "logger": "windlass.job", "job_id": "{fields}{rest}}}\n'
+            f'{{"timestamp": "{moment}", "level": "info", "event": "{event}", '
+            f'"logger": "windlass.job", "job_id": "{fields}{rest}}}\n'
         )
+        return moment
 
     def _remember(self, key: tuple[str, str, int, str]) -> tuple[str, str]:
         """Write the fields that many runs have in common, as JSON and for people."""
@@ -124,14 +118,14 @@ def _hearers() -> list[logging.Handler]:
 
 def _can_take(hearer: logging.Handler) -> bool:
     """Say whether a handler hears every line of a run, and can do without a record of it."""
-    is_ours = hearer.as_json if isinstance(hearer, Lines) else hasattr(hearer, "note")
+    is_ours = hearer.takes_posts if type(hearer) is Lines else isinstance(hearer, Witness)
     return is_ours and not hearer.filters and hearer.level <= logging.INFO
 
 
-def _poster(hearers: Sequence[Any]) -> RunLines | None:
+def _poster(hearers: Sequence[logging.Handler]) -> RunLines | None:
     writers = [each for each in hearers if isinstance(each, Lines)]
-    recorders = [each for each in hearers if not isinstance(each, Lines)]
-    return RunLines(writers[0], recorders) if len(writers) == 1 else None
+    witnesses = [each for each in hearers if isinstance(each, Witness)]
+    return RunLines(writers[0], witnesses) if len(writers) == 1 else None
 
 
 def _dashed(job_id: UUID) -> str:

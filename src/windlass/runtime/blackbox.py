@@ -22,6 +22,7 @@ from collections.abc import Mapping
 
 from windlass.core.text import storable
 from windlass.observe.discretion import redaction_in_force
+from windlass.observe.lines import Witness
 from windlass.observe.logs import job_fields
 
 LIMIT = 8_000
@@ -57,7 +58,7 @@ class BlackBox:
     def create(cls) -> BlackBox:
         """Make a black box, whose `fd` is to be passed on to the process."""
         fd = shared_file()
-        os.ftruncate(fd, _DUMP)
+        os.pwrite(fd, bytes(_DUMP), 0)  # So that there is room for what will be written there.
         return cls(fd)
 
     @classmethod
@@ -143,7 +144,7 @@ class BlackBox:
             ring.close()
 
 
-class _Recorder(logging.Handler):
+class _Recorder(Witness):
     """Writes log records into a black box.
 
     Where a program has configured no logging, warnings go to standard error; that they are recorded
@@ -160,7 +161,10 @@ class _Recorder(logging.Handler):
 
     def note(self, line: str, job: str) -> None:
         """Take a line about a job that was made without a record: see `observe.run_lines`."""
-        self._box.write(line, job)
+        try:
+            self._box.write(line, job)
+        except Exception:  # noqa: BLE001 - what cannot be recorded must not cost the run.
+            return
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import os
 import resource
 import signal
@@ -313,7 +314,8 @@ def _deliver(answer: asyncio.Future[Any], value: Any, error: BaseException | Non
 
 
 def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
+    """Let all be out that a run has said, its log lines too, before its end is told."""
+    for stream in (*logging.getLogger().handlers, sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
 

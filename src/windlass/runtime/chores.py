@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from windlass.core.job import Job, Progress, Retention
 from windlass.core.outcomes import Crashed, Released
 from windlass.core.pauses import PAUSES, Pauses
@@ -48,17 +50,15 @@ class Rescuer(Service):
         self._settle = settle
 
     async def tick(self) -> float:
-        token = secrets.randbits(63)
-        jobs = await self._store.rescue(
-            worker=self._worker_id(), token=token, limit=_RESCUED_AT_ONCE
-        )
+        worker, token = self._worker_id(), secrets.randbits(63)
+        jobs = await self._store.rescue(worker=worker, token=token, limit=_RESCUED_AT_ONCE)
         hosts = await self._living_hosts() if jobs else {}
         for job in jobs:
             move = certainly(job, partial(self._crashed, job, hosts))
-            told = fields_of(job, self._worker_id())
-            log.warning(RESCUED, **told, lost_by=job.worker, state=move.state.value)
+            ours = replace(job, worker=worker)
+            log.warning(RESCUED, **fields_of(ours), lost_by=job.worker, state=move.state.value)
             # Not settled here: the job is ours now, so its outcome must not get lost either.
-            self._settle(job, move)
+            self._settle(ours, move)
         return 0 if len(jobs) == _RESCUED_AT_ONCE else self._interval
 
     async def _living_hosts(self) -> dict[str, bool]:

@@ -107,7 +107,6 @@ class Executor:
         pools: Mapping[str, Pool],
         threads: Threads,
         children: Children,
-        worker_id: Callable[[], str],
         timeout: timedelta,
         finish: Callable[[Run, Outcome | Transition], None],
         report: Callable[[Job, Progress], None],
@@ -122,7 +121,6 @@ class Executor:
         self._redaction = redaction
         self._registry = registry
         self._children = children
-        self._worker_id = worker_id
         self._timeout = timeout
         self._finish = finish
         self._report = report
@@ -298,7 +296,7 @@ class Executor:
             return refusal
         registration = self._registry[job.kind]
         self._set_deadline(run, registration)
-        target, worker_id = registration.target, self._worker_id()
+        target, worker_id = registration.target, job.worker or ""
         belong(job, worker_id)
         arguments = target.codec.decode(job.payload, kind=job.kind)
         context = run.context = Context(
@@ -326,7 +324,7 @@ class Executor:
         registration = self._registry[job.kind]
         run.errand = Errand(
             job=job,
-            worker_id=self._worker_id(),
+            worker_id=job.worker or "",
             memory=registration.memory,
             elapsed=lambda: self._loop.time() - run.began,
             begun=lambda: self._set_deadline(run, registration, since=self._loop.time()),
@@ -336,7 +334,7 @@ class Executor:
         try:
             answer = await self._children.run(run.errand)
         except ChildFailed as failure:
-            log.exception("child.failed", **fields_of(job, self._worker_id()), why=str(failure))
+            log.exception("child.failed", **fields_of(job), why=str(failure))
             return Snoozed(due=_NO_CHILD, begun=False)
         except (ConfigError, LookupError) as error:
             return await self._run_unisolated(run, error)
@@ -344,7 +342,7 @@ class Executor:
 
     async def _run_unisolated(self, run: Run, error: Exception) -> Outcome:
         """Run a suspect here, where no child can: better than never, and said aloud."""
-        log.warning("suspect.not_isolated", **fields_of(run.job, self._worker_id()), why=str(error))
+        log.warning("suspect.not_isolated", **fields_of(run.job), why=str(error))
         run.errand = None
         return await self._attempt(run)
 
@@ -358,7 +356,7 @@ class Executor:
             case Crashed() if run.stopped is not None:
                 return run.stopped
             case Crashed(reason=reason):
-                log.warning("child.died", **fields_of(run.job, self._worker_id()), why=reason)
+                log.warning("child.died", **fields_of(run.job), why=reason)
         return answer
 
     def _set_deadline(
@@ -417,7 +415,7 @@ class Executor:
                 run.errand.kill()
             log.warning(
                 "job.abandoned" if run.errand is None else "job.killed",
-                **fields_of(run.job, self._worker_id()),
+                **fields_of(run.job),
                 duration=round(self._loop.time() - run.began, 6),
             )
             self._end(run, run.stopped or Released(reason="abandoned"))

@@ -43,7 +43,7 @@ def fields_of(job: Job, worker_id: str | None = None) -> dict[str, Any]:
     return fields if flow is None else {**fields, "flow": flow}
 
 
-def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
+def log_settled(job: Job, move: Transition) -> None:
     """Log what became of a job that was not completed."""
     crashed = move.attempt is not None and move.attempt.outcome in _CRASHES
     is_trouble = move.failures or move.state is State.DEAD or move.error is not None or crashed
@@ -55,7 +55,7 @@ def log_settled(job: Job, move: Transition, *, worker_id: str) -> None:
             fields["error_class"] = move.error.error_class.value
     say(
         event_of(move),
-        **fields_of(job, worker_id),
+        **fields_of(job),
         failures=job.failures + move.failures,
         reason=move.reason,
         **fields,

@@ -101,7 +101,6 @@ class Works:
             pools=policies().kinds,
             threads=threads,
             children=children,
-            worker_id=worker_id,
             timeout=options.timeout,
             finish=self._finish,
             report=self.reporter.report,
@@ -252,7 +251,7 @@ class Works:
         try:
             move = self._judge.end(job, course, outcome, timedelta(seconds=seconds))
         except Exception as error:
-            log.exception("settle.failed", **fields_of(run.job, self._worker_id()))
+            log.exception("settle.failed", **fields_of(run.job))
             return give_up(run.job_now, error)
         if move.error is not None and move.error.error_class is ErrorClass.RESOURCE:
             self.cleaner.ask()
@@ -268,7 +267,7 @@ class Works:
         if move.state in FINISHED:
             self._tell_flow(settled.job)
         if move.state is not State.COMPLETED and event_of(move) != RESCUED:
-            log_settled(settled.job, move, worker_id=self._worker_id())
+            log_settled(settled.job, move)
         self._meters.settled(settled.job, move)
 
     def _tell_flow(self, job: Job) -> None:
@@ -292,7 +291,7 @@ class Works:
             self.gates.settled(refused.job, None)
         log.warning(
             "job.fenced",
-            **fields_of(refused.job, self._worker_id()),
+            **fields_of(refused.job),
             outcome=refused.transition.state.value,
             why="another worker has the job, or it was settled before; nothing was changed",
         )

@@ -5,7 +5,6 @@ What psycopg does for comfort takes as long again as all else that a worker does
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,18 +13,15 @@ from typing import Any
 from psycopg import errors, generators, waiting
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
-from psycopg.pq import ExecStatus, Format
+from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGconn, PGresult
 
-from windlass.store.postgres.wire import AsyncWire, Row
-
-_PLACEHOLDER = re.compile(r"%(?:\(\w+\))?s")
-_DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
+from windlass.store.postgres.wire import AsyncWire, Row, check, preparing, put
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A statement in psycopg's form, and its values as text, in the order of its placeholders."""
+    """A statement whose placeholders are all `%s`, and its values as text, in their order."""
 
     statement: str
     values: Sequence[str | None] = ()
@@ -52,56 +48,53 @@ async def exchange(
 ) -> list[Answer]:
     """Send queries in one transaction, and return their answers; `sent` is called in between.
 
+    Whatever else than the server's own answer goes wrong, the connection is closed: nobody shall
+    read there what was meant for another.
+
     Raises:
-        psycopg.Error: one of them failed, so none of them has done anything.
+        psycopg.Error: one of them failed, so none has done anything; or the connection was lost,
+            and nobody knows.
     """
-    names = [await _prepared(wire, query.statement) for query in queries]
-    connection = wire.pgconn
-    together = len(queries) > 1
-    if together:
-        connection.enter_pipeline_mode()
-    for name, query in zip(names, queries, strict=True):
-        _send(connection, name, query)
-    if together:
-        connection.pipeline_sync()
-    sent()
-    answers = _synced(connection) if together else generators.execute(connection)
-    results = await wire.wait(answers)
-    if together:
-        connection.exit_pipeline_mode()
-    for result in results:
-        if result.status not in _DONE:
-            raise errors.error_from_result(result)
+    ready = [(_native(query.statement), _encoded(query.values)) for query in queries]
+    try:
+        results = await _carry(wire, ready, sent)
+    except BaseException:
+        wire.pgconn.finish()
+        raise
+    check(results)
     return [Answer(wire, result) for result in results]
 
 
-async def _prepared(wire: AsyncWire, statement: str) -> bytes | None:
-    """Return the name of a prepared statement; None if a pooler is in between."""
-    if wire.prepare_threshold is None:
-        return None
-    native = _native(statement)
-    name = wire.prepared.get(native)
-    if name is None:
-        name = b"windlass_%d" % len(wire.prepared)
-        wire.pgconn.send_prepare(name, native)
-        (result,) = await wire.wait(generators.execute(wire.pgconn))
-        if result.status not in _DONE:
-            raise errors.error_from_result(result)
-        wire.prepared[native] = name
-    return name
-
-
-def _send(connection: PGconn, name: bytes | None, query: Query) -> None:
-    values = [None if value is None else value.encode() for value in query.values]
-    if name is None:
-        statement = _native(query.statement)
-        connection.send_query_params(statement, values, result_format=Format.BINARY)
-    else:
-        connection.send_query_prepared(name, values, result_format=Format.BINARY)
+async def _carry(
+    wire: AsyncWire,
+    queries: Sequence[tuple[bytes, list[bytes | None]]],
+    sent: Callable[[], None],
+) -> list[PGresult]:
+    connection = wire.pgconn
+    for statement, _ in queries:
+        for prepare in preparing(wire, statement):
+            sent()  # What has arrived does not wait for this, either.
+            prepare()
+            check(await wire.wait(generators.execute(connection)))
+    together = len(queries) > 1
+    if together:
+        connection.enter_pipeline_mode()
+    for statement, values in queries:
+        put(wire, statement, values, Format.BINARY)
+    if together:
+        connection.pipeline_sync()
+    sent()
+    answers: PQGen[list[PGresult]] = (
+        _synced(connection) if together else generators.execute(connection)
+    )
+    results = await wire.wait(answers)
+    if together and connection.status == ConnStatus.OK:
+        connection.exit_pipeline_mode()
+    return results
 
 
 def _synced(connection: PGconn) -> PQGen[list[PGresult]]:
-    """Return the results up to the end of a pipeline; one that failed is the last that counts."""
+    """Return the results up to the end of a pipeline; after one that failed, none counts."""
     while connection.flush():
         ready: Any = yield waiting.WAIT_RW
         if ready & waiting.READY_R:
@@ -110,7 +103,12 @@ def _synced(connection: PGconn) -> PQGen[list[PGresult]]:
     while True:
         while connection.is_busy():
             yield waiting.WAIT_R
-            connection.consume_input()
+            try:
+                connection.consume_input()
+            except errors.OperationalError:
+                if any(each.status == ExecStatus.FATAL_ERROR for each in results):
+                    return results  # The server's last word says more than that it is gone.
+                raise
         result = connection.get_result()
         if result is None:
             continue  # The end of one query's results.
@@ -121,8 +119,14 @@ def _synced(connection: PGconn) -> PQGen[list[PGresult]]:
         results.append(result)
 
 
+def _encoded(values: Sequence[str | None]) -> list[bytes | None]:
+    return [None if value is None else value.encode() for value in values]
+
+
 @lru_cache(maxsize=100)
 def _native(statement: str) -> bytes:
     """Return a statement as libpq takes it, with its placeholders numbered."""
-    first, *rest = _PLACEHOLDER.split(statement)
+    first, *rest = statement.split("%s")
+    if "%" in "".join([first, *rest]):
+        raise ValueError(f"only %s can stand for a value: {statement}")
     return "".join([first, *(f"${number}{part}" for number, part in enumerate(rest, 1))]).encode()

@@ -12,16 +12,15 @@ import random
 import select
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, Connection, capabilities, errors, generators, waiting
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ConnStatus, ExecStatus, PollingStatus
+from psycopg.pq import ConnStatus, ExecStatus, Format, PollingStatus
 from psycopg.pq.abc import PGcancelConn, PGresult
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
@@ -39,7 +38,6 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 _DEFAULTS: dict[str, str | int] = {
     "application_name": "windlass",
-    "client_encoding": "utf8",
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -74,7 +72,9 @@ def conninfo_of(url: str) -> str:
         # Without the URL itself, which may hold a password.
         told = str(error).strip().partition("\n")[0]
         raise ConfigError(f"this is no URL that libpq takes: {told}") from None
-    return make_conninfo(plain, **{k: v for k, v in _DEFAULTS.items() if k not in given})
+    chosen = {k: v for k, v in _DEFAULTS.items() if k not in given}
+    # Whatever the URL says: what we send is UTF-8.
+    return make_conninfo(plain, **chosen | {"client_encoding": "utf8"})
 
 
 def location_of(conninfo: str, schema: str) -> str:
@@ -95,7 +95,7 @@ class Wire(Connection[Row]):
     made_at = 0.0
     idle_since = 0.0
     prepared: dict[bytes, bytes]
-    """The names of the statements that `ask` has prepared."""
+    """The names of the statements that are prepared here."""
 
     @classmethod
     def knock(cls, conninfo: str, deadline: float | None) -> Wire:
@@ -121,9 +121,11 @@ class Wire(Connection[Row]):
 
         Its values are text. On a direct connection it is prepared once.
         """
-        for step in _asking(self, statement, values):
-            step()
-            _check(self.wait(generators.execute(self.pgconn)))
+        for prepare in preparing(self, statement):
+            prepare()
+            check(self.wait(generators.execute(self.pgconn)))
+        put(self, statement, values)
+        check(self.wait(generators.execute(self.pgconn)))
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does, but no longer than until the deadline."""
@@ -142,7 +144,7 @@ class AsyncWire(AsyncConnection[Row]):
     made_at = 0.0
     idle_since = 0.0
     prepared: dict[bytes, bytes]
-    """The names of the statements that `ask` has prepared."""
+    """The names of the statements that are prepared here."""
 
     @classmethod
     async def knock(cls, conninfo: str) -> AsyncWire:
@@ -163,9 +165,11 @@ class AsyncWire(AsyncConnection[Row]):
 
         Its values are text. On a direct connection it is prepared once.
         """
-        for step in _asking(self, statement, values):
-            step()
-            _check(await self.wait(generators.execute(self.pgconn)))
+        for prepare in preparing(self, statement):
+            prepare()
+            check(await self.wait(generators.execute(self.pgconn)))
+        put(self, statement, values)
+        check(await self.wait(generators.execute(self.pgconn)))
 
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Wait as psycopg does; a cancelled wait neither lingers nor leaves its query running."""
@@ -198,22 +202,36 @@ def _threshold(wire: Wire | AsyncWire, pid: int | None) -> int | None:
     return _PREPARED_AFTER if pid == wire.pgconn.backend_pid else None
 
 
-def _asking(
-    wire: Wire | AsyncWire, statement: bytes, values: list[bytes | None]
-) -> Iterator[Callable[[], None]]:
-    """Return what has to be sent, one after the other."""
-    if wire.prepare_threshold is None:
-        yield lambda: wire.pgconn.send_query_params(statement, values)
-        return
+def preparing(wire: Wire | AsyncWire, statement: bytes) -> list[Callable[[], None]]:
+    """Return what has to be sent first, if anything, so that a statement is known by its name."""
+    if wire.prepare_threshold is None or statement in wire.prepared:
+        return []
+    name = b"windlass_%d" % len(wire.prepared)
+
+    def prepare() -> None:
+        # Should the server refuse it, that is an error of the connection, which is given up.
+        wire.prepared[statement] = name
+        wire.pgconn.send_prepare(name, statement)
+
+    return [prepare]
+
+
+def put(
+    wire: Wire | AsyncWire,
+    statement: bytes,
+    values: Sequence[bytes | None],
+    form: Format = Format.TEXT,
+) -> None:
+    """Put a statement on a connection, by its name if it has one; its answer comes in a form."""
     name = wire.prepared.get(statement)
     if name is None:
-        name = b"windlass_%d" % len(wire.prepared)
-        yield partial(wire.pgconn.send_prepare, name, statement)
-        wire.prepared[statement] = name
-    yield partial(wire.pgconn.send_query_prepared, name, values)
+        wire.pgconn.send_query_params(statement, values, result_format=form)
+    else:
+        wire.pgconn.send_query_prepared(name, values, result_format=form)
 
 
-def _check(results: list[PGresult]) -> None:
+def check(results: Sequence[PGresult]) -> None:
+    """Raise the error that the server has answered with, if it has."""
     for result in results:
         if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
             raise errors.error_from_result(result)
