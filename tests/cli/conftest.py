@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from windlass.app.ids import Ids
-from windlass.cli import cli
+from windlass.cli.root import cli
 from windlass.core.durations import When
 from windlass.core.error_classes import ErrorClass
 from windlass.core.fingerprint import fingerprint

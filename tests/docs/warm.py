@@ -67,7 +67,7 @@ def serve(listener: socket.socket) -> None:
         import_module(f"windlass.{name}")
     # Refused, but by then whatever reads arguments and prints tables has been loaded.
     with redirect_stderr(StringIO()), suppress(SystemExit):
-        import_module("windlass.cli").cli(["queues", "list", "--url", "memory://"])
+        import_module("windlass.cli.root").cli(["queues", "list", "--url", "memory://"])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody asks how they ended.
     while True:
         line, _ = listener.accept()

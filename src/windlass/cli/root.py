@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from windlass.cli.refusals import reason
 from windlass.core.errors import WindlassError
 from windlass.release import __version__
 
@@ -35,7 +36,6 @@ _COMMANDS = [
     "doctor",
 ]
 """In the order in which a newcomer needs them; each is in the module of its name."""
-_DEBUG = object()
 
 
 class _Tidy(TyperGroup):
@@ -47,16 +47,11 @@ class _Tidy(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except WindlassError as error:
-            if ctx.obj is _DEBUG:
+        except (WindlassError, OSError) as error:
+            why = reason(error)
+            if ctx.obj or why is None:
                 raise
-            raise _refusal(str(error)) from None
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            if ctx.obj is _DEBUG:
-                raise
-            raise _refusal(f"{error.strerror or error}") from None
+            raise _refusal(why) from None
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  (What Typer calls.)
         """List the commands in the order in which a newcomer needs them."""
@@ -114,4 +109,4 @@ def windlass(
     ] = False,
 ) -> None:
     """Background jobs on the database you already have: leased, fenced, never lost."""
-    ctx.obj = _DEBUG if debug else None
+    ctx.obj = debug
