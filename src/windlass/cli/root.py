@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 it could not be done (and one line on stderr says why), 2 
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -65,9 +66,15 @@ class _Tidy(TyperGroup):
 
     def _load(self, name: str) -> None:
         if name not in self.commands:
-            own = typer.Typer(rich_markup_mode=None)
-            import_module(f"windlass.cli.{name}").register(own)
-            self.commands[name] = get_group(own).commands[name]
+            self.commands[name] = _command(name)
+
+
+@cache
+def _command(name: str) -> Any:
+    """Make a command; once, since whoever calls in a program gets a new group for each call."""
+    own = typer.Typer(rich_markup_mode=None)
+    import_module(f"windlass.cli.{name}").register(own)
+    return get_group(own).commands[name]
 
 
 def _refusal(why: str) -> typer.Exit:
