@@ -79,12 +79,17 @@ def test_importing_it_loads_no_framework() -> None:
     assert loaded.isdisjoint({"rich", "structlog", "psycopg"})
 
 
-def test_a_worker_process_loads_nothing_that_draws_tables() -> None:
+@pytest.mark.parametrize(
+    ("module", "spared"),
+    [("worker", {"rich", "structlog", "pygments"}), ("held", {"typer", "pydantic", "rich"})],
+    ids=["supervisor", "worker"],
+)
+def test_a_process_that_serves_loads_nothing_for_people(module: str, spared: set[str]) -> None:
     loaded = loaded_by(
-        "import windlass.cli.worker, windlass.cli.root, windlass.observe.logs\n"
+        f"import windlass.cli.{module}, windlass.observe.logs\n"
         "windlass.observe.logs.configure_logging('info', 'json')"
     )
-    assert loaded.isdisjoint({"rich", "structlog", "pygments"})
+    assert loaded.isdisjoint(spared)
 
 
 def loaded_by(script: str) -> set[str]:

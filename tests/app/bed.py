@@ -12,8 +12,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import psycopg
@@ -148,6 +149,21 @@ def set_clock(url: str, now: datetime) -> None:
         db.execute("UPDATE clock.hands SET now = %s", [now])
 
 
+@cache
+def migrated_file() -> bytes:
+    """Return a SQLite file with the schema: to make it takes five times as long as to open it."""
+
+    async def make(path: Path) -> None:
+        store = SqliteStore(path)
+        await store.migrate()
+        await store.close()
+
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "jobs.db"
+        asyncio.run(make(path))
+        return path.read_bytes()
+
+
 @pytest.fixture(params=STORES)
 def bed(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -158,6 +174,8 @@ def bed(
     # Only if it is wanted: the first who asks for it starts a server.
     wanted = request.getfixturevalue("postgres_scratches") if kind == "postgres" else None
     made = Bed(kind, tmp_path, wanted)
+    if kind == "sqlite":
+        made.path.write_bytes(migrated_file())
     yield made
     asyncio.run(made.close())
 

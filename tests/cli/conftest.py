@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from tests.cli.glass import TOP, Glass, Sit, bash_in, windlass_in
 from tests.postgres.fixtures import postgres_server, postgres_url
 from windlass.app.ids import Ids
-from windlass.cli import cli
+from windlass.cli.root import cli
 from windlass.core.durations import When
 from windlass.core.error_classes import ErrorClass
 from windlass.core.fingerprint import fingerprint

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass import Windlass
+from windlass.cli.held import Order, read, written
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell, Start
@@ -66,6 +67,26 @@ def test_a_flag_that_cannot_be_is_refused_by_its_name(shop: Shell, flag: str, va
 def test_a_module_that_cannot_be_imported_is_told(shop: Shell, start: Start) -> None:
     said = shop.ended(start(*WORKER, "shop:app", "--imports=missing"))
     said.refused("the import 'missing' failed")
+
+
+def test_debug_shows_where_the_error_of_a_worker_came_from(shop: Shell, start: Start) -> None:
+    shop.write("broken.py", "import nonexistent")
+    said = shop.ended(start("-m", "windlass", "--debug", "worker", "broken:app"))
+    assert said.code == 1
+    assert 'broken.py", line 1' in said.err
+
+
+def test_what_cannot_name_an_app_is_wrong_usage(shop: Shell) -> None:
+    shop("worker", "shop.py").refused("'shop.py' names no app", "shop.jobs:app", code=2)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("name", ["", "it's = mine"])
+def test_a_worker_reads_the_order_that_its_supervisor_wrote(name: str, debug: bool) -> None:
+    flags = {"queues": "mail=10", "log_level": "--", "insecure": True}
+    order = Order("shop:app", flags, name, burst=not debug, debug=debug)
+    assert read(written(order)) == order
+    assert read(written(order._replace(flags={**flags, "slots": None}))) == order
 
 
 def test_a_worker_serves_in_a_process_of_its_own_and_drains_when_told(

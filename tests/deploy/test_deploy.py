@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from windlass.cli import cli
+from windlass.cli.root import cli
 from windlass.core.durations import duration
 from windlass.core.families import FAMILIES
 from windlass.runtime.graces import DRAIN_GRACE

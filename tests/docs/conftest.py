@@ -1,17 +1,29 @@
-"""Gives the page on PostgreSQL a database of its own."""
+"""Gives pages programs that start at once, and the one on PostgreSQL a database of its own."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from psycopg import sql
 
 from tests.docs.roles import prefix_of
+from tests.docs.warm import warm_programs
 from tests.postgres.cluster import Cluster
 from tests.postgres.fixtures import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture(scope="session")
+def programs() -> Iterator[str]:
+    """Give a directory for the path, whose programs start at once and mind every warning."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+    with warm_programs({**kept, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "error"}) as directory:
+        yield directory
 
 
 @pytest.fixture

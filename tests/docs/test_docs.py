@@ -3,9 +3,10 @@
 A `python` block that begins with a comment like `# app.py` is written to that file; the others are
 run in one program per page. Each `$` line of a `console` block is run in a shell and must succeed;
 a worker stays in the background until the page ends, and must then drain and exit with 0. Whatever
-else `windlass` is asked to do is done by a fork of a process that has loaded it. The page
-on PostgreSQL gets an empty database, whose URL is in the environment, and its `sql` blocks run
-there; its `javascript` is run by tests/system/test_node.py, since that needs a package from npm.
+else `windlass` or `python` is asked to do is done by a fork of a process that has loaded Windlass,
+and nothing of a page. The page on PostgreSQL gets an empty database, whose URL is in the
+environment, and its `sql` blocks run there; its `javascript` is run by tests/system/test_node.py,
+since that needs a package from npm.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import psycopg
 import pytest
 
 from tests.docs.roles import with_own_roles
-from tests.docs.warm import warm_windlass
 from tests.postgres.wheel import installations, newest
 from windlass.settings import SettingHelp, describe_settings
 
@@ -51,12 +51,12 @@ def blocks_of(page: str) -> list[Block]:
 
 
 @pytest.fixture
-def environment(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, str]:
+def environment(tmp_path: Path, programs: str, request: pytest.FixtureRequest) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
-    path = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    path = [programs, str(Path(sys.executable).parent), os.environ["PATH"]]
     if request.node.callspec.params["page"] == ON_POSTGRES:
         kept["WINDLASS_URL"] = request.getfixturevalue("own_database")
-        path.insert(1, str(installations()[newest()] / "bin"))  # For psql.
+        path.insert(2, str(installations()[newest()] / "bin"))  # For psql.
     return {
         **kept,
         "PATH": os.pathsep.join(path),
@@ -87,9 +87,9 @@ class Reader:
                     self._type(line.removeprefix("$ "))
         elif block.language == "python" and (name := _FILE.match(block.text)):
             (self._directory / name[1]).write_text(block.text)
-            self._run([sys.executable, "-c", f"import {name[1].removesuffix('.py')}"])
+            self._run(["python", "-c", f"import {name[1].removesuffix('.py')}"])
             if name[1].startswith("test_"):
-                self._run([sys.executable, "-m", "pytest", "-q", "-x", name[1]])
+                self._run(["python", "-m", "pytest", "-q", "-x", name[1]])
         elif block.language == "sql":
             url = self._environment["WINDLASS_URL"]
             with psycopg.connect(url) as db:
@@ -104,7 +104,7 @@ class Reader:
         if len(self._program) > self._ran:
             self._ran = len(self._program)
             (self._directory / "page.py").write_text("\n".join(self._program))
-            self._run([sys.executable, "page.py"])
+            self._run(["python", "page.py"])
 
     def _type(self, command: str) -> None:
         if command.split()[:2] == ["windlass", "worker"]:
@@ -140,9 +140,6 @@ class Reader:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
     with ExitStack() as background:
-        if any(block.language == "console" for block in blocks_of(page)):
-            directory = background.enter_context(warm_windlass(environment))
-            environment["PATH"] = os.pathsep.join([directory, environment["PATH"]])
         reader = Reader(tmp_path, environment, background)
         for block in blocks_of(page):
             reader.follow(block)

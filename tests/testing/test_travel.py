@@ -180,9 +180,9 @@ def test_nothing_is_left_of_the_travel_before(t: Travel) -> None:
 
 
 def test_more_jobs_than_a_memory_store_holds_can_wait(t: Travel) -> None:
-    app.enqueue_many([note.draft("x") for _ in range(2_500)])
-    assert t.run_due() == 2_500
-    t.assert_completed(note, count=2_500)
+    app.enqueue_many([note.draft("x") for _ in range(1_001)])
+    assert t.run_due() == 1_001
+    t.assert_completed(note, count=1_001)
 
 
 def test_arguments_go_through_the_real_codec(t: Travel) -> None:

@@ -30,6 +30,7 @@ def all_is_well(yard: Yard, worker: WorkerProcess) -> None:
     assert worker.is_running()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
@@ -59,7 +60,14 @@ def test_a_job_that_kills_its_process_is_charged_and_nobody_else(
 @on_sqlite
 @pytest.mark.parametrize(
     "kind",
-    ["loop_in_python", "loop_in_c", "loop_in_a_coroutine", "stand_still", "leave_it_to_a_program"],
+    [
+        "loop_in_python",
+        "loop_in_c",
+        *(
+            pytest.param(kind, marks=pytest.mark.long)
+            for kind in ("loop_in_a_coroutine", "stand_still", "leave_it_to_a_program")
+        ),
+    ],
 )
 def test_a_job_that_does_not_return_is_killed(yard: Yard, kind: str) -> None:
     """Case 9. Prevents a timeout that a handler, or C code below it, can outlast."""
@@ -77,6 +85,7 @@ def test_a_job_that_does_not_return_is_killed(yard: Yard, kind: str) -> None:
     all_is_well(yard, worker)
 
 
+@pytest.mark.long
 def test_a_job_that_eats_memory_is_killed_before_it_has_all(yard: Yard) -> None:
     """Prevents the kernel from choosing the worker when memory runs out."""
     worker = ward(yard)
@@ -88,6 +97,7 @@ def test_a_job_that_eats_memory_is_killed_before_it_has_all(yard: Yard) -> None:
     all_is_well(yard, worker)
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     ("kind", "result"),

@@ -6,9 +6,13 @@ import os
 import signal
 from uuid import UUID
 
+import pytest
+
 from tests.torture.families import alive
 from tests.torture.harness import Yard, until
 from windlass import State
+
+pytestmark = pytest.mark.long
 
 
 def begun_again(yard: Yard, job: UUID, times: int) -> int:

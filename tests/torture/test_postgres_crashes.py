@@ -35,6 +35,7 @@ def test_an_effect_before_a_crash_happens_again_under_the_same_idempotency_key(y
     assert len(yard.ledger.entries()) == 4
 
 
+@pytest.mark.long
 def test_a_transaction_whose_lease_is_lost_commits_nothing(postgres_yard: PostgresYard) -> None:
     """Case 14. Prevents a worker that stood still from committing what its successor did already.
 

@@ -221,6 +221,7 @@ VALUES (99, 'later', 99, '9.9', '9.9')
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sql", "remedy"),
     [(GONE, "windlass migrate"), (TOO_NEW, "upgrade windlass")],

@@ -121,6 +121,7 @@ def completed(yard: PostgresYard) -> dict[UUID, tuple[Any, ...]]:
     return {row[0]: row[1:] for row in rows}
 
 
+@pytest.mark.long
 def test_a_claim_that_a_crash_forgot_settles_nothing_when_its_job_is_claimed_again(
     url: str, server: Server
 ) -> None:

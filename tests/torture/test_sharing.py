@@ -73,6 +73,7 @@ WAL_LARGE = 1_000_000
 PATCHES = {"windlass.store.sqlite.store:_WAL_LARGE": WAL_LARGE}
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_reader_that_overstays_is_reported_before_its_log_fills_the_disk(
     yard: SqliteYard,
@@ -113,6 +114,7 @@ def _checkpoint(yard: SqliteYard) -> None:
     until(empties, "an empty write-ahead log")
 
 
+@pytest.mark.long
 @on_sqlite
 def test_the_file_is_sound_after_workers_were_killed_while_they_wrote(yard: SqliteYard) -> None:
     """Case 1 for the file itself. Prevents a kill in the middle of a write from damaging it."""

@@ -123,6 +123,7 @@ def test_a_hangup_replaces_every_worker_and_disturbs_no_job(yard: Yard) -> None:
     assert [event["why"] for event in ended or ()] == ["replaced"] * 2
 
 
+@pytest.mark.long
 def test_new_code_that_cannot_start_leaves_the_old_workers_alone(yard: Yard) -> None:
     fleet = yard.fleet()
     (old,) = fleet.crew(1)
@@ -215,6 +216,7 @@ def _lag(yard: Yard, worker: str) -> timedelta:
     return lag
 
 
+@pytest.mark.long
 def test_a_worker_whose_threads_do_not_come_back_is_replaced(yard: Yard) -> None:
     """Case 9. Prevents a worker that keeps one more endless thread for each job that timed out."""
     fleet = yard.fleet()
@@ -229,6 +231,7 @@ def test_a_worker_whose_threads_do_not_come_back_is_replaced(yard: Yard) -> None
     assert yard.settled(yard.enqueue("quick_in_thread")).state is State.COMPLETED
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_saved_file_is_served_at_once(yard: Yard) -> None:
     source = yard.directory / "notes.py"
@@ -251,6 +254,7 @@ ADOPT_ORPHANS = "import ctypes; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)"
 """Makes a process the parent of its orphaned descendants, as PID 1 of a container is."""
 
 
+@pytest.mark.long
 @on_sqlite
 def test_as_the_first_process_of_a_container_it_buries_everybodys_orphans(yard: Yard) -> None:
     """Prevents a table full of zombies, and a SIGTERM that PID 1 does not hear."""
@@ -263,6 +267,7 @@ def test_as_the_first_process_of_a_container_it_buries_everybodys_orphans(yard: 
     assert fleet.ended() == 0
 
 
+@pytest.mark.long
 def test_an_operators_cancel_reaches_a_running_job_wherever_it_runs(yard: Yard) -> None:
     """Within two seconds, by the command line, on whichever process has it."""
     fleet = yard.fleet("--processes=2")
@@ -281,6 +286,7 @@ def test_an_operators_cancel_reaches_a_running_job_wherever_it_runs(yard: Yard) 
     assert fleet.is_running()
 
 
+@pytest.mark.long
 def test_a_job_that_kills_its_process_is_found_and_its_neighbours_lose_nothing(yard: Yard) -> None:
     """Cases 5 and 6. Prevents one poisonous job from taking others, or a fleet, with it."""
     fleet = yard.fleet(lease="30s")
@@ -306,6 +312,7 @@ def test_a_job_that_kills_its_process_is_found_and_its_neighbours_lose_nothing(y
     assert fleet.is_running()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["fork_and_go_on", "fork_in_thread"])
 def test_a_fork_of_a_worker_is_no_second_worker(yard: Yard, kind: str) -> None:
     """Case 11. Prevents a fork that goes on with the worker's sockets, leases and jobs."""

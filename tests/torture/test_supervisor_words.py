@@ -47,6 +47,7 @@ def test_a_first_start_that_is_broken_waits_for_the_next_save(yard: Yard) -> Non
     assert fleet.ended() == 0
 
 
+@pytest.mark.long
 @on_sqlite
 def test_who_waits_for_a_save_can_be_told_to_end(yard: Yard) -> None:
     (yard.directory / "notes.py").write_text("def broken(:\n")
@@ -57,6 +58,7 @@ def test_who_waits_for_a_save_can_be_told_to_end(yard: Yard) -> None:
     assert fleet.ended() == 0
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_look_at_the_files_that_fails_is_not_the_last_one(yard: Yard) -> None:
     fleet = yard.fleet("--reload", before=FAIL_ONCE)
@@ -68,6 +70,7 @@ def test_a_look_at_the_files_that_fails_is_not_the_last_one(yard: Yard) -> None:
     fleet.crew(2)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_process_that_could_not_start_says_why_it_ended(yard: Yard) -> None:
     fleet = yard.fleet()
@@ -102,6 +105,7 @@ def test_others_soon_know_what_a_worker_does(yard: Yard) -> None:
     until(lambda: running() == (100, 0), "the word of its end", within=10)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_the_lines_of_a_suspect_are_its_own(yard: Yard) -> None:
     """Prevents a story in which one job is blamed for what another one logged."""
@@ -123,6 +127,7 @@ def test_the_lines_of_a_suspect_are_its_own(yard: Yard) -> None:
     assert fleet.events("job.released") == []
 
 
+@pytest.mark.long
 @on_sqlite
 def test_the_first_ctrl_c_at_a_terminal_says_what_a_second_one_would_do(yard: Yard) -> None:
     jobs = yard.enqueue_many("wait", 2, gate="done")

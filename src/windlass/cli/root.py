@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 it could not be done (and one line on stderr says why), 2 
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from windlass.cli.refusals import reason
 from windlass.core.errors import WindlassError
 from windlass.release import __version__
 
@@ -37,7 +39,6 @@ _COMMANDS = [
     "doctor",
 ]
 """In the order in which a newcomer needs them; each is in the module of its name."""
-_DEBUG = object()
 
 
 class _Tidy(TyperGroup):
@@ -49,16 +50,11 @@ class _Tidy(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except WindlassError as error:
-            if ctx.obj is _DEBUG:
+        except (WindlassError, OSError) as error:
+            why = reason(error)
+            if ctx.obj or why is None:
                 raise
-            raise _refusal(str(error)) from None
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            if ctx.obj is _DEBUG:
-                raise
-            raise _refusal(f"{error.strerror or error}") from None
+            raise _refusal(why) from None
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  (What Typer calls.)
         """List the commands in the order in which a newcomer needs them."""
@@ -72,9 +68,15 @@ class _Tidy(TyperGroup):
 
     def _load(self, name: str) -> None:
         if name not in self.commands:
-            own = typer.Typer(rich_markup_mode=None)
-            import_module(f"windlass.cli.{name}").register(own)
-            self.commands[name] = get_group(own).commands[name]
+            self.commands[name] = _command(name)
+
+
+@cache
+def _command(name: str) -> Any:
+    """Make a command; once, since whoever calls in a program gets a new group for each call."""
+    own = typer.Typer(rich_markup_mode=None)
+    import_module(f"windlass.cli.{name}").register(own)
+    return get_group(own).commands[name]
 
 
 def _refusal(why: str) -> typer.Exit:
@@ -116,4 +118,4 @@ def windlass(
     ] = False,
 ) -> None:
     """Background jobs on the database you already have: leased, fenced, never lost."""
-    ctx.obj = _DEBUG if debug else None
+    ctx.obj = debug

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import typer
 
+from windlass.cli.held import Order, written
 from windlass.core.bounds import Bounds
 from windlass.observe.logs import configure_logging
 from windlass.runtime.reload import Watch
@@ -17,31 +17,20 @@ from windlass.runtime.supervisor import Supervisor
 from windlass.settings import Settings, load_settings
 
 
-def supervise(
-    reference: str, flags: Mapping[str, object], *, name: str, burst: bool, reload: bool
-) -> None:
+def supervise(order: Order, *, reload: bool) -> None:
     """Keep workers for an app alive until told to stop; the app itself is never imported here.
 
     Raises:
         ConfigError: a flag or a setting is wrong.
         typer.Exit: with the exit code, if that is not 0.
     """
-    given = {key: value for key, value in flags.items() if value is not None}
-    settings = load_settings(given, environ=os.environ, directory=Path.cwd()).settings
+    settings = load_settings(order.flags, environ=os.environ, directory=Path.cwd()).settings
     _configure(settings)
-    command = ["worker", reference]
-    for key, value in given.items():
-        flag = f"--{key.replace('_', '-')}"
-        command += [flag] if value is True else [flag, str(value)]
-    if name:
-        command += ["--name", name]
-    if burst:
-        command += ["--burst"]
     watch = Watch(Path.cwd()) if reload else None
     if reload:
         # Compiled code is told from its source by whole seconds, so what is saved fast is missed.
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    code = asyncio.run(_run(command, settings.processes, watch))
+    code = asyncio.run(_run(written(order), settings.processes, watch))
     if code:
         raise typer.Exit(code)
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-import typer
-
 from windlass.app import Windlass
 from windlass.cli import places
 from windlass.core.errors import ConfigError, WindlassError
@@ -58,11 +56,8 @@ def load(reference: str) -> Windlass:
     Raises:
         ConfigError: there is no such app, or importing it failed.
     """
+    check(reference)
     module_name, _, path = reference.partition(":")
-    if not module_name or not path or "/" in module_name or module_name.endswith(".py"):
-        raise typer.BadParameter(
-            f"{reference!r} names no app; write module:attribute, like shop.jobs:app"
-        )
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     module = _import(module_name)
@@ -73,6 +68,18 @@ def load(reference: str) -> Windlass:
         raise ConfigError(_no_app(reference, path, vars(module)))
     found.home = reference  # Where the child processes of a worker find it.
     return found
+
+
+def check(reference: str) -> None:
+    """Refuse as wrong usage what cannot name an app, wherever one looks for it."""
+    module_name, _, path = reference.partition(":")
+    if not module_name or not path or "/" in module_name or module_name.endswith(".py"):
+        # Imported here, because a worker's process never needs it.
+        import typer
+
+        raise typer.BadParameter(
+            f"{reference!r} names no app; write module:attribute, like shop.jobs:app"
+        )
 
 
 def _import(name: str) -> Any:

@@ -1,26 +1,20 @@
-"""Owns `windlass worker`: loads the app, sets up its logs, and serves until it is told to stop.
+"""Owns `windlass worker`: what its flags order.
 
-How another process is told to stop, `--drain`, is drain.py's.
+A supervisor keeps processes for that, supervise.py's, and each of them is held.py's; how another
+process is told to stop, `--drain`, is drain.py's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 import typer
 
-from windlass.app import Windlass
-from windlass.cli import options, places, target, worker_flags
-from windlass.cli.serve import serve
+from windlass.cli import options, target, worker_flags
+from windlass.cli.held import Order
 from windlass.cli.supervise import supervise
-from windlass.observe.logs import configure_logging, get_logger
-from windlass.runtime.leash import Hello, Leash
-
-log = get_logger("windlass.cli")
 
 
 def worker(
+    ctx: typer.Context,
     app: worker_flags.App = None,
     *,
     app_option: worker_flags.AppOption = None,
@@ -84,42 +78,9 @@ def worker(
         raise typer.BadParameter(
             f"which app? write `windlass worker module:attribute`, or set {target.VARIABLE}"
         )
-    leash = Leash.from_environment()
-    if leash is None:
-        supervise(reference, flags, name=name, burst=burst, reload=reload)
-        return
-    _serve(reference, flags, leash, name=name, burst=burst)
-
-
-def _serve(
-    reference: str, flags: Mapping[str, object], leash: Leash, *, name: str, burst: bool
-) -> None:
-    """Be the worker of a supervisor, which holds the leash."""
-    chosen = target.load(reference)
-    chosen.configure(**flags)
-    settings = chosen.settings
-    configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
-    leash.record()
-    places.refuse_private(chosen.store)
-    served = chosen.worker(name=name, burst=burst, leash=leash)
-    patience = served.patience()
-    seconds = None if patience is None else patience.total_seconds()
-    told = replace(settings, encryption_keys=())  # What runs no handlers needs no keys.
-    leash.say(Hello(told, chosen.store.location, seconds))
-    _warn(chosen, reference)
-    serve(served, leash)
-
-
-def _warn(app: Windlass, reference: str) -> None:
-    """Log what is surely not meant."""
-    for warning in app.resolved.warnings:
-        log.warning("setting.unknown", problem=warning)
-    if not list(app.registry):
-        log.warning(
-            "worker.serves_nothing",
-            problem=f"no handler is registered in {reference}",
-            remedy="import the modules that have them, there or with --imports",
-        )
+    target.check(reference)
+    order = Order(reference, flags, name, burst, debug=bool(ctx.obj))
+    supervise(order, reload=reload)
 
 
 def register(cli: typer.Typer) -> None:

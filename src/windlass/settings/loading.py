@@ -87,7 +87,10 @@ def load_settings(
         _Layer(dotenv, lambda name: f".env: {name}"),
         _Layer(toml, lambda name: f"{file}: {name}", by_field=True),
     )
-    sources = {name: _resolve(name, rule, layers) for name, rule in RULES.items()}
+    defaults = Settings()
+    sources = {
+        name: _resolve(name, rule, layers, getattr(defaults, name)) for name, rule in RULES.items()
+    }
     values = cast("dict[str, Any]", {name: found.value for name, found in sources.items()})
     variables = [(layer.label(name), name) for layer in layers[2:4] for name in layer.values]
     return Resolved(
@@ -139,7 +142,7 @@ class _Layer:
         return f"{self.label(name)} = {_REPR.repr(self.values[name])}"
 
 
-def _resolve(name: str, rule: Rule, layers: tuple[_Layer, ...]) -> Setting:
+def _resolve(name: str, rule: Rule, layers: tuple[_Layer, ...], default: object) -> Setting:
     for layer in layers:
         names = layer.names(name, rule)
         values = [layer.read(given, rule) for given in names]
@@ -150,7 +153,6 @@ def _resolve(name: str, rule: Rule, layers: tuple[_Layer, ...]) -> Setting:
         if values:
             source = layer.label(names[0])
             return Setting(value=values[0], source=source, shown=rule.show(values[0]))
-    default = getattr(Settings(), name)
     return Setting(value=default, source=DEFAULT, shown=rule.show(default))
 
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from tests.store.clocked import opened
 from tests.store.postgres.roles import MAY_ENQUEUE, role
 from windlass.app.ids import Ids
-from windlass.cli import cli
+from windlass.cli.root import cli
 from windlass.core.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable
 from windlass.core.job import (
     Ask,

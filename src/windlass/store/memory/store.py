@@ -8,13 +8,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
 
-from msgspec.json import encode
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from windlass.core.changes import Applied, Changes, Decide, Hear, Move, Verb, moved, unparked
@@ -107,7 +106,8 @@ class MemoryStore(Plain):
         self._keys = Keys()
         self._done = DoneKeys(self._jobs.__contains__)
         self._leases: dict[str, _Lease] = {}
-        self._records: dict[str, Json] = {}
+        # As JSON, like in other stores: neither side can change what the other has.
+        self._records: dict[str, bytes] = {}
         self._alarms: dict[str, datetime] = {}
         self._news: dict[str, dict[UUID, News]] = {}
         self._producers: deque[_Producer] = deque()
@@ -296,7 +296,7 @@ class MemoryStore(Plain):
     async def records(self, prefix: str) -> Mapping[str, Json]:
         with self._lock:
             return {
-                name: deepcopy(record)
+                name: decode(record)
                 for name, record in self._records.items()
                 if name.startswith(prefix)
             }
@@ -553,7 +553,7 @@ class MemoryStore(Plain):
         return lease is None or lease.ended
 
     def _known(self, names: Sequence[str]) -> dict[str, Json]:
-        return {name: deepcopy(self._records[name]) for name in names if name in self._records}
+        return {name: decode(self._records[name]) for name in names if name in self._records}
 
     def _tell(self, news: News, now: datetime) -> None:
         self._news.setdefault(news.topic, {}).setdefault(news.id, replace(news, at=now))
@@ -572,7 +572,7 @@ class MemoryStore(Plain):
                 self._records.pop(name, None)
                 self._alarms.pop(name, None)
             else:
-                self._records[name] = deepcopy(record)
+                self._records[name] = encode(record)
         for name, alarm in changes.alarms.items():
             self._alarms.pop(name, None)
             if alarm is not None and name in self._records:
