@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import pyte
 
-from windlass.cli import cli
+from windlass.cli.root import cli
 
 PROMPT = "ready>"
 PATIENCE = 20.0
