@@ -84,7 +84,7 @@ OF_PROCESSES = (
     Family(
         "windlass_listening",
         "gauge",
-        "Whether wake-ups arrive; absent where they never have.",
+        "Whether wake-ups arrive; absent where they are switched off.",
         _PROCESS,
     ),
     Family("windlass_pool_connections", "gauge", "Connections of the store's pool.", _PROCESS),
