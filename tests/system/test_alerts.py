@@ -170,6 +170,17 @@ CASES = [
         {"queue": "q"},
     ),
     Case(
+        # An empty queue may have no series; that the fleet was sampled tells it from no news.
+        "WindlassDepthGrowing",
+        {
+            _depth("windlass_queue_jobs"): "_x60 150x60",
+            f"windlass_sample_age_seconds{{{CLUSTER}}}": "5x130",
+        },
+        "60m",
+        "86m",
+        {"queue": "q"},
+    ),
+    Case(
         # After an hour two jobs a second more come than leave; what is counted stays the same.
         "WindlassDepthGrowing",
         {
@@ -267,6 +278,21 @@ def test_counting_further_than_before_is_not_growth(tmp_path: Path) -> None:
         {},
     )
     _check(drains, {f"{minute}m": [] for minute in range(60, 200, 5)}, tmp_path)
+
+
+def test_a_queue_that_nobody_has_counted_before_is_not_said_to_grow(tmp_path: Path) -> None:
+    """A fleet that was just started, or scraped for the first time, tells no depth of before."""
+    new = Case(
+        "WindlassDepthGrowing",
+        {
+            _depth("windlass_queue_jobs"): "_x60 150x60",
+            f"windlass_sample_age_seconds{{{CLUSTER}}}": "_x60 5x60",
+        },
+        "",
+        "",
+        {},
+    )
+    _check(new, {f"{minute}m": [] for minute in range(60, 120, 5)}, tmp_path)
 
 
 @pytest.mark.parametrize(
