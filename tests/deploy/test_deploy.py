@@ -204,6 +204,18 @@ def test_the_scaler_goes_by_the_metric_of_the_workers_and_never_to_none() -> Non
     assert f"`{name}`" in (ROOT / "docs" / "deployment.md").read_text("utf-8")
 
 
+def test_nothing_but_the_scaler_says_how_many_workers_there_are() -> None:
+    assert "replicas" not in only("Deployment")["spec"], "every apply would set the fleet back"
+
+
+def test_a_node_can_be_drained_that_has_the_only_worker() -> None:
+    spec = only("PodDisruptionBudget")["spec"]
+    assert spec["selector"] == only("Deployment")["spec"]["selector"]
+    least = only("ScaledObject")["spec"]["minReplicaCount"]
+    assert spec.get("minAvailable", 0) < least
+    assert spec["maxUnavailable"] >= 1
+
+
 def test_prometheus_finds_the_pods_and_their_token() -> None:
     spec = only("PodMonitor")["spec"]
     labels = only("Deployment")["spec"]["template"]["metadata"]["labels"]
