@@ -199,9 +199,19 @@ def test_the_scaler_goes_by_the_metric_of_the_workers_and_never_to_none() -> Non
     assert spec["scaleTargetRef"]["name"] == only("Deployment")["metadata"]["name"]
     assert spec["minReplicaCount"] >= 1
     (trigger,) = spec["triggers"]
-    (name,) = re.findall(r"windlass_\w+", trigger["metadata"]["query"])
+    name, unless = re.findall(r"windlass_\w+", trigger["metadata"]["query"])
     assert FAMILIES[name].labels == ("queue", "state")
+    assert FAMILIES[unless].labels == ("queue",), "more workers do not empty a paused queue"
     assert f"`{name}`" in (ROOT / "docs" / "deployment.md").read_text("utf-8")
+
+
+def test_every_release_migrates_by_a_job_of_its_own() -> None:
+    """What a job runs cannot be changed: to apply one of the same name with a new image fails."""
+    named = only("Job")["metadata"]
+    assert named["generateName"].endswith("-")
+    assert "name" not in named
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    assert "kubectl create -f deploy/kubernetes/migrate.yaml" in page
 
 
 def test_nothing_but_the_scaler_says_how_many_workers_there_are() -> None:
