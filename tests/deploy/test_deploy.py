@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +148,32 @@ def test_the_image_sets_what_is_known_and_looks_after_its_own_health() -> None:
     check = json.loads(found["HEALTHCHECK"][0].partition("CMD ")[2])
     compile(check[2], "HEALTHCHECK", "exec")
     assert any(path in check[2] for path in PROBES)
+
+
+class _Live(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/health/live" else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("variable", ["METRICS_PORT", "WINDLASS_METRICS_PORT"])
+def test_the_image_asks_for_its_health_at_the_port_that_was_set(variable: str) -> None:
+    check = json.loads(instructions()["HEALTHCHECK"][0].partition("CMD ")[2])
+    with HTTPServer(("127.0.0.1", 0), _Live) as server:
+        answering = threading.Thread(target=server.serve_forever)
+        answering.start()
+        environment = {**os.environ, "METRICS_PORT": "1", variable: str(server.server_port)}
+        asked = subprocess.run([sys.executable, *check[1:]], env=environment, check=False)
+        server.shutdown()
+        answering.join()
+    assert asked.returncode == 0
+
+
+def test_who_publishes_the_port_of_the_image_reaches_the_worker() -> None:
+    variables = dict(pair.split("=", 1) for pair in shlex.split(instructions()["ENV"][0]))
+    assert variables["WINDLASS_METRICS_HOST"] == "0.0.0.0"
 
 
 # -- kubernetes ------------------------------------------------------------------------------------
