@@ -311,6 +311,38 @@ def test_what_was_counted_long_ago_is_no_news_to_a_prometheus_that_was_away(
     _check(away, {f"{minute}m": [] for minute in range(60, 140, 5)}, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("alert", "paused", "series"),
+    [
+        (
+            "WindlassQueueUnserved",
+            f'windlass_queue_paused{{{CLUSTER},queue="q"}}',
+            {f'windlass_queue_unserved_lanes{{{CLUSTER},queue="q"}}': "1x60"},
+        ),
+        (
+            "WindlassOldestPending",
+            f'windlass_queue_paused{{{CLUSTER},queue="q"}}',
+            {f'windlass_queue_oldest_pending_seconds{{{CLUSTER},queue="q"}}': "1800+60x60"},
+        ),
+        (
+            "WindlassTargetMissed",
+            f'windlass_kind_paused{{{CLUSTER},kind="k"}}',
+            {
+                f'windlass_kind_oldest_pending_seconds{{{CLUSTER},kind="k"}}': "60x60",
+                f'windlass_kind_target_seconds{{{CLUSTER},kind="k"}}': "5x60",
+            },
+        ),
+    ],
+)
+def test_what_is_paused_is_meant_to_wait(
+    alert: str, paused: str, series: dict[str, str], tmp_path: Path
+) -> None:
+    """Two workers serve the figures; one has not heard of the pause yet."""
+    other = {paused.replace("h:9090", "i:9090"): "0x60"}
+    held = Case(alert, {**series, **other, paused: "1x60"}, "", "", {})
+    _check(held, {f"{minute}m": [] for minute in range(0, 60, 5)}, tmp_path)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
 def test_an_alert_fires_when_it_has_to_and_not_before(case: Case, tmp_path: Path) -> None:
     found = re.search(rf"- alert: {case.alert}\n(?:.*\n)*?.*severity: (\w+)", RULES.read_text())

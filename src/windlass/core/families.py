@@ -145,6 +145,12 @@ OF_CLUSTER = (
     ),
     Family("windlass_kind_target_seconds", "gauge", "Within which time jobs shall start.", _KIND),
     Family(
+        "windlass_kind_paused",
+        "gauge",
+        "Whether none of a kind's jobs may start: it is paused, or all that it waits in.",
+        _KIND,
+    ),
+    Family(
         "windlass_kind_duration_seconds",
         "gauge",
         "Percentiles of how long runs took, over the last hour.",
