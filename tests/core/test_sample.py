@@ -51,6 +51,30 @@ def series(sample: Sample, family: str, age: float = 0.0) -> Any:
     return series_of(msgspec.to_builtins(sample), age=age)[family]
 
 
+@pytest.mark.parametrize(
+    ("pauses", "paused"),
+    [
+        (Pauses(), 0.0),
+        (Pauses(kinds=frozenset({"send"})), 1.0),
+        (Pauses(queues=frozenset({"mail"})), 0.0),
+        (Pauses(queues=frozenset({"mail", "bulk"})), 1.0),
+        (Pauses(queues=frozenset({"mail"}), keys=frozenset({"acme"})), 1.0),
+    ],
+)
+def test_a_kind_is_paused_when_none_of_its_jobs_may_start(pauses: Pauses, paused: float) -> None:
+    lanes = Lane("mail", "send", 0, ""), Lane("bulk", "send", 0, "acme")
+    heads = tuple(Head(lane=lane, position=NOW) for lane in lanes)
+    made = sampled(facts(heads=heads, pauses=pauses), None, by="w")
+    assert series(made, "windlass_kind_paused") == {("send",): paused}
+
+
+def test_a_kind_that_waits_nowhere_is_paused_only_by_its_own_name() -> None:
+    given = {"slo:send": {"target": 5}, "slo:scan": {"target": 5}}
+    pauses = Pauses(kinds=frozenset({"scan"}))
+    made = sampled(facts(targets=given, pauses=pauses), None, by="w")
+    assert series(made, "windlass_kind_paused") == {("send",): 0.0, ("scan",): 1.0}
+
+
 def test_queues_are_told_with_depth_oldest_and_who_serves_them() -> None:
     made = sampled(
         facts(

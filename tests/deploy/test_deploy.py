@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +150,32 @@ def test_the_image_sets_what_is_known_and_looks_after_its_own_health() -> None:
     assert any(path in check[2] for path in PROBES)
 
 
+class _Live(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/health/live" else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("variable", ["METRICS_PORT", "WINDLASS_METRICS_PORT"])
+def test_the_image_asks_for_its_health_at_the_port_that_was_set(variable: str) -> None:
+    check = json.loads(instructions()["HEALTHCHECK"][0].partition("CMD ")[2])
+    with HTTPServer(("127.0.0.1", 0), _Live) as server:
+        answering = threading.Thread(target=server.serve_forever)
+        answering.start()
+        environment = {**os.environ, "METRICS_PORT": "1", variable: str(server.server_port)}
+        asked = subprocess.run([sys.executable, *check[1:]], env=environment, check=False)
+        server.shutdown()
+        answering.join()
+    assert asked.returncode == 0
+
+
+def test_who_publishes_the_port_of_the_image_reaches_the_worker() -> None:
+    variables = dict(pair.split("=", 1) for pair in shlex.split(instructions()["ENV"][0]))
+    assert variables["WINDLASS_METRICS_HOST"] == "0.0.0.0"
+
+
 # -- kubernetes ------------------------------------------------------------------------------------
 
 
@@ -199,9 +229,31 @@ def test_the_scaler_goes_by_the_metric_of_the_workers_and_never_to_none() -> Non
     assert spec["scaleTargetRef"]["name"] == only("Deployment")["metadata"]["name"]
     assert spec["minReplicaCount"] >= 1
     (trigger,) = spec["triggers"]
-    (name,) = re.findall(r"windlass_\w+", trigger["metadata"]["query"])
+    name, unless = re.findall(r"windlass_\w+", trigger["metadata"]["query"])
     assert FAMILIES[name].labels == ("queue", "state")
+    assert FAMILIES[unless].labels == ("queue",), "more workers do not empty a paused queue"
     assert f"`{name}`" in (ROOT / "docs" / "deployment.md").read_text("utf-8")
+
+
+def test_every_release_migrates_by_a_job_of_its_own() -> None:
+    """What a job runs cannot be changed: to apply one of the same name with a new image fails."""
+    named = only("Job")["metadata"]
+    assert named["generateName"].endswith("-")
+    assert "name" not in named
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    assert "kubectl create -f deploy/kubernetes/migrate.yaml" in page
+
+
+def test_nothing_but_the_scaler_says_how_many_workers_there_are() -> None:
+    assert "replicas" not in only("Deployment")["spec"], "every apply would set the fleet back"
+
+
+def test_a_node_can_be_drained_that_has_the_only_worker() -> None:
+    spec = only("PodDisruptionBudget")["spec"]
+    assert spec["selector"] == only("Deployment")["spec"]["selector"]
+    least = only("ScaledObject")["spec"]["minReplicaCount"]
+    assert spec.get("minAvailable", 0) < least
+    assert spec["maxUnavailable"] >= 1
 
 
 def test_prometheus_finds_the_pods_and_their_token() -> None:

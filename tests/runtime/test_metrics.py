@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -26,6 +27,7 @@ from windlass.core.sample_history import HISTORY
 from windlass.runtime import Worker, sampler
 from windlass.runtime.sampler import Sampler
 from windlass.store.memory import MemoryStore
+from windlass.store.postgres import PostgresStore
 
 PORT = 22_000
 
@@ -160,6 +162,35 @@ async def test_a_scrape_touches_no_database(bed: Bed) -> None:
         _, text = fetch(address(worker))
         assert "windlass_workers" in text
         assert set(store.calls - before) <= looks | {"heartbeat"}
+
+
+class Deaf(Through):
+    """Has never been told of anything, though it wanted to be, or does not want to be."""
+
+    listening = False
+
+    def __init__(self, inner: Any, *, wakes: bool) -> None:
+        super().__init__(inner)
+        self.capabilities = replace(inner.capabilities, wakes=wakes)
+
+
+@on_embedded_stores
+@awaited
+@pytest.mark.parametrize(("wakes", "shown"), [(True, 0.0), (False, None)])
+async def test_who_was_never_woken_is_told_from_who_does_not_want_to_be(
+    bed: Bed, wakes: bool, shown: float | None
+) -> None:
+    """Behind a pooler, or with a wrong listen_url, no wake-up ever arrives: that is an alert."""
+    app = bed.app(store=Deaf(bed.store(), wakes=wakes), metrics_port=PORT)
+    async with serving(app) as worker:
+        _, text = await afetch(address(worker))
+        assert value(text, 'windlass_listening{process="1"}') == shown
+
+
+@pytest.mark.parametrize(("url", "wakes"), [("off", False), (None, True)])
+def test_postgresql_wakes_nobody_where_listening_is_off(url: str | None, wakes: bool) -> None:
+    store = PostgresStore("postgresql://nobody@localhost/none", listen_url=url)
+    assert store.capabilities.wakes is wakes
 
 
 @awaited

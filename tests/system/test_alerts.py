@@ -30,6 +30,10 @@ class Case(NamedTuple):
     labels: dict[str, str]
 
 
+def _counter(name: str) -> str:
+    return f'{name}{{{CLUSTER},queue="q",kind="k"}}'
+
+
 def _depth(name: str) -> str:
     return f'{name}{{{CLUSTER},queue="q",state="pending"}}'
 
@@ -69,9 +73,9 @@ CASES = [
     ),
     Case(
         "WindlassDeadLettersGrowing",
-        {f'windlass_jobs_dead_total{{{CLUSTER},queue="q",kind="k"}}': "3x5 4+1x30"},
-        "5m",
-        "20m",
+        {_counter("windlass_jobs_dead_total"): "3x60 4+1x30"},
+        "60m",
+        "75m",
         {"queue": "q", "kind": "k"},
     ),
     Case(
@@ -96,6 +100,38 @@ CASES = [
         {f'windlass_jobs_fenced_total{{{CLUSTER},queue="q",kind="k"}}': "0x5 3 6 9x20"},
         "5m",
         "9m",
+        {"kind": "k"},
+    ),
+    # After a deploy all jobs of a kind fail within one scrape: the series are born above 0.
+    Case(
+        "WindlassDeadLettersGrowing",
+        {_counter("windlass_jobs_dead_total"): "_x5 500x30"},
+        "5m",
+        "11m",
+        {"queue": "q", "kind": "k"},
+    ),
+    Case(
+        "WindlassErrorRate",
+        {
+            _counter("windlass_jobs_failed_total"): "_x5 500x30",
+            _counter("windlass_job_duration_seconds_count"): "_x5 600x30",
+        },
+        "5m",
+        "11m",
+        {"kind": "k"},
+    ),
+    Case(
+        "WindlassRescues",
+        {_counter("windlass_jobs_rescued_total"): "_x5 500x30"},
+        "4m",
+        "7m",
+        {},
+    ),
+    Case(
+        "WindlassFencedWrites",
+        {_counter("windlass_jobs_fenced_total"): "_x5 500x30"},
+        "4m",
+        "7m",
         {"kind": "k"},
     ),
     Case(
@@ -131,6 +167,17 @@ CASES = [
         {f'windlass_queue_jobs{{{CLUSTER},queue="q",state="pending"}}': "50x60 50+20x60"},
         "60m",
         "110m",
+        {"queue": "q"},
+    ),
+    Case(
+        # An empty queue may have no series; that the fleet was sampled tells it from no news.
+        "WindlassDepthGrowing",
+        {
+            _depth("windlass_queue_jobs"): "_x60 150x60",
+            f"windlass_sample_age_seconds{{{CLUSTER}}}": "5x130",
+        },
+        "60m",
+        "86m",
         {"queue": "q"},
     ),
     Case(
@@ -231,6 +278,69 @@ def test_counting_further_than_before_is_not_growth(tmp_path: Path) -> None:
         {},
     )
     _check(drains, {f"{minute}m": [] for minute in range(60, 200, 5)}, tmp_path)
+
+
+def test_a_queue_that_nobody_has_counted_before_is_not_said_to_grow(tmp_path: Path) -> None:
+    """A fleet that was just started, or scraped for the first time, tells no depth of before."""
+    new = Case(
+        "WindlassDepthGrowing",
+        {
+            _depth("windlass_queue_jobs"): "_x60 150x60",
+            f"windlass_sample_age_seconds{{{CLUSTER}}}": "_x60 5x60",
+        },
+        "",
+        "",
+        {},
+    )
+    _check(new, {f"{minute}m": [] for minute in range(60, 120, 5)}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("alert", "name"),
+    [
+        ("WindlassDeadLettersGrowing", "windlass_jobs_dead_total"),
+        ("WindlassRescues", "windlass_jobs_rescued_total"),
+        ("WindlassFencedWrites", "windlass_jobs_fenced_total"),
+    ],
+)
+def test_what_was_counted_long_ago_is_no_news_to_a_prometheus_that_was_away(
+    alert: str, name: str, tmp_path: Path
+) -> None:
+    """Twenty minutes without a scrape do not make a series a new one; nor is an old one news."""
+    away = Case(alert, {_counter(name): "500x60 _x20 500x60"}, "", "", {})
+    _check(away, {f"{minute}m": [] for minute in range(60, 140, 5)}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("alert", "paused", "series"),
+    [
+        (
+            "WindlassQueueUnserved",
+            f'windlass_queue_paused{{{CLUSTER},queue="q"}}',
+            {f'windlass_queue_unserved_lanes{{{CLUSTER},queue="q"}}': "1x60"},
+        ),
+        (
+            "WindlassOldestPending",
+            f'windlass_queue_paused{{{CLUSTER},queue="q"}}',
+            {f'windlass_queue_oldest_pending_seconds{{{CLUSTER},queue="q"}}': "1800+60x60"},
+        ),
+        (
+            "WindlassTargetMissed",
+            f'windlass_kind_paused{{{CLUSTER},kind="k"}}',
+            {
+                f'windlass_kind_oldest_pending_seconds{{{CLUSTER},kind="k"}}': "60x60",
+                f'windlass_kind_target_seconds{{{CLUSTER},kind="k"}}': "5x60",
+            },
+        ),
+    ],
+)
+def test_what_is_paused_is_meant_to_wait(
+    alert: str, paused: str, series: dict[str, str], tmp_path: Path
+) -> None:
+    """Two workers serve the figures; one has not heard of the pause yet."""
+    other = {paused.replace("h:9090", "i:9090"): "0x60"}
+    held = Case(alert, {**series, **other, paused: "1x60"}, "", "", {})
+    _check(held, {f"{minute}m": [] for minute in range(0, 60, 5)}, tmp_path)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)

@@ -84,7 +84,7 @@ OF_PROCESSES = (
     Family(
         "windlass_listening",
         "gauge",
-        "Whether wake-ups arrive; absent where they never have.",
+        "Whether wake-ups arrive; absent where they are switched off.",
         _PROCESS,
     ),
     Family("windlass_pool_connections", "gauge", "Connections of the store's pool.", _PROCESS),
@@ -144,6 +144,12 @@ OF_CLUSTER = (
         _KIND,
     ),
     Family("windlass_kind_target_seconds", "gauge", "Within which time jobs shall start.", _KIND),
+    Family(
+        "windlass_kind_paused",
+        "gauge",
+        "Whether none of a kind's jobs may start: it is paused, or all that it waits in.",
+        _KIND,
+    ),
     Family(
         "windlass_kind_duration_seconds",
         "gauge",

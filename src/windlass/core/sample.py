@@ -61,6 +61,8 @@ class KindSample(Struct, kw_only=True, omit_defaults=True):
     waits: dict[str, float] = {}
     oldest: float | None = None
     target: float | None = None
+    paused: bool = False
+    """Whether none of its jobs may start: it is paused, or each queue or key in which it waits."""
 
 
 class Sample(Struct, kw_only=True):
@@ -196,6 +198,7 @@ def _left(stats: Mapping[str, Json]) -> dict[str, int]:
 
 def _kinds(facts: Facts) -> dict[str, KindSample]:
     kinds: dict[str, KindSample] = {}
+    free: set[str] = set()
     for name, record in facts.stats.items():
         lately = kind_stats.read_stats(record).lately(facts.now)
         if lately.runs:
@@ -208,10 +211,15 @@ def _kinds(facts: Facts) -> dict[str, KindSample]:
             kind = kinds.setdefault(head.lane.kind, KindSample())
             waited = max((facts.now - head.position).total_seconds(), 0.0)
             kind.oldest = max(kind.oldest or 0.0, waited)
+            if not any(facts.pauses.holding(head.lane)):
+                free.add(head.lane.kind)
     for name, record in facts.targets.items():
         told = record.get("target")
         if isinstance(told, int | float):
             kinds.setdefault(name.removeprefix(TARGETS), KindSample()).target = float(told)
+    for name, kind in kinds.items():
+        waits = kind.oldest is not None
+        kind.paused = name in facts.pauses.kinds or (waits and name not in free)
     return dict(list(kinds.items())[:NAMES])
 
 

@@ -23,6 +23,7 @@ def series_of(record: Json, *, age: float) -> dict[str, Series]:
         "windlass_kind_target_seconds": {
             (name,): kind.target for name, kind in kinds if kind.target is not None
         },
+        "windlass_kind_paused": {(name,): float(kind.paused) for name, kind in kinds},
         "windlass_kind_duration_seconds": _percentiles((n, k.durations) for n, k in kinds),
         "windlass_kind_wait_seconds": _percentiles((n, k.waits) for n, k in kinds),
         "windlass_queue_oldest_pending_seconds": {

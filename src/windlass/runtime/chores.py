@@ -104,12 +104,13 @@ class Orders(Service):
         self._cancel = cancel
         self._pause = pause
         self._asked = asked
+        self._wanted = store.capabilities.wakes
         self._listening: bool | None = None
 
     @property
     def listening(self) -> bool | None:
-        """Whether wake-ups arrive; None as long as they never have."""
-        return self._listening
+        """Whether wake-ups arrive; None where nobody wants them."""
+        return bool(self._listening) if self._wanted else None
 
     async def tick(self) -> float:
         self._mind_wakeups()

@@ -64,6 +64,8 @@ class Capabilities:
     """Users enqueue in a transaction of their own, and complete a job together with their work."""
     makes_itself: bool = True
     """It is made, and brought up to date, by whoever first uses it; if not, by `migrate` only."""
+    wakes: bool = True
+    """It tells waiting workers of new jobs, or should; if not, polling is what was decided."""
 
 
 @dataclass(frozen=True, kw_only=True)

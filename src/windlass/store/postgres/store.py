@@ -11,6 +11,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -97,6 +98,7 @@ class PostgresStore:
         self._names = Names(schema)
         self._conninfo = conninfo_of(url)
         self._listen = None if listen_url == "off" else conninfo_of(listen_url or url)
+        self.capabilities = replace(type(self).capabilities, wakes=self._listen is not None)
         self._location = location_of(self._conninfo, schema)
         self._limits = limits or Limits()
         self._sql = self._names.statements()
