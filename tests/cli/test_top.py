@@ -225,6 +225,18 @@ def test_what_is_pasted_confirms_nothing(shop: Shell, sit: Sit) -> None:
     assert _paused(shop) == (set(), set())
 
 
+def test_what_is_pasted_in_pieces_confirms_nothing(shop: Shell, sit: Sit) -> None:
+    (died,) = shop.dead(message="no route")
+    glass = sit()
+    glass.sees("no route")
+    glass.type("3")
+    glass.type("\x1b[200~hello")
+    glass.look(0.3)
+    glass.type("ry\x1b[201~?")
+    glass.sees("choose a panel")
+    assert shop.states([died]) == {State.DEAD}
+
+
 # -- on paper --------------------------------------------------------------------------------------
 
 
