@@ -24,6 +24,8 @@ from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures, WorkerF
 _MOST = 20
 _NAMED = 5
 """How many heads are looked for: a store may have to walk past all that is older."""
+_OLDER = 100
+"""Among how many jobs that were made before a head was due it is looked for."""
 _RANDOM = (1 << 74) - 1
 _BAR = 30
 _WORDS = {
@@ -90,11 +92,15 @@ async def _queue(app: Windlass, queue: QueueFigures) -> list[RenderableType]:
 
 
 async def _oldest(app: Windlass, head: Head) -> Job | None:
-    """Return the job at the head of a lane, by its age: ids are sorted by that."""
+    """Return the job at the head of a lane; None if that cannot be told for sure.
+
+    It was made before it was due, but so were others: one that is tried again is due long after.
+    """
     lane = head.lane
     which = JobFilter(states=(State.PENDING,), kind=lane.kind, queue=lane.queue)
-    page = await app.store.find(which, limit=1, after=_id_at(head.position))
-    return next((job for job in page.jobs if job.lane == lane), None)
+    page = await app.store.find(which, limit=_OLDER, after=_id_at(head.position))
+    first = [job for job in page.jobs if job.lane == lane and job.due_at == head.position]
+    return min(first, key=lambda job: job.id, default=None) if page.after is None else None
 
 
 def _id_at(moment: datetime) -> UUID:
