@@ -76,6 +76,44 @@ def test_rows_are_looked_into(shop: Shell, sit: Sit) -> None:
     glass.sees("worker w9", "crawl", str(runs), "40% half way")
 
 
+def test_a_slow_look_into_a_row_does_not_end_up_on_the_sheet_of_another(
+    shop: Shell, sit: Sit
+) -> None:
+    shop.write("slow.py", SLOW)
+    shop.enqueue(queue="slow", count=2)
+    shop.enqueue("resize", queue="mail")
+    glass = sit("--app", "slow:app")
+    glass.sees("▸slow")
+    glass.type("\r")
+    glass.sees("looking")
+    glass.type("q")
+    glass.sees("1 queues", "▸slow")
+    glass.type(f"{_DOWN}\r")
+    glass.sees("queue mail")
+    glass.look(1.2)
+    assert "queue mail" in glass.text
+    assert "queue slow" not in glass.text
+
+
+SLOW = """
+import asyncio
+from windlass import Windlass
+from windlass.cli.screen import live
+
+details = live.details
+
+
+async def slowly(app, row):
+    if row.key == "slow":
+        await asyncio.sleep(0.8)
+    return await details(app, row)
+
+
+live.details = slowly
+app = Windlass()
+"""
+
+
 def test_a_worker_is_watched_while_it_works(shop: Shell, sit: Sit, start: Start) -> None:
     """What a worker runs is looked into; dead jobs are redriven, and a queue is paused."""
     shop.write("post.py", POST)

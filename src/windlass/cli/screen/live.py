@@ -59,6 +59,7 @@ class Live:
         self._sheet: RenderableType = Text()
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._inspecting: asyncio.Task[None] | None = None
         self._painter = Painter(sys.stdout.encoding or "utf-8")
 
     async def run(self) -> int:
@@ -95,8 +96,10 @@ class Live:
         self._noted = time.monotonic()
         if wish is not None and wish.quit:
             self._finish(0)
+        if self._view.sheet != "row" or (wish is not None and wish.inspect is not None):
+            self._forget_inspection()
         if wish is not None and wish.inspect is not None:
-            self._start(self._inspect(wish.inspect))
+            self._inspecting = self._start(self._inspect(wish.inspect))
         if wish is not None and wish.pull is not None:
             self._start(self._pull(wish.pull))
         self._draw()
@@ -123,10 +126,17 @@ class Live:
         if not self._end.done():
             self._end.set_exception(error)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
+
+    def _forget_inspection(self) -> None:
+        """End a look into a row that nobody waits for: it would end up on another row's sheet."""
+        if self._inspecting is not None:
+            self._inspecting.cancel()
+            self._inspecting = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Notice what nobody foresaw: the terminal is given back first, and then it is told."""
