@@ -25,6 +25,7 @@ from windlass.cli.screen.panels import Looked, Row
 from windlass.cli.screen.terminal import Terminal
 from windlass.cli.screen.view import Lever, View, press, rows_of
 from windlass.core.errors import WindlassError
+from windlass.core.text import inert
 
 _SLOW = 5.0
 """Seconds after which it is said that the store has not answered yet."""
@@ -33,6 +34,9 @@ _REST = 4
 _NOTED = 4.0
 """Seconds after which what was said of a key makes way for what is below it."""
 _HELD_BACK = 10_000
+_LAST_STEP = 10.0
+"""Seconds that a change which was begun has to come to an end of a step when somebody leaves."""
+_NOT_KNOWN = "the store has not answered: what was asked of it last may be done, or not"
 
 
 async def look(app: Windlass) -> Looked:
@@ -60,6 +64,8 @@ class Live:
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._inspecting: asyncio.Task[None] | None = None
+        self._pulling: set[asyncio.Task[None]] = set()
+        self._last_words: list[str] = []
         self._painter = Painter(sys.stdout.encoding or "utf-8")
 
     async def run(self) -> int:
@@ -79,6 +85,7 @@ class Live:
             # After the terminal is given back: a store that hangs may take its time.
             await self._stop()
             sys.stderr.write(said.getvalue()[-_HELD_BACK:])
+            sys.stderr.writelines(f"{inert(words)}\n" for words in self._last_words)
 
     # -- what happens --------------------------------------------------------------------------
 
@@ -101,7 +108,8 @@ class Live:
         if wish is not None and wish.inspect is not None:
             self._inspecting = self._start(self._inspect(wish.inspect))
         if wish is not None and wish.pull is not None:
-            self._start(self._pull(wish.pull))
+            self._pulling.add(task := self._start(self._pull(wish.pull)))
+            task.add_done_callback(self._pulling.discard)
         self._draw()
 
     def _redraw(self, fresh: bool) -> None:
@@ -145,6 +153,9 @@ class Live:
             self._fail(error)
 
     async def _stop(self) -> None:
+        """End all that goes on; what changes the store ends its step, and it is said how far."""
+        if self._pulling and (await asyncio.wait(self._pulling, timeout=_LAST_STEP))[1]:
+            self._last_words.append(_NOT_KNOWN)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -154,7 +165,8 @@ class Live:
 
     async def _watch(self) -> None:
         lost: float | None = None
-        while True:
+        # Python 3.11 loses a cancellation at the very moment at which `wait_for` is over.
+        while not self._end.done():
             self._again.clear()
             began = time.monotonic()
             try:
@@ -193,9 +205,12 @@ class Live:
 
     async def _pull(self, lever: Lever) -> None:
         try:
-            self._say(await pull(self._app, lever, self._say))
+            told = await pull(self._app, lever, self._say, self._end.done)
         except (WindlassError, OSError, ValueError) as error:
-            self._say(f"that failed: {error}")
+            told = f"that failed: {error}"
+        self._say(told)
+        if self._end.done():
+            self._last_words.append(told)
         self._again.set()
 
     def _say(self, note: str) -> None:
