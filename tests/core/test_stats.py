@@ -257,6 +257,17 @@ def test_a_queue_that_never_drains_is_named_and_a_paused_one_is_left_out() -> No
     assert stats(queue(), stuck, kinds=_both_queues(), pauses=paused).drain_seconds == 25.0
 
 
+def test_lanes_that_nobody_serves_and_breakers_that_are_open_are_told() -> None:
+    sample = Sample(
+        at=NOW.timestamp(),
+        queues={"mail": queue(unserved=2)},
+        breakers={"bank": 2, "post": 1, "disk": 0, "api": 2},
+    )
+    found = stats(sample=sample)
+    assert found.queues[0].unserved == 2
+    assert found.breakers == ("api", "bank")
+
+
 def _both_queues() -> dict[str, Json]:
     return {RECORD + "send": record(runs(100, 2.0), left={"mail": 50, "files": 50})}
 

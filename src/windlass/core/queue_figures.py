@@ -33,6 +33,8 @@ class QueueFigures:
     """Seconds for which the oldest pending job had been due; None: none was pending."""
     paused: bool
     workers: int
+    unserved: int = 0
+    """Lanes with pending jobs that no live worker would run."""
     slots: int
     """How many of its jobs the workers that serve it can run at once."""
     arrival_rate: float | None
@@ -106,6 +108,7 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         oldest=load.oldest,
         paused=load.paused,
         workers=len(serving),
+        unserved=queue.unserved,
         slots=load.slots,
         arrival_rate=load.arrival,
         service_rate=load.service,

@@ -91,6 +91,12 @@ def read_sample(record: Json | None) -> Sample | None:
         return None
 
 
+def open_breakers(sample: Sample) -> tuple[str, ...]:
+    """Return the names of the breakers that let nothing through."""
+    is_open = _BREAKERS[BreakerState.OPEN]
+    return tuple(sorted(name for name, state in sample.breakers.items() if state == is_open))
+
+
 def walk_after(before: Sample | None) -> int:
     """Return how many jobs of each state the next sample may look at: what the store has time for.
 
