@@ -205,6 +205,13 @@ def test_rates_are_the_mean_of_two_minutes() -> None:
     assert found.service_rate == 1.0
 
 
+def test_a_rate_over_a_gap_counts_for_no_more_than_two_minutes() -> None:
+    gap = history(0.0, 9.0, 1.0, 1.0, 1.0, 1.0)
+    gap.at[0] -= 7200.0
+    found = mail(queue(), history=gap)
+    assert found.arrival_rate == pytest.approx((60 * 9 + 60 * 1) / 120)
+
+
 def test_a_mean_below_zero_is_zero() -> None:
     assert mail(queue(), history=history(0.0, -5.0, -5.0)).arrival_rate == 0.0
 
