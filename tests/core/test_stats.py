@@ -123,6 +123,24 @@ def test_what_comes_as_fast_as_it_leaves_never_drains(arrival: float) -> None:
     assert "it does not drain" in found.unknown["drain_seconds"]
 
 
+def test_jobs_of_minutes_drain_though_none_has_ended_lately() -> None:
+    """Else whoever has jobs of ten minutes is told most of the time that nothing drains."""
+    long = {RECORD + "send": record(runs(10, 600.0))}
+    full = worker(pulse=Pulse(running=10))
+    waits = queue(jobs={"pending": 20, "running": 10}, arrival_rate=0.0, service_rate=0.0)
+    found = mail(waits, kinds=long, workers=(full,))
+    assert found.drain_seconds == pytest.approx(20 / (10 / 600), rel=0.07)
+    unknown = mail(waits, kinds={}, workers=(full,))
+    assert unknown.unknown["drain_seconds"] == "known once jobs of it have ended"
+
+
+def test_what_nothing_comes_to_does_not_grow() -> None:
+    found = mail(queue(arrival_rate=0.0, service_rate=0.0))
+    assert found.drain_seconds is None
+    assert "windlass why" in found.unknown["drain_seconds"]
+    assert "does not drain" not in found.unknown["drain_seconds"]
+
+
 def test_nothing_that_waits_has_drained() -> None:
     found = mail(queue(jobs={}, oldest=None, arrival_rate=0.0, service_rate=0.0))
     assert found.drain_seconds == 0.0

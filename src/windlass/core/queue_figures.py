@@ -18,6 +18,7 @@ from windlass.core.sample_history import History, Line, curve, recent_rate
 from windlass.core.states import State
 
 _PENDING = State.PENDING.value
+_RUNNING = State.RUNNING.value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,7 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         oldest=queue.oldest if waiting else None,
         paused=queue.paused if name == OTHER else name in scene.pauses.queues,
         slots=sum(slots_of(each, name) for each in serving),
+        running=queue.jobs.get(_RUNNING, 0),
         idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
         arrival=_rate(scene, line.arrivals, queue.arrival_rate),
         service=_rate(scene, line.services, queue.service_rate),
