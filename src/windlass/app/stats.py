@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from windlass.core import kind_stats
+from windlass.core.breaker_record import RECORD as BREAKERS
 from windlass.core.job import Json, Sweep, WorkerRecord
 from windlass.core.pauses import PAUSES, Pauses
 from windlass.core.redaction import Redaction
@@ -84,5 +85,6 @@ class _Look:
             workers=self.workers,
             pauses=self.pauses,
             stats=self.kinds,
+            breakers=await store.records(BREAKERS),
         )
         return sampled(facts, None, by="")
