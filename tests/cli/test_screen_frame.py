@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.text import Text
@@ -179,6 +180,34 @@ def test_a_queue_that_grows_and_one_that_nobody_serves_come_first() -> None:
         "queue slow grows: 1.0/s in, 1.0/s out",
         "no worker serves queue lost, and 7 jobs wait",
         "queue held is paused, and 500 jobs wait",
+    ]
+
+
+def test_what_no_worker_runs_is_told_and_is_no_growth() -> None:
+    """Prevents: `grows: 0/s in, 0/s out` of jobs of a kind that nobody knows."""
+    still: dict[str, Any] = {"arrival_rate": 0.0, "service_rate": 0.0, "drain_seconds": None}
+    still["unknown"] = {"drain_seconds": GROWS}
+    sight = looked(queues=(queue(pending=4, unserved=1, **still),), workers=(worker(),))
+    assert told(sight) == ["queue mail has jobs of kinds that no worker runs"]
+    held = replace(queue(pending=4, **still), jobs={"pending": 4})
+    assert told(looked(queues=(held,), workers=(worker(),))) == [
+        "nothing comes to queue mail or leaves it, and 4 jobs wait"
+    ]
+    assert told(looked(queues=(queue(pending=4, **still),), workers=(worker(),))) == [], "one runs"
+
+
+def test_breakers_that_are_open_are_told() -> None:
+    assert told(looked(workers=(worker(),), breakers=("smtp",))) == [
+        "breaker smtp is open: windlass breakers list"
+    ]
+    many = looked(workers=(worker(),), breakers=("a", "b", "c", "d"))
+    assert told(many) == ["breakers a, b, c and 1 more are open: windlass breakers list"]
+
+
+def test_figures_that_are_old_are_told_to_be() -> None:
+    assert told(looked(workers=(worker(),), sample_age=29.0)) == []
+    assert told(looked(workers=(worker(),), sample_age=45.0)) == [
+        "no worker has counted for 45s: queues are told as they were then"
     ]
 
 
