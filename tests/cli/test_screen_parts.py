@@ -11,6 +11,7 @@ from windlass.cli.screen.cells import cut, fitted, tame
 from windlass.cli.screen.grid import Field, fit, line
 from windlass.cli.screen.keys import MOST_PASTED, Keys
 from windlass.cli.screen.paint import Painter
+from windlass.cli.screen.tail import Tail
 from windlass.cli.sparks import bar, spark
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -233,3 +234,12 @@ def test_a_terminal_without_our_signs_gets_plain_ones() -> None:
     sent = Painter("ascii").paint([Text("▁█ ━─ ● … 東")], 20)
     assert b"_# #- * ~ ?" in sent
     assert sent.isascii()
+
+
+def test_of_what_is_said_meanwhile_only_the_end_is_kept() -> None:
+    """Prevents: a library that warns at every look fills the memory in a week of looking."""
+    tail = Tail()
+    for number in range(5_000):
+        print("warning", number, file=tail)
+    assert tail.end.endswith("warning 4999\n")
+    assert len(tail.end) == 10_000

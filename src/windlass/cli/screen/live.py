@@ -22,6 +22,7 @@ from windlass.cli.screen.frame import Scene, frame
 from windlass.cli.screen.levers import pull
 from windlass.cli.screen.paint import Painter
 from windlass.cli.screen.panels import Looked, Row
+from windlass.cli.screen.tail import Tail
 from windlass.cli.screen.terminal import Terminal
 from windlass.cli.screen.view import Lever, View, press, rows_of
 from windlass.core.errors import WindlassError
@@ -33,7 +34,6 @@ _REST = 4
 """How many times as long as a look took the store is left alone after it."""
 _NOTED = 4.0
 """Seconds after which what was said of a key makes way for what is below it."""
-_HELD_BACK = 10_000
 _LAST_STEP = 10.0
 """Seconds that a change which was begun has to come to an end of a step when somebody leaves."""
 _NOT_KNOWN = "the store has not answered: what was asked of it last may be done, or not"
@@ -71,7 +71,7 @@ class Live:
     async def run(self) -> int:
         """Draw until somebody has had enough; return the exit code."""
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        said = io.StringIO()
+        said = Tail()
         try:
             # What is said in between, as by a library that warns, would tear the picture.
             with redirect_stderr(said):
@@ -84,7 +84,7 @@ class Live:
         finally:
             # After the terminal is given back: a store that hangs may take its time.
             await self._stop()
-            sys.stderr.write(said.getvalue()[-_HELD_BACK:])
+            sys.stderr.write(said.end)
             sys.stderr.writelines(f"{inert(words)}\n" for words in self._last_words)
 
     # -- what happens --------------------------------------------------------------------------
