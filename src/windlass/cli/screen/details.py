@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
@@ -17,7 +19,8 @@ from windlass.cli.screen import figures
 from windlass.cli.screen.cells import fitted, tame
 from windlass.cli.screen.panels import Figures, Row
 from windlass.cli.sparks import bar
-from windlass.core.job import Head, Job, JobFilter, job_id
+from windlass.core.job import Head, Job, JobFilter, WorkerRecord, job_id
+from windlass.core.queue_figures import serves_queue
 from windlass.core.states import State
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures, WorkerFigures
 
@@ -34,7 +37,11 @@ _WORDS = {
     "drain_seconds": "drains",
     "slots_needed": "needs",
 }
-_ALL_BUT_COMPLETED = tuple(state for state in State if state is not State.COMPLETED)
+_ASKED = 20
+"""How many workers are asked for what they run."""
+_TRIED_AGAIN = (State.SCHEDULED, State.PENDING, State.RUNNING)
+_PATIENCE = 3.0
+"""Seconds for which a job that failed is looked for: a store may have to walk past all others."""
 
 
 async def details(app: Windlass, row: Row) -> RenderableType:
@@ -66,7 +73,9 @@ async def _queue(app: Windlass, queue: QueueFigures) -> list[RenderableType]:
         (head, await _oldest(app, head) if number < _NAMED else None)
         for number, head in enumerate(heads[:_MOST])
     ]
-    running = [job for job in await _running(app) if job.queue == queue.name]
+    workers = [each for each in await app.store.workers() if each.alive]
+    serving = [each for each in workers if serves_queue(each, queue.name)]
+    running = [job for job in await _running(app, serving) if job.queue == queue.name]
     pairs = {
         "jobs": ", ".join(
             f"{figures.count(count, capped=state in queue.capped)} {state}"
@@ -84,9 +93,9 @@ async def _queue(app: Windlass, queue: QueueFigures) -> list[RenderableType]:
         _pairs(pairs),
         Text(),
         Text("oldest of each kind, priority and key", "bold"),
-        *_listed(_head_line(head, job, sweep.now) for head, job in oldest),
+        *_listed(_head_line(head, job, sweep.now, workers) for head, job in oldest),
         Text(),
-        Text("running", "bold"),
+        Text("running" + _of_some(serving), "bold"),
         *_listed(_job_line(job, sweep.now) for job in running[:_MOST]),
     ]
 
@@ -107,8 +116,9 @@ def _id_at(moment: datetime) -> UUID:
     return job_id(int(moment.timestamp() * 1000) + 1, _RANDOM)
 
 
-def _head_line(head: Head, job: Job | None, now: datetime) -> Text:
+def _head_line(head: Head, job: Job | None, now: datetime, workers: Sequence[WorkerRecord]) -> Text:
     lane = head.lane
+    is_served = any(each.info.serves(lane) for each in workers)
     rest = [
         f"priority {lane.priority}" if lane.priority else "",
         f"key {tame(lane.key)}" if lane.key else "",
@@ -118,6 +128,7 @@ def _head_line(head: Head, job: Job | None, now: datetime) -> Text:
         fitted(Text(tame(lane.kind)), 20),
         ("  " + str(job.id) if job is not None else "", "dim"),
         "".join(f"  {each}" for each in rest if each),
+        ("" if is_served else "  no worker runs it", "red"),
     )
 
 
@@ -152,11 +163,19 @@ async def _worker(app: Windlass, worker: WorkerFigures) -> list[RenderableType]:
     ]
 
 
-async def _running(app: Windlass) -> list[Job]:
+async def _running(app: Windlass, workers: Sequence[WorkerRecord]) -> list[Job]:
     redaction = redaction_of(app)
-    workers = await app.store.workers()
-    held = [await app.store.held(each.info.id) for each in workers if each.alive]
+    held = [await app.store.held(each.info.id) for each in _busiest(workers)]
     return [discreet(job, redaction) for jobs in held for job in jobs]
+
+
+def _busiest(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+    return sorted(workers, key=lambda each: -each.pulse.running)[:_ASKED]
+
+
+def _of_some(workers: Sequence[WorkerRecord]) -> str:
+    """Say so if not all workers were asked."""
+    return f", on {_ASKED} of {len(workers)} workers" if len(workers) > _ASKED else ""
 
 
 def _job_line(job: Job, now: datetime) -> Text:
@@ -194,19 +213,20 @@ async def _error(app: Windlass, error: ErrorFigures) -> RenderableType:
         Text(),
     ]
     if job is None:
-        return Group(*head, Text("no job that failed of this is there any more", "dim"))
+        return Group(*head, Text("no job that failed of this was found: it ended otherwise", "dim"))
     if job.error is not None and job.error.traceback:
         head += [Text("traceback", "bold"), show.block(job.error.traceback), Text()]
     return Group(*head, Text("an example", "bold"), portrait(job, now))
 
 
 async def _example(app: Windlass, error: ErrorFigures) -> Job | None:
-    """Find a job whose last error was this one, a dead one first."""
-    for states in ((State.DEAD,), _ALL_BUT_COMPLETED):
+    """Find a job whose last error was this one, a dead one first; none that has recovered."""
+    for states in ((State.DEAD,),) * bool(error.dead) + (_TRIED_AGAIN,):
         which = JobFilter(states=states, kind=error.kind, fingerprint=error.group)
-        page = await app.store.find(which, limit=1)
-        if page.jobs:
-            return discreet(page.jobs[0], redaction_of(app))
+        with suppress(TimeoutError):
+            page = await asyncio.wait_for(app.store.find(which, limit=1), _PATIENCE)
+            if page.jobs:
+                return discreet(page.jobs[0], redaction_of(app))
     return None
 
 
