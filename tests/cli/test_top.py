@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.glass import Sit, given_back
+from windlass.app.stats import Slow
+from windlass.cli.screen.live import look
 from windlass.cli.target import load
 from windlass.core.states import State
 
@@ -43,6 +45,26 @@ def test_only_what_changed_is_sent(shop: Shell, sit: Sit) -> None:
     began = len(glass.received)
     glass.look(1.2)
     assert len(glass.received) - began < 600, "two clocks, and no picture"
+
+
+def test_what_takes_long_to_read_is_read_seldom_and_after_a_change(shop: Shell) -> None:
+    """Prevents: every two seconds a walk over all dead jobs, for each who looks."""
+    shop.dead(message="no route")
+
+    async def watch() -> list[int]:
+        app = load("shop:app")
+        try:
+            slow = Slow(app.store)
+            seen = [await look(app, slow)]
+            await app.control.redrive([each.newest for each in await app.control.error_groups()])
+            seen.append(await look(app, slow))
+            slow.forget()
+            seen.append(await look(app, slow))
+        finally:
+            await app.aclose()
+        return [sum(error.dead for error in each.stats.errors) for each in seen]
+
+    assert asyncio.run(watch()) == [1, 1, 0]
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(120, 40), (40, 10)])

@@ -113,10 +113,11 @@ def test_an_error_that_nobody_foresaw_is_told_after_the_terminal_is_given_back(
     shop.write(
         "broken.py",
         "from windlass import Windlass\n"
-        "class Broken(Windlass):\n"
-        "    async def stats(self, **_):\n"
-        "        raise ZeroDivisionError('what nobody foresaw')\n"
-        "app = Broken()\n",
+        "from windlass.cli.screen import live\n"
+        "async def broken(*_):\n"
+        "    raise ZeroDivisionError('what nobody foresaw')\n"
+        "live.look = broken\n"
+        "app = Windlass()\n",
     )
     glass = sit("--app", "broken:app")
     given_back(glass, 1)

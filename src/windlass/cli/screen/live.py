@@ -16,6 +16,8 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from windlass.app import Windlass
+from windlass.app.stats import Slow, gather_stats
+from windlass.cli.discretion import redaction_of
 from windlass.cli.screen import figures
 from windlass.cli.screen.details import details
 from windlass.cli.screen.frame import Scene, frame
@@ -39,13 +41,13 @@ _LAST_STEP = 10.0
 _NOT_KNOWN = "the store has not answered: what was asked of it last may be done, or not"
 
 
-async def look(app: Windlass) -> Looked:
-    """Look at the store once.
+async def look(app: Windlass, slow: Slow | None = None) -> Looked:
+    """Look at the store once, or time and again with the same `slow`.
 
     Raises:
         WindlassError: it does not answer.
     """
-    stats = await app.stats()
+    stats = await gather_stats(app.store, redaction_of(app), slow=slow)
     pauses = await app.control.paused()
     return Looked(stats=stats, pauses=pauses, location=app.store.location)
 
@@ -56,6 +58,7 @@ class Live:
     def __init__(self, app: Windlass, every: timedelta) -> None:
         self._app = app
         self._every = every.total_seconds()
+        self._slow = Slow(app.store)
         self._view = View()
         self._looked: Looked | None = None
         self._trouble = ""
@@ -170,7 +173,7 @@ class Live:
             self._again.clear()
             began = time.monotonic()
             try:
-                self._looked = await self._patiently(look(self._app))
+                self._looked = await self._patiently(look(self._app, self._slow))
                 lost, self._trouble = None, ""
             except (WindlassError, OSError) as error:
                 lost = time.monotonic() if lost is None else lost
@@ -211,6 +214,7 @@ class Live:
         self._say(told)
         if self._end.done():
             self._last_words.append(told)
+        self._slow.forget()
         self._again.set()
 
     def _say(self, note: str) -> None:
