@@ -33,7 +33,7 @@ def sheet(figures: Figures) -> str:
             row = Row(key="", figures=figures, cells=(Text(),), found_by="")
             console = Console(file=io.StringIO(), width=150)
             with console.capture() as captured:
-                console.print(await details(app, row))
+                console.print((await details(app, row)).body)
             return captured.get()
         finally:
             await app.aclose()

@@ -16,7 +16,7 @@ from windlass.cli.screen.alarms import alarms
 from windlass.cli.screen.frame import Scene, frame, print_out
 from windlass.cli.screen.panels import PANELS, Looked
 from windlass.cli.screen.view import Ask, Lever, View
-from windlass.core.job import Connections
+from windlass.core.job import Connections, job_id
 from windlass.core.pauses import Pauses
 
 NASTY = "\x1b[2J\x07\r\n东京😀👩\u200d👧\u202e<b>[red]"
@@ -293,6 +293,17 @@ def test_a_sheet_ends_where_its_text_does() -> None:
     lines = [line.plain for line in frame(scene, 80, 24)]
     assert lines[-2] == "line 99"
     assert "line 0" not in lines
+
+
+def test_the_job_that_is_chosen_on_a_sheet_is_seen_and_marked() -> None:
+    jobs = tuple(job_id(number, number) for number in range(1, 51))
+    sheet = [Text(f"  2s  send_email  {each}") for each in jobs]
+    for chosen in (0, 25, 49):
+        view = View(sheet="row", jobs=jobs, job=chosen)
+        lines = frame(Scene(looked=busy(), view=view, sheet=sheet), 80, 24)
+        marked = [line.plain for line in lines if any(s.style == "reverse" for s in line.spans)]
+        assert [str(jobs[chosen]) in line for line in marked] == [True]
+        assert "enter the job" in lines[-1].plain
 
 
 def test_help_fits_an_ordinary_terminal() -> None:

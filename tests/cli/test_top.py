@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -274,6 +275,37 @@ def test_the_dead_jobs_of_an_error_are_redriven_and_no_others(shop: Shell, sit: 
     glass.sees("2 dead jobs redriven")
     assert shop.states(meant) == {State.PENDING}
     assert shop.states(others) == {State.DEAD}
+
+
+def test_a_job_is_chosen_on_a_sheet_asked_why_and_run_once_more(shop: Shell, sit: Sit) -> None:
+    (waits,) = shop.enqueue(queue="mail")
+    (died,) = shop.dead("charge", queue="mail", message="no money")
+    (later,) = shop.enqueue("remind", queue="mail", due=timedelta(hours=1))
+    glass = sit(columns=110, lines=40)
+    glass.sees("▸mail")
+    glass.type("\r")
+    glass.sees(str(waits), str(died), str(later), "enter the job")
+    glass.type("\r")
+    glass.sees(f"job {waits}  pending", "r retry")
+    glass.type("r")
+    glass.sees("this is neither")
+    glass.type("q")
+    glass.sees("queue mail")
+    glass.type(f"{_DOWN}\r")
+    glass.sees(f"job {later}  scheduled")
+    glass.type("r")
+    glass.sees(f"retry job {later} of remind? y/n")
+    glass.type("y")
+    glass.sees(f"job {later} is due now", f"job {later}  pending")
+    glass.type("q")
+    glass.sees("queue mail")
+    glass.type("G\r")
+    glass.sees(f"job {died}  dead")
+    glass.type("ry")
+    glass.sees(f"job {died} redriven", f"job {died}  pending")
+    assert shop.states([waits, died, later]) == {State.PENDING}
+    glass.type("qqq")
+    given_back(glass, 0)
 
 
 def test_what_is_pasted_confirms_nothing(shop: Shell, sit: Sit) -> None:

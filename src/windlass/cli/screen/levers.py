@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from uuid import UUID
 
 from windlass.app import Windlass
 from windlass.cli.harvest import CHUNK, Choice, search
@@ -24,6 +25,8 @@ async def pull(
         WindlassError: it could not be done, or not all of it.
         ValueError: a name that cannot be one.
     """
+    if lever.what == "job":
+        return await _move(app, lever)
     if lever.verb == "redrive":
         return await _redrive(app, lever, told, left)
     what = {lever.what: lever.name}
@@ -32,6 +35,14 @@ async def pull(
         return f"{lever.what} {lever.name} {'is paused' if changed else 'was paused already'}"
     changed = await app.control.resume(**what)
     return f"{lever.what} {lever.name} {'goes on' if changed else 'was not paused'}"
+
+
+async def _move(app: Windlass, lever: Lever) -> str:
+    job = UUID(lever.name)
+    if lever.verb == "retry":
+        await app.control.retry(job)
+        return f"job {job} is due now"
+    return f"job {job} " + ("redriven" if await app.control.redrive([job]) else "is not dead")
 
 
 async def _redrive(

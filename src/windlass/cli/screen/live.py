@@ -11,6 +11,7 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -19,14 +20,14 @@ from windlass.app import Windlass
 from windlass.app.stats import Slow, gather_stats
 from windlass.cli.discretion import redaction_of
 from windlass.cli.screen import figures
-from windlass.cli.screen.details import details
+from windlass.cli.screen.details import details, job_details
 from windlass.cli.screen.frame import Scene, frame
 from windlass.cli.screen.levers import pull
 from windlass.cli.screen.paint import Painter
 from windlass.cli.screen.panels import Looked, Row
 from windlass.cli.screen.tail import Tail
 from windlass.cli.screen.terminal import Terminal
-from windlass.cli.screen.view import Lever, View, press, rows_of
+from windlass.cli.screen.view import Lever, Sheet, View, Wish, press, rows_of
 from windlass.core.errors import WindlassError
 from windlass.core.text import inert
 
@@ -38,6 +39,7 @@ _NOTED = 4.0
 """Seconds after which what was said of a key makes way for what is below it."""
 _LAST_STEP = 10.0
 """Seconds that a change which was begun has to come to an end of a step when somebody leaves."""
+_LOOKING = Text("looking…", "dim")
 _NOT_KNOWN = "the store has not answered: what was asked of it last may be done, or not"
 
 
@@ -63,10 +65,11 @@ class Live:
         self._looked: Looked | None = None
         self._trouble = ""
         self._noted = 0.0
-        self._sheet: RenderableType = Text()
+        self._sheets: dict[str, RenderableType] = {}
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._inspecting: asyncio.Task[None] | None = None
+        self._looking: Sheet = "row"
         self._pulling: set[asyncio.Task[None]] = set()
         self._last_words: list[str] = []
         self._painter = Painter(sys.stdout.encoding or "utf-8")
@@ -101,19 +104,33 @@ class Live:
             self._painter.forget()
         rows = rows_of(self._looked, self._view.filter)
         if self._view.sheet is None:
-            self._sheet = Text("looking…", "dim")
+            self._sheets.clear()
         self._view, wish = press(self._view, key, rows, self._looked)
         self._noted = time.monotonic()
         if wish is not None and wish.quit:
             self._finish(0)
-        if self._view.sheet != "row" or (wish is not None and wish.inspect is not None):
-            self._forget_inspection()
-        if wish is not None and wish.inspect is not None:
-            self._inspecting = self._start(self._inspect(wish.inspect))
+        self._heed_inspection(wish)
         if wish is not None and wish.pull is not None:
             self._pulling.add(task := self._start(self._pull(wish.pull)))
             task.add_done_callback(self._pulling.discard)
         self._draw()
+
+    def _heed_inspection(self, wish: Wish | None) -> None:
+        """Begin to look into something, and end a look that nobody waits for any more.
+
+        It would end up on the sheet of something else.
+        """
+        anew = wish is not None and (wish.inspect is not None or wish.show is not None)
+        if self._inspecting is not None and (anew or self._view.sheet != self._looking):
+            self._inspecting.cancel()
+            self._inspecting = None
+        if wish is not None and wish.inspect is not None:
+            self._looking = "row"
+            self._inspecting = self._start(self._inspect(wish.inspect))
+        elif wish is not None and wish.show is not None:
+            self._looking = "job"
+            self._sheets.pop("job", None)
+            self._inspecting = self._start(self._show(wish.show))
 
     def _redraw(self, fresh: bool) -> None:
         with self._watched():
@@ -142,12 +159,6 @@ class Live:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
-
-    def _forget_inspection(self) -> None:
-        """End a look into a row that nobody waits for: it would end up on another row's sheet."""
-        if self._inspecting is not None:
-            self._inspecting.cancel()
-            self._inspecting = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Notice what nobody foresaw: the terminal is given back first, and then it is told."""
@@ -201,9 +212,19 @@ class Live:
 
     async def _inspect(self, row: Row) -> None:
         try:
-            self._sheet = await details(self._app, row)
+            found = await details(self._app, row)
+            self._sheets["row"] = found.body
+            self._view = replace(self._view, jobs=found.jobs, job=0)
         except (WindlassError, OSError) as error:
-            self._sheet = Text(f"the store does not answer: {error}", "red")
+            self._sheets["row"] = Text(f"the store does not answer: {error}", "red")
+        self._draw()
+
+    async def _show(self, job: UUID) -> None:
+        try:
+            shown, self._sheets["job"] = await job_details(self._app, job)
+            self._view = replace(self._view, shown=shown)
+        except (WindlassError, OSError) as error:
+            self._sheets["job"] = Text(str(error), "red")
         self._draw()
 
     async def _pull(self, lever: Lever) -> None:
@@ -214,6 +235,8 @@ class Live:
         self._say(told)
         if self._end.done():
             self._last_words.append(told)
+        if lever.what == "job" and self._view.sheet == "job":
+            self._heed_inspection(Wish(show=UUID(lever.name)))
         self._slow.forget()
         self._again.set()
 
@@ -233,7 +256,7 @@ class Live:
         scene = Scene(
             looked=self._looked,
             view=self._view,
-            sheet=_lines(self._sheet, width) if self._view.sheet == "row" else (),
+            sheet=_lines(self._sheets.get(self._view.sheet or "", _LOOKING), width),
             trouble=self._trouble,
         )
         self._terminal.send(self._painter.paint(frame(scene, width, height), width))
