@@ -235,7 +235,8 @@ class Live:
         self._say(told)
         if self._end.done():
             self._last_words.append(told)
-        if lever.what == "job" and self._view.sheet == "job":
+        shown = self._view.shown
+        if self._view.sheet == "job" and shown is not None and str(shown.id) == lever.name:
             self._heed_inspection(Wish(show=UUID(lever.name)))
         self._slow.forget()
         self._again.set()
