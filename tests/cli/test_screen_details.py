@@ -122,3 +122,5 @@ def test_an_example_that_takes_long_to_find_is_done_without(
     monkeypatch.setattr(SqliteStore, "find", never)
     monkeypatch.setattr("windlass.cli.screen.details._PATIENCE", 0.05)
     assert "no job that failed of this was found" in sheet(error())
+    shop.enqueue(queue="mail")
+    assert "oldest of each" in sheet(queue("mail", dead=1))

@@ -21,7 +21,7 @@ from windlass.cli.screen.cells import fitted, tame
 from windlass.cli.screen.kind_sheet import kind_sheet
 from windlass.cli.screen.leaves import listed, pairs, title
 from windlass.cli.screen.panels import Figures, Row
-from windlass.core.job import Head, Job, JobFilter, WorkerRecord, job_id
+from windlass.core.job import Head, Job, JobFilter, Page, WorkerRecord, job_id
 from windlass.core.queue_figures import serves_queue
 from windlass.core.states import State
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures, WorkerFigures
@@ -42,7 +42,7 @@ _ASKED = 20
 """How many workers are asked for what they run."""
 _TRIED_AGAIN = (State.SCHEDULED, State.PENDING, State.RUNNING)
 _PATIENCE = 3.0
-"""Seconds for which a job that failed is looked for: a store may have to walk past all others."""
+"""Seconds for which jobs are looked for: a store may have to walk past all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +132,8 @@ async def _some(app: Windlass, queue: QueueFigures, state: State) -> Sequence[Jo
     if not queue.jobs.get(state.value, 0):
         return ()
     which = JobFilter(states=(state,), queue=queue.name)
-    with suppress(TimeoutError):
-        page = await asyncio.wait_for(app.store.find(which, limit=_NAMED), _PATIENCE)
-        return [discreet(job, redaction_of(app)) for job in page.jobs]
-    return ()
+    page = await _find(app, which, limit=_NAMED)
+    return [discreet(job, redaction_of(app)) for job in page.jobs] if page is not None else ()
 
 
 def _later_line(job: Job, now: datetime) -> Text:
@@ -156,9 +154,11 @@ async def _oldest(app: Windlass, head: Head) -> Job | None:
     """
     lane = head.lane
     which = JobFilter(states=(State.PENDING,), kind=lane.kind, queue=lane.queue)
-    page = await app.store.find(which, limit=_OLDER, after=_id_at(head.position))
+    page = await _find(app, which, limit=_OLDER, after=_id_at(head.position))
+    if page is None or page.after is not None:
+        return None
     first = [job for job in page.jobs if job.lane == lane and job.due_at == head.position]
-    return min(first, key=lambda job: job.id, default=None) if page.after is None else None
+    return min(first, key=lambda job: job.id, default=None)
 
 
 def _id_at(moment: datetime) -> UUID:
@@ -279,10 +279,18 @@ async def _example(app: Windlass, error: ErrorFigures) -> Job | None:
     """Find a job whose last error was this one, a dead one first; none that has recovered."""
     for states in ((State.DEAD,),) * bool(error.dead) + (_TRIED_AGAIN,):
         which = JobFilter(states=states, kind=error.kind, fingerprint=error.group)
-        with suppress(TimeoutError):
-            page = await asyncio.wait_for(app.store.find(which, limit=1), _PATIENCE)
-            if page.jobs:
-                return discreet(page.jobs[0], redaction_of(app))
+        page = await _find(app, which, limit=1)
+        if page is not None and page.jobs:
+            return discreet(page.jobs[0], redaction_of(app))
+    return None
+
+
+async def _find(
+    app: Windlass, which: JobFilter, *, limit: int, after: UUID | None = None
+) -> Page | None:
+    """Find jobs; None if that takes too long."""
+    with suppress(TimeoutError):
+        return await asyncio.wait_for(app.store.find(which, limit=limit, after=after), _PATIENCE)
     return None
 
 
