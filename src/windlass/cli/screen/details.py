@@ -266,7 +266,7 @@ async def _error(app: Windlass, error: ErrorFigures) -> Details:
     if job is None:
         return Details(
             body=Group(
-                *head, Text("no job that failed of this was found: it ended otherwise", "dim")
+                *head, Text("no job that failed of this was found: it may have ended well", "dim")
             )
         )
     if job.error is not None and job.error.traceback:
