@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.text import Text
@@ -15,7 +16,7 @@ from windlass.cli.screen.alarms import alarms
 from windlass.cli.screen.frame import Scene, frame, print_out
 from windlass.cli.screen.panels import PANELS, Looked
 from windlass.cli.screen.view import Ask, Lever, View
-from windlass.core.job import Connections
+from windlass.core.job import Connections, job_id
 from windlass.core.pauses import Pauses
 
 NASTY = "\x1b[2J\x07\r\n东京😀👩\u200d👧\u202e<b>[red]"
@@ -182,6 +183,34 @@ def test_a_queue_that_grows_and_one_that_nobody_serves_come_first() -> None:
     ]
 
 
+def test_what_no_worker_runs_is_told_and_is_no_growth() -> None:
+    """Prevents: `grows: 0/s in, 0/s out` of jobs of a kind that nobody knows."""
+    still: dict[str, Any] = {"arrival_rate": 0.0, "service_rate": 0.0, "drain_seconds": None}
+    still["unknown"] = {"drain_seconds": GROWS}
+    sight = looked(queues=(queue(pending=4, unserved=1, **still),), workers=(worker(),))
+    assert told(sight) == ["queue mail has jobs of kinds that no worker runs"]
+    held = replace(queue(pending=4, **still), jobs={"pending": 4})
+    assert told(looked(queues=(held,), workers=(worker(),))) == [
+        "nothing comes to queue mail or leaves it, and 4 jobs wait"
+    ]
+    assert told(looked(queues=(queue(pending=4, **still),), workers=(worker(),))) == [], "one runs"
+
+
+def test_breakers_that_are_open_are_told() -> None:
+    assert told(looked(workers=(worker(),), breakers=("smtp",))) == [
+        "breaker smtp is open: windlass breakers list"
+    ]
+    many = looked(workers=(worker(),), breakers=("a", "b", "c", "d"))
+    assert told(many) == ["breakers a, b, c and 1 more are open: windlass breakers list"]
+
+
+def test_figures_that_are_old_are_told_to_be() -> None:
+    assert told(looked(workers=(worker(),), sample_age=29.0)) == []
+    assert told(looked(workers=(worker(),), sample_age=45.0)) == [
+        "no worker has counted for 45s: queues are told as they were then"
+    ]
+
+
 def test_without_a_worker_that_is_what_is_wrong_and_not_each_queue() -> None:
     sight = looked(queues=(queue(pending=1, workers=0), queue("b", pending=1, workers=0)))
     assert told(sight) == ["no worker runs, and 2 jobs wait: windlass worker module:attribute"]
@@ -264,6 +293,17 @@ def test_a_sheet_ends_where_its_text_does() -> None:
     lines = [line.plain for line in frame(scene, 80, 24)]
     assert lines[-2] == "line 99"
     assert "line 0" not in lines
+
+
+def test_the_job_that_is_chosen_on_a_sheet_is_seen_and_marked() -> None:
+    jobs = tuple(job_id(number, number) for number in range(1, 51))
+    sheet = [Text(f"  2s  send_email  {each}") for each in jobs]
+    for chosen in (0, 25, 49):
+        view = View(sheet="row", jobs=jobs, job=chosen)
+        lines = frame(Scene(looked=busy(), view=view, sheet=sheet), 80, 24)
+        marked = [line.plain for line in lines if any(s.style == "reverse" for s in line.spans)]
+        assert [str(jobs[chosen]) in line for line in marked] == [True]
+        assert "enter the job" in lines[-1].plain
 
 
 def test_help_fits_an_ordinary_terminal() -> None:

@@ -9,8 +9,9 @@ from rich.text import Text
 from windlass.cli.screen import figures
 from windlass.cli.screen.cells import cut, fitted, tame
 from windlass.cli.screen.grid import Field, fit, line
-from windlass.cli.screen.keys import Keys
+from windlass.cli.screen.keys import MOST_PASTED, Keys
 from windlass.cli.screen.paint import Painter
+from windlass.cli.screen.tail import Tail
 from windlass.cli.sparks import bar, spark
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -53,6 +54,34 @@ def test_an_escape_is_a_key_only_when_nothing_follows() -> None:
     assert (keys.feed(b"\x1b"), keys.waiting) == ([], True)
     assert (keys.flush(), keys.waiting) == (["escape"], False)
     assert keys.feed(b"\x1b\x1b[A") == ["escape", "up"]
+
+
+def test_a_paste_that_pauses_presses_no_key() -> None:
+    """Prevents: `ry` in a text that a slow line delivers in two pieces redrives a group."""
+    keys = Keys()
+    assert keys.feed(b"\x1b[200~hello") == []
+    assert (keys.flush(), keys.pasting) == ([], True)
+    assert keys.feed(b"ry\x1b[20") == []
+    assert keys.flush() == []
+    assert keys.feed(b"1~q") == ["paste:hellory", "q"]
+    assert (keys.waiting, keys.pasting) == (False, False)
+
+
+def test_a_paste_is_bounded_and_its_end_is_found() -> None:
+    keys = Keys()
+    assert keys.feed(b"\x1b[200~") == []
+    for piece in (b"y" * MOST_PASTED, b"01~" * MOST_PASTED, b"\x1b[201"):
+        assert keys.feed(piece) == []
+    pasted, after = keys.feed(b"~j")
+    assert (pasted[:6], after) == ("paste:", "j")
+    assert len(pasted) < 100
+
+
+def test_a_paste_whose_end_was_lost_is_given_up() -> None:
+    keys = Keys()
+    assert keys.feed(b"\x1b[200~hello") == []
+    keys.give_up()
+    assert (keys.waiting, keys.feed(b"q")) == (False, ["q"])
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -205,3 +234,12 @@ def test_a_terminal_without_our_signs_gets_plain_ones() -> None:
     sent = Painter("ascii").paint([Text("▁█ ━─ ● … 東")], 20)
     assert b"_# #- * ~ ?" in sent
     assert sent.isascii()
+
+
+def test_of_what_is_said_meanwhile_only_the_end_is_kept() -> None:
+    """Prevents: a library that warns at every look fills the memory in a week of looking."""
+    tail = Tail()
+    for number in range(5_000):
+        print("warning", number, file=tail)
+    assert tail.end.endswith("warning 4999\n")
+    assert len(tail.end) == 10_000

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.sights import busy, error, looked, queue, worker
 from windlass.cli.screen.panels import ERRORS, KINDS, QUEUES, WORKERS, Looked
 from windlass.cli.screen.view import Lever, View, Wish, position, press, rows_of
+from windlass.core.job import job_id
 from windlass.core.metrics import NAMES
 from windlass.core.pauses import Pauses
 
@@ -186,3 +187,18 @@ def test_a_lever_is_pulled_from_the_sheet_of_its_row_as_well() -> None:
 def test_nobody_is_troubled_by_workers() -> None:
     hand = Hand(looked(workers=(worker(),))).press("4", "enter")
     assert hand.inspected == "web1-41"
+
+
+def test_on_a_sheet_with_jobs_one_is_chosen_and_shown() -> None:
+    jobs = (job_id(1, 1), job_id(2, 2), job_id(3, 3))
+    hand = Hand(busy()).press("enter")
+    assert hand.inspected == "mail"
+    hand.view = replace(hand.view, jobs=jobs)
+    assert hand.press("up").view.job == 0
+    assert hand.press("down", "down", "down", "down").view.job == 2
+    hand.press("up", "enter")
+    assert (hand.view.sheet, hand.wish) == ("job", Wish(show=jobs[1]))
+    assert hand.press("r").view.note.startswith("r retries a job"), "nothing is known of it yet"
+    assert hand.press("escape").view.sheet == "row"
+    assert hand.view.job == 1, "it stays chosen"
+    assert hand.press("escape").view.sheet is None

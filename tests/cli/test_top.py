@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.glass import Sit, given_back
+from windlass.app.stats import Slow
+from windlass.cli.screen.live import look
 from windlass.cli.target import load
 from windlass.core.states import State
 
@@ -45,6 +48,26 @@ def test_only_what_changed_is_sent(shop: Shell, sit: Sit) -> None:
     assert len(glass.received) - began < 600, "two clocks, and no picture"
 
 
+def test_what_takes_long_to_read_is_read_seldom_and_after_a_change(shop: Shell) -> None:
+    """Prevents: every two seconds a walk over all dead jobs, for each who looks."""
+    shop.dead(message="no route")
+
+    async def watch() -> list[int]:
+        app = load("shop:app")
+        try:
+            slow = Slow(app.store)
+            seen = [await look(app, slow)]
+            await app.control.redrive([each.newest for each in await app.control.error_groups()])
+            seen.append(await look(app, slow))
+            slow.forget()
+            seen.append(await look(app, slow))
+        finally:
+            await app.aclose()
+        return [sum(error.dead for error in each.stats.errors) for each in seen]
+
+    assert asyncio.run(watch()) == [1, 1, 0]
+
+
 @pytest.mark.parametrize(("columns", "lines"), [(120, 40), (40, 10)])
 def test_a_window_of_any_size_is_filled_and_may_change(
     shop: Shell, sit: Sit, columns: int, lines: int
@@ -74,6 +97,44 @@ def test_rows_are_looked_into(shop: Shell, sit: Sit) -> None:
     glass.sees("traceback", "line no route", str(died))
     glass.type("q4G\r")
     glass.sees("worker w9", "crawl", str(runs), "40% half way")
+
+
+def test_a_slow_look_into_a_row_does_not_end_up_on_the_sheet_of_another(
+    shop: Shell, sit: Sit
+) -> None:
+    shop.write("slow.py", SLOW)
+    shop.enqueue(queue="slow", count=2)
+    shop.enqueue("resize", queue="mail")
+    glass = sit("--app", "slow:app")
+    glass.sees("▸slow")
+    glass.type("\r")
+    glass.sees("looking")
+    glass.type("q")
+    glass.sees("1 queues", "▸slow")
+    glass.type(f"{_DOWN}\r")
+    glass.sees("queue mail")
+    glass.look(1.2)
+    assert "queue mail" in glass.text
+    assert "queue slow" not in glass.text
+
+
+SLOW = """
+import asyncio
+from windlass import Windlass
+from windlass.cli.screen import live
+
+details = live.details
+
+
+async def slowly(app, row):
+    if row.key == "slow":
+        await asyncio.sleep(0.8)
+    return await details(app, row)
+
+
+live.details = slowly
+app = Windlass()
+"""
 
 
 def test_a_worker_is_watched_while_it_works(shop: Shell, sit: Sit, start: Start) -> None:
@@ -216,6 +277,37 @@ def test_the_dead_jobs_of_an_error_are_redriven_and_no_others(shop: Shell, sit: 
     assert shop.states(others) == {State.DEAD}
 
 
+def test_a_job_is_chosen_on_a_sheet_asked_why_and_run_once_more(shop: Shell, sit: Sit) -> None:
+    (waits,) = shop.enqueue(queue="mail")
+    (died,) = shop.dead("charge", queue="mail", message="no money")
+    (later,) = shop.enqueue("remind", queue="mail", due=timedelta(hours=1))
+    glass = sit(columns=110, lines=40)
+    glass.sees("▸mail")
+    glass.type("\r")
+    glass.sees(str(waits), str(died), str(later), "enter the job")
+    glass.type("\r")
+    glass.sees(f"job {waits}  pending", "r retry")
+    glass.type("r")
+    glass.sees("this is neither")
+    glass.type("q")
+    glass.sees("queue mail")
+    glass.type(f"{_DOWN}\r")
+    glass.sees(f"job {later}  scheduled")
+    glass.type("r")
+    glass.sees(f"retry job {later} of remind? y/n")
+    glass.type("y")
+    glass.sees(f"job {later} is due now", f"job {later}  pending")
+    glass.type("q")
+    glass.sees("queue mail")
+    glass.type("G\r")
+    glass.sees(f"job {died}  dead")
+    glass.type("ry")
+    glass.sees(f"job {died} redriven", f"job {died}  pending")
+    assert shop.states([waits, died, later]) == {State.PENDING}
+    glass.type("qqq")
+    given_back(glass, 0)
+
+
 def test_what_is_pasted_confirms_nothing(shop: Shell, sit: Sit) -> None:
     shop.enqueue(queue="mail")
     glass = sit()
@@ -223,6 +315,18 @@ def test_what_is_pasted_confirms_nothing(shop: Shell, sit: Sit) -> None:
     glass.type("p\x1b[200~y\x1b[201~")
     glass.sees("nothing was changed")
     assert _paused(shop) == (set(), set())
+
+
+def test_what_is_pasted_in_pieces_confirms_nothing(shop: Shell, sit: Sit) -> None:
+    (died,) = shop.dead(message="no route")
+    glass = sit()
+    glass.sees("no route")
+    glass.type("3")
+    glass.type("\x1b[200~hello")
+    glass.look(0.3)
+    glass.type("ry\x1b[201~?")
+    glass.sees("choose a panel")
+    assert shop.states([died]) == {State.DEAD}
 
 
 # -- on paper --------------------------------------------------------------------------------------

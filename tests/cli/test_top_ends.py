@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +13,10 @@ import pytest
 
 from tests.cli.glass import LEFT, PROMPT, TOP, TYPED, Glass, Sit, given_back, python_in
 from tests.postgres.proxy import Proxy
+from windlass.cli.screen.levers import pull
+from windlass.cli.screen.view import Lever
+from windlass.cli.target import load
+from windlass.core.states import State
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell
@@ -56,16 +62,62 @@ def test_it_is_stopped_and_goes_on(shop: Shell, sit: Sit) -> None:
     assert glass.answer("stty -g") == before
 
 
+def test_whoever_leaves_during_a_redrive_is_told_how_far_it_got(shop: Shell, sit: Sit) -> None:
+    """Prevents: a redrive that is cut off somewhere, and nobody knows."""
+    died = shop.dead(count=600, message="no route")
+    glass = sit(columns=150)
+    glass.sees("no route")
+    glass.type("3ryq")
+    given_back(glass, 0)
+    assert re.search(
+        rb"0 of 600 redriven; the others: "
+        rb"windlass dead redrive --group [0-9a-f]+ --kind send_email",
+        glass.received[glass.received.rindex(LEFT) :],
+    )
+    assert shop.states(died) == {State.DEAD}
+
+
+def test_a_redrive_ends_the_step_that_it_is_at(shop: Shell) -> None:
+    died = shop.dead(count=600, message="no route")
+    group = shop.ok("dead", "groups", "--json").json["groups"][0]["group"]
+    lever = Lever(verb="redrive", what="error", name=group, kind="send_email")
+    steps: list[str] = []
+
+    async def redrive() -> str:
+        app = load("shop:app")
+        try:
+            return await pull(app, lever, steps.append, lambda: bool(steps))
+        finally:
+            await app.aclose()
+
+    assert asyncio.run(redrive()).startswith("500 of 600 redriven; the others: ")
+    assert shop.states(died[:500]) == {State.PENDING}
+    assert shop.states(died[500:]) == {State.DEAD}
+
+
+def test_a_pause_that_was_confirmed_is_made_and_told_however_soon_somebody_leaves(
+    shop: Shell, sit: Sit
+) -> None:
+    shop.enqueue(queue="mail")
+    glass = sit()
+    glass.sees("▸mail")
+    glass.type("pyq")
+    given_back(glass, 0)
+    assert b"queue mail is paused" in glass.received[glass.received.rindex(LEFT) :]
+    assert shop.ok("queues", "list", "--json").json["queues"][0]["paused"]
+
+
 def test_an_error_that_nobody_foresaw_is_told_after_the_terminal_is_given_back(
     shop: Shell, sit: Sit
 ) -> None:
     shop.write(
         "broken.py",
         "from windlass import Windlass\n"
-        "class Broken(Windlass):\n"
-        "    async def stats(self, **_):\n"
-        "        raise ZeroDivisionError('what nobody foresaw')\n"
-        "app = Broken()\n",
+        "from windlass.cli.screen import live\n"
+        "async def broken(*_):\n"
+        "    raise ZeroDivisionError('what nobody foresaw')\n"
+        "live.look = broken\n"
+        "app = Windlass()\n",
     )
     glass = sit("--app", "broken:app")
     given_back(glass, 1)

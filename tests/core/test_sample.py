@@ -112,6 +112,18 @@ def test_rates_are_what_came_and_what_left_between_two_samples() -> None:
     assert series(made, "windlass_queue_arrival_rate") == {("mail",): 6.0}
 
 
+def test_a_gap_of_hours_tells_no_rates() -> None:
+    """Else one sample after a night without workers would say for long what came at night."""
+    before = sampled(facts(depths=Depths(counts=(depth("mail", 50),))), None, by="w")
+    made = sampled(facts(now=NOW + timedelta(hours=2)), before, by="w")
+    assert made.queues == {}
+    full = Depths(counts=(depth("mail", 70_000),))
+    made = sampled(facts(now=NOW + timedelta(hours=2), depths=full), before, by="w")
+    assert made.queues["mail"].arrival_rate is made.queues["mail"].service_rate is None
+    soon = sampled(facts(now=NOW + 60 * SECOND, depths=full), before, by="w")
+    assert soon.queues["mail"].arrival_rate is not None
+
+
 def test_nothing_is_said_about_arrivals_where_nobody_counted_to_the_end() -> None:
     full = Depths(counts=(depth("mail", 50, capped=True),))
     before = sampled(facts(depths=full), None, by="w")

@@ -123,6 +123,24 @@ def test_what_comes_as_fast_as_it_leaves_never_drains(arrival: float) -> None:
     assert "it does not drain" in found.unknown["drain_seconds"]
 
 
+def test_jobs_of_minutes_drain_though_none_has_ended_lately() -> None:
+    """Else whoever has jobs of ten minutes is told most of the time that nothing drains."""
+    long = {RECORD + "send": record(runs(10, 600.0))}
+    full = worker(pulse=Pulse(running=10))
+    waits = queue(jobs={"pending": 20, "running": 10}, arrival_rate=0.0, service_rate=0.0)
+    found = mail(waits, kinds=long, workers=(full,))
+    assert found.drain_seconds == pytest.approx(20 / (10 / 600), rel=0.07)
+    unknown = mail(waits, kinds={}, workers=(full,))
+    assert unknown.unknown["drain_seconds"] == "known once jobs of it have ended"
+
+
+def test_what_nothing_comes_to_does_not_grow() -> None:
+    found = mail(queue(arrival_rate=0.0, service_rate=0.0))
+    assert found.drain_seconds is None
+    assert "windlass why" in found.unknown["drain_seconds"]
+    assert "does not drain" not in found.unknown["drain_seconds"]
+
+
 def test_nothing_that_waits_has_drained() -> None:
     found = mail(queue(jobs={}, oldest=None, arrival_rate=0.0, service_rate=0.0))
     assert found.drain_seconds == 0.0
@@ -205,6 +223,13 @@ def test_rates_are_the_mean_of_two_minutes() -> None:
     assert found.service_rate == 1.0
 
 
+def test_a_rate_over_a_gap_counts_for_no_more_than_two_minutes() -> None:
+    gap = history(0.0, 9.0, 1.0, 1.0, 1.0, 1.0)
+    gap.at[0] -= 7200.0
+    found = mail(queue(), history=gap)
+    assert found.arrival_rate == pytest.approx((60 * 9 + 60 * 1) / 120)
+
+
 def test_a_mean_below_zero_is_zero() -> None:
     assert mail(queue(), history=history(0.0, -5.0, -5.0)).arrival_rate == 0.0
 
@@ -255,6 +280,17 @@ def test_a_queue_that_never_drains_is_named_and_a_paused_one_is_left_out() -> No
     assert found.unknown["drain_seconds"].startswith("files: ")
     paused = Pauses(queues=frozenset({"files"}))
     assert stats(queue(), stuck, kinds=_both_queues(), pauses=paused).drain_seconds == 25.0
+
+
+def test_lanes_that_nobody_serves_and_breakers_that_are_open_are_told() -> None:
+    sample = Sample(
+        at=NOW.timestamp(),
+        queues={"mail": queue(unserved=2)},
+        breakers={"bank": 2, "post": 1, "disk": 0, "api": 2},
+    )
+    found = stats(sample=sample)
+    assert found.queues[0].unserved == 2
+    assert found.breakers == ("api", "bank")
 
 
 def _both_queues() -> dict[str, Json]:

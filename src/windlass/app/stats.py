@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from windlass.core import kind_stats
-from windlass.core.job import Json, Sweep, WorkerRecord
+from windlass.core.breaker_record import RECORD as BREAKERS
+from windlass.core.job import ErrorGroup, Json, Sweep, WorkerRecord
 from windlass.core.pauses import PAUSES, Pauses
 from windlass.core.redaction import Redaction
 from windlass.core.sample import CLUSTER, PREFIX, Facts, Sample, read_sample, sampled, walk_after
@@ -18,13 +20,49 @@ from windlass.store import Store
 _STALE = timedelta(minutes=1)
 """After which no worker samples any more, and whoever asks counts by itself."""
 _GROUPS = 1_000
+_SLOWLY = timedelta(seconds=15)
+
+
+class Slow:
+    """What takes long to read and changes slowly: read no more often than workers record it.
+
+    For whoever looks time and again; `forget` makes the next look read it anew.
+    """
+
+    def __init__(self, store: Store, kind: str | None = None) -> None:
+        self._store = store
+        self._kind = kind
+        self.forget()
+
+    def forget(self) -> None:
+        """Read all of it anew at the next look."""
+        self._next = 0.0
+        self._round = object()
+
+    async def read(self) -> tuple[Mapping[str, Json], list[ErrorGroup]]:
+        """Return what is recorded of kinds, and of what jobs are dead."""
+        if time.monotonic() >= self._next:
+            round_ = self._round
+            kinds = await self._store.records(kind_stats.RECORD)
+            groups = await self._store.error_groups(kind=self._kind, limit=_GROUPS)
+            self._known = kinds, groups
+            # What was changed while it was read may not be in it.
+            if round_ is self._round:
+                self._next = time.monotonic() + _SLOWLY.total_seconds()
+        return self._known
 
 
 async def gather_stats(
-    store: Store, redaction: Redaction, *, queue: str | None = None, kind: str | None = None
+    store: Store,
+    redaction: Redaction,
+    *,
+    queue: str | None = None,
+    kind: str | None = None,
+    slow: Slow | None = None,
 ) -> Stats:
     """Return the figures of a store, of all there is, or of a queue, or of a kind."""
-    look = await _Look.at(store)
+    kinds, groups = await (slow or Slow(store, kind)).read()
+    look = await _Look.at(store, kinds)
     sample = look.sampled()
     facts = StatsFacts(
         now=look.now,
@@ -32,7 +70,7 @@ async def gather_stats(
         counted=sample is None,
         history=read_history(look.samples.get(HISTORY)),
         kinds=look.kinds,
-        groups=await store.error_groups(kind=kind, limit=_GROUPS),
+        groups=groups,
         workers=look.workers,
         pauses=look.pauses,
         redaction=redaction,
@@ -51,10 +89,10 @@ class _Look:
     pauses: Pauses
 
     @classmethod
-    async def at(cls, store: Store) -> _Look:
+    async def at(cls, store: Store, kinds: Mapping[str, Json]) -> _Look:
         return cls(
             samples=await store.records(PREFIX),
-            kinds=await store.records(kind_stats.RECORD),
+            kinds=kinds,
             workers=await store.workers(),
             pauses=Pauses.of(await store.records(PAUSES)),
             # Last, so that nothing of the above is from the future.
@@ -84,5 +122,6 @@ class _Look:
             workers=self.workers,
             pauses=self.pauses,
             stats=self.kinds,
+            breakers=await store.records(BREAKERS),
         )
         return sampled(facts, None, by="")

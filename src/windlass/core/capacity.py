@@ -17,6 +17,9 @@ NEVER = "it does not drain"
 """How it is told that waiting will not end by itself."""
 NO_RATES = "known about 30 s after a worker has started"
 """Why nothing is known that is told by comparing two samples."""
+_LONG = 60.0
+"""Seconds of work from which on too few jobs end within two minutes to tell a rate by that."""
+_NOTHING_LEAVES = "nothing comes and nothing leaves: windlass why <job> says what a job waits for"
 _NO_RUNS = "known once jobs of it have ended"
 
 
@@ -31,6 +34,8 @@ class Load:
     paused: bool = False
     slots: int = 0
     """How many jobs the live workers can run at once that serve it."""
+    running: int = 0
+    """How many of its jobs run."""
     idle: int = 0
     """How many of those slots are free."""
     arrival: float | None = None
@@ -62,7 +67,11 @@ def drain_seconds(load: Load) -> tuple[float | None, str]:
         return None, "more jobs wait than are counted"
     if load.arrival is None or load.service is None:
         return None, NO_RATES
+    if load.work is None and load.running and not load.service:
+        return None, _NO_RUNS
     spare = _pace(load, load.service) - load.arrival
+    if not load.arrival and not spare:
+        return None, _NOTHING_LEAVES
     if spare <= load.arrival * _STEADY:
         return None, f"as much comes as leaves, or more: {NEVER}"
     return load.waiting / spare, ""
@@ -73,8 +82,11 @@ def _pace(load: Load, service: float) -> float:
 
     Where they have waited for long, that is what leaves now, whatever it is that keeps it from
     being more: slots, limits, breakers. Otherwise idle slots can be used, too; and where no more
-    wait than there are slots, these have only just come.
+    wait than there are slots, these have only just come. Of jobs that take minutes hardly any ends
+    while somebody looks: there, those that run tell what leaves.
     """
+    if load.work and load.work > _LONG:
+        service = max(service, load.running / load.work)
     if not load.work or (load.oldest is not None and load.oldest >= _BACKLOG):
         return service
     if load.waiting <= load.slots:

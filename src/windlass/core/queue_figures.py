@@ -18,6 +18,7 @@ from windlass.core.sample_history import History, Line, curve, recent_rate
 from windlass.core.states import State
 
 _PENDING = State.PENDING.value
+_RUNNING = State.RUNNING.value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,8 @@ class QueueFigures:
     """Seconds for which the oldest pending job had been due; None: none was pending."""
     paused: bool
     workers: int
+    unserved: int = 0
+    """Lanes with pending jobs that no live worker would run."""
     slots: int
     """How many of its jobs the workers that serve it can run at once."""
     arrival_rate: float | None
@@ -92,6 +95,7 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         oldest=queue.oldest if waiting else None,
         paused=queue.paused if name == OTHER else name in scene.pauses.queues,
         slots=sum(slots_of(each, name) for each in serving),
+        running=queue.jobs.get(_RUNNING, 0),
         idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
         arrival=_rate(scene, line.arrivals, queue.arrival_rate),
         service=_rate(scene, line.services, queue.service_rate),
@@ -106,6 +110,7 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         oldest=load.oldest,
         paused=load.paused,
         workers=len(serving),
+        unserved=queue.unserved,
         slots=load.slots,
         arrival_rate=load.arrival,
         service_rate=load.service,

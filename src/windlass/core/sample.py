@@ -27,6 +27,8 @@ PREFIX = "sample:"
 TURN = "sample:turn"
 CLUSTER = "sample:cluster"
 EVERY = timedelta(seconds=15)
+_RATED = 4 * EVERY
+"""After which nobody has sampled for a while: a mean over hours says nothing of what is now."""
 _WALK, _LEAST_WALK, _MOST_WALK = 60_000, 5_000, 500_000
 _SHORT, _LONG = 0.1, 0.3
 _BREAKERS = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
@@ -93,6 +95,17 @@ def read_sample(record: Json | None) -> Sample | None:
         return None
 
 
+def open_breakers(sample: Sample) -> tuple[str, ...]:
+    """Return the names of the breakers that let nothing through."""
+    is_open = _BREAKERS[BreakerState.OPEN]
+    return tuple(sorted(name for name, state in sample.breakers.items() if state == is_open))
+
+
+def is_rated(before: Sample, now: datetime) -> bool:
+    """Say whether a sample is recent enough for its difference to one now to be a rate."""
+    return 0 < now.timestamp() - before.at <= _RATED.total_seconds()
+
+
 def walk_after(before: Sample | None) -> int:
     """Return how many jobs of each state the next sample may look at: what the store has time for.
 
@@ -145,7 +158,7 @@ def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
         schedule_lag=_lag(facts.ringing, facts.now),
         snapshot_age=facts.depths.snapshot_age,
     )
-    if before is not None and made.at > before.at:
+    if before is not None and is_rated(before, facts.now):
         _rate(made, before, facts.arrivals)
     return made
 

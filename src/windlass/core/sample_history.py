@@ -75,8 +75,10 @@ def recent_rate(history: History, rates: Sequence[float | None], now: float) -> 
     taken = seconds = 0.0
     for at, before, rate in zip(history.at[1:], history.at, rates[1:], strict=False):
         if rate is not None and now - _LATELY < at <= now:
-            taken += rate * (at - before)
-            seconds += at - before
+            # After a gap, a rate is that of hours; it says no more of these minutes than others.
+            weight = at - max(before, now - _LATELY)
+            taken += rate * weight
+            seconds += weight
     return max(taken / seconds, 0.0) if seconds > 0 else None
 
 

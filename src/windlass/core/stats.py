@@ -25,7 +25,7 @@ from windlass.core.queue_figures import (
     total_of,
 )
 from windlass.core.redaction import Redaction
-from windlass.core.sample import Sample
+from windlass.core.sample import Sample, open_breakers
 from windlass.core.sample_history import History, curve
 
 __all__ = [
@@ -90,6 +90,8 @@ class Stats:
     slots_needed: float | None
     arrivals: tuple[float, ...]
     services: tuple[float, ...]
+    breakers: tuple[str, ...] = ()
+    """The names of the breakers that are open."""
     unknown: Mapping[str, str]
 
 
@@ -195,6 +197,7 @@ def _stats(
         services=_curve(facts, facts.history.total.services)
         if whole
         else added(each.services for each in queues),
+        breakers=open_breakers(facts.sample),
         unknown=unknown,
     )
 

@@ -114,8 +114,10 @@ class Sampler(Service):
         A little later, since a transaction may commit only after a moment what it has enqueued.
         Where too many have come to count them, those of a part of the time stand for all.
         """
-        if before is None or not any(
-            each.capped and each.state is not State.DEAD for each in depths.counts
+        if (
+            before is None
+            or not sample.is_rated(before, now)
+            or not any(each.capped and each.state is not State.DEAD for each in depths.counts)
         ):
             return None
         until, span = now - _LATE, now - datetime.fromtimestamp(before.at, now.tzinfo)

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from windlass.cli.screen import figures
 from windlass.cli.screen.panels import Looked
 from windlass.cli.screen.rows import FAILING, does_not_drain, waiting
+from windlass.core.states import State
+from windlass.core.stats import QueueFigures
 
 _ENOUGH = 5
 """Of how many runs a share of failed ones says something."""
+_OLD = 30.0
+"""Seconds after which a worker should have counted again, twice over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +29,9 @@ def alarms(looked: Looked) -> list[Alarm]:
     """Return what is wrong; nothing, if all is well."""
     found = [
         *_missing(looked),
+        *_age(looked),
         *_queues(looked),
+        *_breakers(looked),
         *_kinds(looked),
         *_capacity(looked),
         *_pauses(looked),
@@ -40,6 +46,13 @@ def _missing(looked: Looked) -> Iterator[Alarm]:
         yield Alarm(told=f"{told}: windlass worker module:attribute", urgent=bool(waits))
 
 
+def _age(looked: Looked) -> Iterator[Alarm]:
+    age = looked.stats.sample_age
+    if age is not None and age > _OLD:
+        told = f"no worker has counted for {figures.span(age)}: queues are told as they were then"
+        yield Alarm(told=told, urgent=False)
+
+
 def _queues(looked: Looked) -> Iterator[Alarm]:
     stats = looked.stats
     for each in sorted(stats.queues, key=lambda each: -waiting(each)):
@@ -48,10 +61,31 @@ def _queues(looked: Looked) -> Iterator[Alarm]:
         if not each.workers and stats.workers:
             told = f"no worker serves queue {each.name}, and {_jobs(waiting(each))}"
             yield Alarm(told=told, urgent=True)
-        elif does_not_drain(each):
+            continue
+        if each.workers and each.unserved:
+            told = f"queue {each.name} has jobs of kinds that no worker runs"
+            yield Alarm(told=told, urgent=True)
+        if does_not_drain(each) and each.arrival_rate:
             came, left = figures.rate(each.arrival_rate), figures.rate(each.service_rate)
             told = f"queue {each.name} grows: {came}/s in, {left}/s out"
             yield Alarm(told=told, urgent=True)
+        elif _stands_still(each):
+            told = f"nothing comes to queue {each.name} or leaves it, and {_jobs(waiting(each))}"
+            yield Alarm(told=told, urgent=False)
+
+
+def _stands_still(queue: QueueFigures) -> bool:
+    """Say whether jobs wait for something else than others to end, which nobody told yet."""
+    still = queue.arrival_rate == 0 and queue.service_rate == 0
+    runs = queue.jobs.get(State.RUNNING.value, 0)
+    return still and bool(queue.workers) and not runs and not queue.unserved
+
+
+def _breakers(looked: Looked) -> Iterator[Alarm]:
+    if names := looked.stats.breakers:
+        what, are = ("breaker", "is") if len(names) == 1 else ("breakers", "are")
+        told = f"{what} {figures.several(names)} {are} open: windlass breakers list"
+        yield Alarm(told=told, urgent=True)
 
 
 def _kinds(looked: Looked) -> Iterator[Alarm]:

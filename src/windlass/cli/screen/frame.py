@@ -216,8 +216,22 @@ def _sheet(scene: Scene, room: int) -> list[Text]:
         lines = [] if scene.looked is None else told_alarms(scene.looked)
     else:
         lines = list(scene.sheet)
-    top = min(scene.view.top, max(len(lines) - room, 0))
+    first = scene.view.top
+    if scene.view.sheet == "row" and scene.view.jobs:
+        lines, at = _chosen(lines, str(scene.view.jobs[scene.view.job]))
+        if len(scene.view.jobs) > 1:
+            first = max(at - room + 2, 0)
+    top = min(first, max(len(lines) - room, 0))
     return lines[top : top + room]
+
+
+def _chosen(lines: Sequence[Text], job: str) -> tuple[list[Text], int]:
+    """Mark the line of a job, and return at which it is."""
+    at = next((number for number, line in enumerate(lines) if job in line.plain), 0)
+    marked = [line.copy() for line in lines]
+    if marked and job in marked[at].plain:
+        marked[at].stylize("reverse")
+    return marked, at
 
 
 def _foot(scene: Scene, width: int) -> Text:
@@ -235,10 +249,17 @@ def _foot(scene: Scene, width: int) -> Text:
     if scene.trouble:
         return Text(cut(tame(scene.trouble), width), "bold red")
     if view.sheet is not None:
-        again = [_key("enter", "look again")] if view.sheet == "row" else []
-        return _joined([_key("esc", "back"), _key("↑↓", "more"), *again], width, "  ")
+        return _joined([_key("esc", "back"), *_sheet_keys(view)], width, "  ")
     found = [_key("esc", f"all, not only {view.filter!r}")] if view.filter else []
     return _joined([*found, *(_key(key, does) for key, does in _KEYS)], width, "  ")
+
+
+def _sheet_keys(view: View) -> list[Text]:
+    if view.sheet == "job":
+        return [_key("r", "retry"), _key("↑↓", "more"), _key("enter", "look again")]
+    if view.sheet == "row" and view.jobs:
+        return [_key("↑↓", "job" if len(view.jobs) > 1 else "more"), _key("enter", "the job")]
+    return [_key("↑↓", "more"), *([_key("enter", "look again")] if view.sheet == "row" else [])]
 
 
 def _key(key: str, does: str) -> Text:

@@ -6,6 +6,8 @@ import codecs
 import re
 
 ESCAPE = "\x1b"
+MOST_PASTED = 65_536
+"""Characters of a paste after which it is too long to be meant: all but its end is dropped."""
 _KEYPAD_ENTER = "\x1bOM"
 _PASTE, _PASTED = "\x1b[200~", "\x1b[201~"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[@-~])")
@@ -52,6 +54,11 @@ class Keys:
         """Whether there may be more to come of a key: an escape may be one, or begin another."""
         return bool(self._rest)
 
+    @property
+    def pasting(self) -> bool:
+        """Whether a paste has begun and not ended: it may pause for as long as a line does."""
+        return self._rest.startswith(_PASTE)
+
     def feed(self, data: bytes) -> list[str]:
         """Return the keys that are complete by now."""
         self._rest += self._decode(data)
@@ -62,9 +69,18 @@ class Keys:
         return found
 
     def flush(self) -> list[str]:
-        """Return what an unfinished sequence was, if nothing came after it: the key Escape."""
+        """Return what an unfinished sequence was, if nothing came after it: the key Escape.
+
+        A paste goes on until its end mark comes: the rest of it would be keys that were pressed.
+        """
+        if self.pasting:
+            return []
         rest, self._rest = self._rest, ""
         return ["escape"] if rest == ESCAPE else []
+
+    def give_up(self) -> None:
+        """Take a paste as lost whose end does not come, so that keys are keys again."""
+        self._rest = ""
 
     def _next(self) -> str | None:
         """Take a key off what was read: "" if it is not known, None if it is not complete."""
@@ -72,6 +88,9 @@ class Keys:
         if text.startswith(_PASTE):
             pasted, end, rest = text.removeprefix(_PASTE).partition(_PASTED)
             if not end:
+                if len(text) > MOST_PASTED:
+                    # Not less than this: the end mark may be there in part.
+                    self._rest = _PASTE + text[1 - len(_PASTED) :]
                 return None
             self._rest = rest
             return f"paste:{pasted}"

@@ -11,20 +11,25 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from windlass.app import Windlass
+from windlass.app.stats import Slow, gather_stats
+from windlass.cli.discretion import redaction_of
 from windlass.cli.screen import figures
-from windlass.cli.screen.details import details
+from windlass.cli.screen.details import details, job_details
 from windlass.cli.screen.frame import Scene, frame
 from windlass.cli.screen.levers import pull
 from windlass.cli.screen.paint import Painter
 from windlass.cli.screen.panels import Looked, Row
+from windlass.cli.screen.tail import Tail
 from windlass.cli.screen.terminal import Terminal
-from windlass.cli.screen.view import Lever, View, press, rows_of
+from windlass.cli.screen.view import Lever, Sheet, View, Wish, press, rows_of
 from windlass.core.errors import WindlassError
+from windlass.core.text import inert
 
 _SLOW = 5.0
 """Seconds after which it is said that the store has not answered yet."""
@@ -32,16 +37,19 @@ _REST = 4
 """How many times as long as a look took the store is left alone after it."""
 _NOTED = 4.0
 """Seconds after which what was said of a key makes way for what is below it."""
-_HELD_BACK = 10_000
+_LAST_STEP = 10.0
+"""Seconds that a change which was begun has to come to an end of a step when somebody leaves."""
+_LOOKING = Text("looking…", "dim")
+_NOT_KNOWN = "the store has not answered: what was asked of it last may be done, or not"
 
 
-async def look(app: Windlass) -> Looked:
-    """Look at the store once.
+async def look(app: Windlass, slow: Slow | None = None) -> Looked:
+    """Look at the store once, or time and again with the same `slow`.
 
     Raises:
         WindlassError: it does not answer.
     """
-    stats = await app.stats()
+    stats = await gather_stats(app.store, redaction_of(app), slow=slow)
     pauses = await app.control.paused()
     return Looked(stats=stats, pauses=pauses, location=app.store.location)
 
@@ -52,19 +60,24 @@ class Live:
     def __init__(self, app: Windlass, every: timedelta) -> None:
         self._app = app
         self._every = every.total_seconds()
+        self._slow = Slow(app.store)
         self._view = View()
         self._looked: Looked | None = None
         self._trouble = ""
         self._noted = 0.0
-        self._sheet: RenderableType = Text()
+        self._sheets: dict[str, RenderableType] = {}
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._inspecting: asyncio.Task[None] | None = None
+        self._looking: Sheet = "row"
+        self._pulling: set[asyncio.Task[None]] = set()
+        self._last_words: list[str] = []
         self._painter = Painter(sys.stdout.encoding or "utf-8")
 
     async def run(self) -> int:
         """Draw until somebody has had enough; return the exit code."""
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        said = io.StringIO()
+        said = Tail()
         try:
             # What is said in between, as by a library that warns, would tear the picture.
             with redirect_stderr(said):
@@ -77,7 +90,8 @@ class Live:
         finally:
             # After the terminal is given back: a store that hangs may take its time.
             await self._stop()
-            sys.stderr.write(said.getvalue()[-_HELD_BACK:])
+            sys.stderr.write(said.end)
+            sys.stderr.writelines(f"{inert(words)}\n" for words in self._last_words)
 
     # -- what happens --------------------------------------------------------------------------
 
@@ -90,16 +104,33 @@ class Live:
             self._painter.forget()
         rows = rows_of(self._looked, self._view.filter)
         if self._view.sheet is None:
-            self._sheet = Text("looking…", "dim")
+            self._sheets.clear()
         self._view, wish = press(self._view, key, rows, self._looked)
         self._noted = time.monotonic()
         if wish is not None and wish.quit:
             self._finish(0)
-        if wish is not None and wish.inspect is not None:
-            self._start(self._inspect(wish.inspect))
+        self._heed_inspection(wish)
         if wish is not None and wish.pull is not None:
-            self._start(self._pull(wish.pull))
+            self._pulling.add(task := self._start(self._pull(wish.pull)))
+            task.add_done_callback(self._pulling.discard)
         self._draw()
+
+    def _heed_inspection(self, wish: Wish | None) -> None:
+        """Begin to look into something, and end a look that nobody waits for any more.
+
+        It would end up on the sheet of something else.
+        """
+        anew = wish is not None and (wish.inspect is not None or wish.show is not None)
+        if self._inspecting is not None and (anew or self._view.sheet != self._looking):
+            self._inspecting.cancel()
+            self._inspecting = None
+        if wish is not None and wish.inspect is not None:
+            self._looking = "row"
+            self._inspecting = self._start(self._inspect(wish.inspect))
+        elif wish is not None and wish.show is not None:
+            self._looking = "job"
+            self._sheets.pop("job", None)
+            self._inspecting = self._start(self._show(wish.show))
 
     def _redraw(self, fresh: bool) -> None:
         with self._watched():
@@ -123,10 +154,11 @@ class Live:
         if not self._end.done():
             self._end.set_exception(error)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Notice what nobody foresaw: the terminal is given back first, and then it is told."""
@@ -135,6 +167,9 @@ class Live:
             self._fail(error)
 
     async def _stop(self) -> None:
+        """End all that goes on; what changes the store ends its step, and it is said how far."""
+        if self._pulling and (await asyncio.wait(self._pulling, timeout=_LAST_STEP))[1]:
+            self._last_words.append(_NOT_KNOWN)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -144,11 +179,12 @@ class Live:
 
     async def _watch(self) -> None:
         lost: float | None = None
-        while True:
+        # Python 3.11 loses a cancellation at the very moment at which `wait_for` is over.
+        while not self._end.done():
             self._again.clear()
             began = time.monotonic()
             try:
-                self._looked = await self._patiently(look(self._app))
+                self._looked = await self._patiently(look(self._app, self._slow))
                 lost, self._trouble = None, ""
             except (WindlassError, OSError) as error:
                 lost = time.monotonic() if lost is None else lost
@@ -176,16 +212,33 @@ class Live:
 
     async def _inspect(self, row: Row) -> None:
         try:
-            self._sheet = await details(self._app, row)
+            found = await details(self._app, row)
+            self._sheets["row"] = found.body
+            self._view = replace(self._view, jobs=found.jobs, job=0)
         except (WindlassError, OSError) as error:
-            self._sheet = Text(f"the store does not answer: {error}", "red")
+            self._sheets["row"] = Text(f"the store does not answer: {error}", "red")
+        self._draw()
+
+    async def _show(self, job: UUID) -> None:
+        try:
+            shown, self._sheets["job"] = await job_details(self._app, job)
+            self._view = replace(self._view, shown=shown)
+        except (WindlassError, OSError) as error:
+            self._sheets["job"] = Text(str(error), "red")
         self._draw()
 
     async def _pull(self, lever: Lever) -> None:
         try:
-            self._say(await pull(self._app, lever, self._say))
+            told = await pull(self._app, lever, self._say, self._end.done)
         except (WindlassError, OSError, ValueError) as error:
-            self._say(f"that failed: {error}")
+            told = f"that failed: {error}"
+        self._say(told)
+        if self._end.done():
+            self._last_words.append(told)
+        shown = self._view.shown
+        if self._view.sheet == "job" and shown is not None and str(shown.id) == lever.name:
+            self._heed_inspection(Wish(show=UUID(lever.name)))
+        self._slow.forget()
         self._again.set()
 
     def _say(self, note: str) -> None:
@@ -204,7 +257,7 @@ class Live:
         scene = Scene(
             looked=self._looked,
             view=self._view,
-            sheet=_lines(self._sheet, width) if self._view.sheet == "row" else (),
+            sheet=_lines(self._sheets.get(self._view.sheet or "", _LOOKING), width),
             trouble=self._trouble,
         )
         self._terminal.send(self._painter.paint(frame(scene, width, height), width))

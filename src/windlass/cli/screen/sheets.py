@@ -11,9 +11,9 @@ from windlass.cli.screen.panels import Looked
 _KEYS = (
     ("1 2 3 4, tab", "choose a panel: queues, kinds, errors, workers"),
     ("↑ ↓, j k", "choose a row; page up and down, home and end go further"),
-    ("enter", "look into the row: jobs, times, a traceback, what a worker runs"),
+    ("enter", "look into the row: jobs, times, a traceback; then into a job"),
     ("p", "pause the queue or kind, or resume it; you are asked first"),
-    ("r", "redrive the dead jobs of the error; you are asked first"),
+    ("r", "redrive the dead jobs of the error, or a job; you are asked"),
     ("/", "show only what has a text in it; esc shows all again"),
     ("!", "all that is wrong"),
     ("esc, q", "back from here; q leaves, and so does Ctrl-C"),

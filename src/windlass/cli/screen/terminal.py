@@ -26,6 +26,8 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _IFLAG, _LFLAG, _CC = 0, 3, 6
 _ESCAPE_DELAY = 0.1
 """Seconds after which an escape is a key of its own, and no longer the beginning of another."""
+_PASTE_DELAY = 30.0
+"""Seconds without a byte after which a paste is over whose end was lost on the way."""
 _LAST_WORDS = 1.0
 """Seconds that a terminal has for what is still to be sent when it is given back."""
 _USUAL = os.terminal_size((80, 24))
@@ -134,9 +136,14 @@ class Terminal:
             self._escape.cancel()
         for key in self._keys.feed(data):
             self._pressed(key)
-        self._escape = (
-            self._loop.call_later(_ESCAPE_DELAY, self._flush) if self._keys.waiting else None
-        )
+        self._escape = self._timer()
+
+    def _timer(self) -> asyncio.TimerHandle | None:
+        if self._keys.pasting:
+            return self._loop.call_later(_PASTE_DELAY, self._keys.give_up)
+        if self._keys.waiting:
+            return self._loop.call_later(_ESCAPE_DELAY, self._flush)
+        return None
 
     def _flush(self) -> None:
         for key in self._keys.flush():

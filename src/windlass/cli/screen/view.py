@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+from uuid import UUID
 
 from windlass.cli.screen import figures
 from windlass.cli.screen.cells import tame
 from windlass.cli.screen.panels import ERRORS, KINDS, PANELS, QUEUES, Looked, Row
 from windlass.cli.screen.rows import waiting
+from windlass.core.job import Job
 from windlass.core.metrics import NAMES, OTHER
+from windlass.core.states import State
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures
 
 Rows = Sequence[Sequence[Row]]
@@ -31,13 +34,15 @@ _ONLY_THESE = "p pauses a queue or a kind: choose one there, with 1 or 2"
 _SEVERAL = "these are several queues, too many to tell apart: windlass queues pause QUEUE"
 _ONLY_ERRORS = "r redrives the dead jobs of an error: choose one there, with 3"
 
+_ONLY_LATER = "r retries a job that is to run later, or redrives one that is dead: this is neither"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lever:
     """Something that changes the store, once it is confirmed."""
 
-    verb: Literal["pause", "resume", "redrive"]
-    what: Literal["queue", "kind", "error"]
+    verb: Literal["pause", "resume", "redrive", "retry"]
+    what: Literal["queue", "kind", "error", "job"]
     name: str
     kind: str = ""
     """Of an error."""
@@ -51,7 +56,7 @@ class Ask:
     lever: Lever
 
 
-Sheet = Literal["help", "alarms", "row"]
+Sheet = Literal["help", "alarms", "row", "job"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +73,12 @@ class View:
     top: int = 0
     """The first line of the sheet that is seen."""
     note: str = ""
+    jobs: tuple[UUID, ...] = ()
+    """Those on the sheet of a row, of which one can be chosen."""
+    job: int = 0
+    """Which of them is chosen."""
+    shown: Job | None = None
+    """The one on the sheet of a job, once it is there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +87,7 @@ class Wish:
 
     quit: bool = False
     inspect: Row | None = None
+    show: UUID | None = None
     pull: Lever | None = None
 
 
@@ -103,8 +115,14 @@ def press(view: View, key: str, rows: Rows, looked: Looked | None) -> tuple[View
         return _answered(view, view.asked, key)
     if view.typing:
         return _typed(view, key), None
+    if key == "r" and view.sheet == "job":
+        return _asking_of_job(view), None
     if key in ("p", "r"):
         return _levered(view, key, rows, looked), None
+    if key == "enter" and view.sheet in ("row", "job") and view.jobs:
+        top = view.top if view.sheet == "job" else 0
+        shown = replace(view, sheet="job", top=top, shown=None)
+        return shown, Wish(show=view.jobs[view.job])
     if key == "enter" and view.sheet in (None, "row"):
         return _inspected(view, rows)
     if view.sheet is not None:
@@ -138,7 +156,9 @@ def _typed(view: View, key: str) -> View:
 def _turned(view: View, key: str) -> View:
     """Turn the pages of a sheet, or close it."""
     if key in ("escape", "q", "enter", "left", "backspace", "?", "!"):
-        return replace(view, sheet=None, top=0)
+        return replace(view, sheet="row" if view.sheet == "job" else None, top=0)
+    if view.sheet == "row" and len(view.jobs) > 1 and key in _STEPS:
+        return replace(view, job=min(max(view.job + _STEPS[key], 0), len(view.jobs) - 1))
     return replace(view, top=max(view.top + _STEPS.get(key, 0), 0))
 
 
@@ -146,7 +166,7 @@ def _inspected(view: View, rows: Rows) -> tuple[View, Wish | None]:
     if not rows[view.panel]:
         return replace(view, note="there is no row to look into"), None
     row = rows[view.panel][position(view, rows)]
-    return replace(_choose(view, row.key), sheet="row"), Wish(inspect=row)
+    return replace(_choose(view, row.key), sheet="row", jobs=(), job=0), Wish(inspect=row)
 
 
 def _moved(view: View, key: str, rows: Rows) -> View:
@@ -215,3 +235,15 @@ def _asking_to_redrive(view: View, error: ErrorFigures) -> View:
         lever=Lever(verb="redrive", what="error", name=error.group, kind=error.kind),
     )
     return replace(view, asked=ask)
+
+
+def _asking_of_job(view: View) -> View:
+    """Ask whether the job that is shown is to be run now, or once more."""
+    job = view.shown
+    if job is None or job.state not in (State.SCHEDULED, State.DEAD):
+        return replace(view, note=_ONLY_LATER)
+    verb: Literal["retry", "redrive"] = "retry" if job.state is State.SCHEDULED else "redrive"
+    lever = Lever(verb=verb, what="job", name=str(job.id))
+    return replace(
+        view, asked=Ask(question=f"{verb} job {job.id} of {tame(job.kind)}?", lever=lever)
+    )
