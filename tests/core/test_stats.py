@@ -230,6 +230,16 @@ def test_a_rate_over_a_gap_counts_for_no_more_than_two_minutes() -> None:
     assert found.arrival_rate == pytest.approx((60 * 9 + 60 * 1) / 120)
 
 
+def test_the_rate_of_all_is_that_of_two_minutes_too() -> None:
+    """A queue that has less than nothing for being counted late takes from the others."""
+    past = history(0.0, 4.0, 4.0)
+    past.queues["files"] = Line(depths=[0] * 3, arrivals=[0.0, -2.0, -2.0], services=[1.0] * 3)
+    past.total = Line(depths=[0] * 3, arrivals=[0.0, 2.0, 2.0], services=[3.0] * 3)
+    found = stats(queue(), queue(), history=past, kinds=_both_queues())
+    assert [each.arrival_rate for each in found.queues] == [0.0, 4.0]
+    assert (found.arrival_rate, found.service_rate) == (2.0, 3.0)
+
+
 def test_a_mean_below_zero_is_zero() -> None:
     assert mail(queue(), history=history(0.0, -5.0, -5.0)).arrival_rate == 0.0
 

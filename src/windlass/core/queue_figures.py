@@ -86,6 +86,7 @@ class QueueScene:
 def queue_of(name: str, scene: QueueScene) -> QueueFigures:
     """Make the figures of a queue that was sampled."""
     queue, line = scene.sample.queues[name], scene.history.queues.get(name) or Line()
+    rates = scene.history.rates(name)
     serving = [each for each in scene.alive if serves_queue(each, name)]
     waiting = queue.jobs.get(_PENDING, 0)
     load = Load(
@@ -97,8 +98,8 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         slots=sum(slots_of(each, name) for each in serving),
         running=queue.jobs.get(_RUNNING, 0),
         idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
-        arrival=_rate(scene, line.arrivals, queue.arrival_rate),
-        service=_rate(scene, line.services, queue.service_rate),
+        arrival=_rate(scene, rates.arrivals, queue.arrival_rate),
+        service=_rate(scene, rates.services, queue.service_rate),
         work=work_in(name, scene.records, scene.now).each,
     )
     drain, why_no_drain = drain_seconds(load)

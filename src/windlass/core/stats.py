@@ -26,7 +26,7 @@ from windlass.core.queue_figures import (
 )
 from windlass.core.redaction import Redaction
 from windlass.core.sample import Sample, open_breakers
-from windlass.core.sample_history import History, curve
+from windlass.core.sample_history import History, curve, recent_rate
 
 __all__ = [
     "ErrorFigures",
@@ -173,6 +173,10 @@ def _stats(
 ) -> Stats:
     slots, busy = sum(each.slots for each in workers), sum(each.busy for each in workers)
     total = total_of(queues, counted=facts.counted)
+    arrival, service = total.arrival_rate, total.service_rate
+    if whole:
+        arrival = _lately(facts, facts.history.total.arrivals, arrival)
+        service = _lately(facts, facts.history.total.services, service)
     unknown = dict(total.unknown)
     if not slots:
         unknown["utilisation"] = "no worker is alive; start one: windlass worker module:attribute"
@@ -186,8 +190,8 @@ def _stats(
         slots=slots,
         busy=busy,
         utilisation=busy / slots if slots else None,
-        arrival_rate=total.arrival_rate,
-        service_rate=total.service_rate,
+        arrival_rate=arrival,
+        service_rate=service,
         estimated=any(each.estimated for each in queues),
         drain_seconds=total.drain_seconds,
         slots_needed=total.slots_needed,
@@ -200,6 +204,14 @@ def _stats(
         breakers=open_breakers(facts.sample),
         unknown=unknown,
     )
+
+
+def _lately(
+    facts: StatsFacts, rates: Sequence[float | None], added_up: float | None
+) -> float | None:
+    """Tell the rate of all queues together: in a sum, what one lacks for being late is lost."""
+    lately = recent_rate(facts.history, rates, facts.now.timestamp())
+    return added_up if added_up is None or lately is None else lately
 
 
 def _curve(facts: StatsFacts, rates: Sequence[float | None]) -> tuple[float, ...]:
