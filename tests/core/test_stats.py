@@ -244,6 +244,18 @@ def test_a_mean_below_zero_is_zero() -> None:
     assert mail(queue(), history=history(0.0, -5.0, -5.0)).arrival_rate == 0.0
 
 
+def test_jobs_that_are_purged_do_not_hide_what_comes() -> None:
+    """They left, and no worker told: less than nothing came, and no slot would be needed."""
+    purged = history(2.0, 2.0, -1000.0, 2.0, 2.0, 2.0, 2.0)
+    found = mail(queue(), history=purged)
+    assert found.arrival_rate is found.slots_needed is found.drain_seconds is None
+    for figure in ("arrival_rate", "slots_needed", "drain_seconds"):
+        assert "purged" in found.unknown[figure]
+    assert found.service_rate == 1.0
+    late = history(2.0, 2.0, -1000.0, 1004.0, 2.0, 2.0, 2.0)
+    assert mail(queue(), history=late).arrival_rate == pytest.approx(2.0), "somebody told later"
+
+
 def test_a_curve_begins_where_something_is_known() -> None:
     found = mail(queue(), history=history(None, None, 3.0, None, -1.0, 2.0))
     assert found.arrivals == (3.0, 0.0, 0.0, 2.0)

@@ -17,6 +17,8 @@ NEVER = "it does not drain"
 """How it is told that waiting will not end by itself."""
 NO_RATES = "known about 30 s after a worker has started"
 """Why nothing is known that is told by comparing two samples."""
+UNTOLD = "jobs left that no worker ran to an end, as when some are purged: known in two minutes"
+"""Why nobody knows how many came."""
 _LONG = 60.0
 """Seconds of work from which on too few jobs end within two minutes to tell a rate by that."""
 _NOTHING_LEAVES = "nothing comes and nothing leaves: windlass why <job> says what a job waits for"
@@ -38,6 +40,8 @@ class Load:
     """How many of its jobs run."""
     idle: int = 0
     """How many of those slots are free."""
+    untold: bool = False
+    """Whether jobs left of which no worker told, so that what came is not known."""
     arrival: float | None = None
     service: float | None = None
     work: float | None = None
@@ -47,7 +51,7 @@ class Load:
 def slots_needed(load: Load) -> tuple[float | None, str]:
     """Return how many slots keep up with what comes, with some room; or None, and why not."""
     if load.arrival is None:
-        return None, NO_RATES
+        return None, UNTOLD if load.untold else NO_RATES
     if not load.arrival:
         return 0.0, ""
     if load.work is None:
@@ -66,7 +70,7 @@ def drain_seconds(load: Load) -> tuple[float | None, str]:
     if load.capped:
         return None, "more jobs wait than are counted"
     if load.arrival is None or load.service is None:
-        return None, NO_RATES
+        return None, UNTOLD if load.untold else NO_RATES
     if load.work is None and load.running and not load.service:
         return None, _NO_RUNS
     spare = _pace(load, load.service) - load.arrival

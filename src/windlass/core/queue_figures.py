@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 
-from windlass.core.capacity import NO_RATES, Load, drain_seconds, slots_needed
+from windlass.core.capacity import NO_RATES, UNTOLD, Load, drain_seconds, slots_needed
 from windlass.core.job import Lane, WorkerRecord
 from windlass.core.kind_figures import work_in
 from windlass.core.kind_stats import KindStats
 from windlass.core.metrics import OTHER
 from windlass.core.pauses import Pauses
 from windlass.core.sample import Sample
-from windlass.core.sample_history import History, Line, curve, recent_rate
+from windlass.core.sample_history import History, Line, curve, is_explained, recent_rate
 from windlass.core.states import State
 
 _PENDING = State.PENDING.value
@@ -89,6 +89,9 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
     rates = scene.history.rates(name)
     serving = [each for each in scene.alive if serves_queue(each, name)]
     waiting = queue.jobs.get(_PENDING, 0)
+    untold = not scene.counted and not is_explained(
+        scene.history, rates.arrivals, scene.now.timestamp()
+    )
     load = Load(
         waiting=waiting,
         capped=_PENDING in queue.capped,
@@ -98,7 +101,8 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         slots=sum(slots_of(each, name) for each in serving),
         running=queue.jobs.get(_RUNNING, 0),
         idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
-        arrival=_rate(scene, rates.arrivals, queue.arrival_rate),
+        untold=untold,
+        arrival=None if untold else _rate(scene, rates.arrivals, queue.arrival_rate),
         service=_rate(scene, rates.services, queue.service_rate),
         work=work_in(name, scene.records, scene.now).each,
     )
@@ -121,7 +125,7 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         arrivals=_curve(scene, line.arrivals),
         services=_curve(scene, line.services),
         unknown=_reasons(
-            arrival_rate=(load.arrival, NO_RATES),
+            arrival_rate=(load.arrival, UNTOLD if untold else NO_RATES),
             service_rate=(load.service, NO_RATES),
             drain_seconds=(drain, why_no_drain),
             slots_needed=(slots, why_no_slots),

@@ -23,6 +23,8 @@ QUEUES = 20
 _BRIEF = 9
 _LATELY = 120.0
 """Seconds over which a rate is taken: within fewer, too much is chance."""
+_LATE = 3 * EVERY.total_seconds()
+"""Seconds after which all has been told that left, by workers that are alive."""
 _SHOWN = 1.5 * POINTS * EVERY.total_seconds()
 _PENDING = State.PENDING.value
 
@@ -104,6 +106,19 @@ def recent_rate(history: History, rates: Sequence[float | None], now: float) -> 
             taken += rate * weight
             seconds += weight
     return max(taken / seconds, 0.0) if seconds > 0 else None
+
+
+def is_explained(history: History, arrivals: Sequence[float | None], now: float) -> bool:
+    """Say whether what came can be told by what is there and what left.
+
+    A worker may tell a little late what left, so that less than nothing seems to have come. What
+    nobody has told after that was purged or cancelled, or its worker was killed.
+    """
+    came = 0.0
+    for at, before, rate in _intervals(history, arrivals):
+        if rate is not None and now - _LATELY < at <= now and not (rate < 0 and at > now - _LATE):
+            came += rate * (at - before)
+    return came > -1.0
 
 
 def _intervals(
