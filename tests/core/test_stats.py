@@ -116,6 +116,14 @@ def test_the_runs_that_fail_first_need_slots_too() -> None:
     assert found.slots_needed == pytest.approx(2.0 * 4.0 / 0.8, rel=0.07)
 
 
+def test_no_slots_are_made_up_of_jobs_that_are_tried_again_and_again() -> None:
+    """The one that ended did not take the time of all: 42,750 slots would be needed."""
+    failing = record(runs(36_000, 1.0, completed=0, failed=36_000, dead=1), left={"mail": 1})
+    found = mail(queue(arrival_rate=1.0), kinds={RECORD + "send": failing})
+    assert found.slots_needed is None
+    assert "tried again" in found.unknown["slots_needed"]
+
+
 @pytest.mark.parametrize("arrival", [6.0, 5.95, 50.0])
 def test_what_comes_as_fast_as_it_leaves_never_drains(arrival: float) -> None:
     found = mail(queue(arrival_rate=arrival))

@@ -23,6 +23,7 @@ _LONG = 60.0
 """Seconds of work from which on too few jobs end within two minutes to tell a rate by that."""
 _NOTHING_LEAVES = "nothing comes and nothing leaves: windlass why <job> says what a job waits for"
 _NO_RUNS = "known once jobs of it have ended"
+_AGAIN = "nearly all runs fail and are tried again: known once more jobs of it have ended"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,8 @@ class Load:
     """Whether jobs left of which no worker told, so that what came is not known."""
     arrival: float | None = None
     service: float | None = None
+    again: bool = False
+    """Whether nearly all of its runs are tried again, so that `work` is not known."""
     work: float | None = None
     """Seconds of a slot that a job takes until it is done with, all of its runs together."""
 
@@ -55,7 +58,7 @@ def slots_needed(load: Load) -> tuple[float | None, str]:
     if not load.arrival:
         return 0.0, ""
     if load.work is None:
-        return None, _NO_RUNS
+        return None, _AGAIN if load.again else _NO_RUNS
     return load.arrival * load.work / ROOM, ""
 
 
@@ -72,7 +75,7 @@ def drain_seconds(load: Load) -> tuple[float | None, str]:
     if load.arrival is None or load.service is None:
         return None, UNTOLD if load.untold else NO_RATES
     if load.work is None and load.running and not load.service:
-        return None, _NO_RUNS
+        return None, _AGAIN if load.again else _NO_RUNS
     spare = _pace(load, load.service) - load.arrival
     if not load.arrival and not spare:
         return None, _NOTHING_LEAVES

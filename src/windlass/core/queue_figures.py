@@ -92,6 +92,7 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
     untold = not scene.counted and not is_explained(
         scene.history, rates.arrivals, scene.now.timestamp()
     )
+    work = work_in(name, scene.records, scene.now)
     load = Load(
         waiting=waiting,
         capped=_PENDING in queue.capped,
@@ -104,7 +105,8 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         untold=untold,
         arrival=None if untold else _rate(scene, rates.arrivals, queue.arrival_rate),
         service=_rate(scene, rates.services, queue.service_rate),
-        work=work_in(name, scene.records, scene.now).each,
+        again=work.again,
+        work=work.each,
     )
     drain, why_no_drain = drain_seconds(load)
     slots, why_no_slots = slots_needed(load)
