@@ -116,6 +116,19 @@ def test_the_runs_that_fail_first_need_slots_too() -> None:
     assert found.slots_needed == pytest.approx(2.0 * 4.0 / 0.8, rel=0.07)
 
 
+def test_full_slots_count_for_as_long_as_they_are_taken_not_only_while_a_job_runs() -> None:
+    """Else a queue of short jobs grows without end, with a tenth of a slot that it needs."""
+    kinds = {RECORD + "send": record(runs(1_000, 0.0002))}
+    behind = {"pending": 900, "running": 1}
+    grows = queue(jobs=behind, arrival_rate=300.0, service_rate=143.0)
+    one = (worker(slots=1),)
+    assert mail(grows, kinds=kinds, workers=one).slots_needed == pytest.approx(300 / 143 / 0.8)
+    keeps_up = queue(jobs=behind, oldest=0.1, arrival_rate=140.0, service_rate=143.0)
+    found = mail(keeps_up, kinds=kinds, workers=one).slots_needed
+    assert found is not None
+    assert found < 0.1, "slots are not known to be full where nothing waits for long"
+
+
 def test_no_slots_are_made_up_of_jobs_that_are_tried_again_and_again() -> None:
     """The one that ended did not take the time of all: 42,750 slots would be needed."""
     failing = record(runs(36_000, 1.0, completed=0, failed=36_000, dead=1), left={"mail": 1})

@@ -59,7 +59,20 @@ def slots_needed(load: Load) -> tuple[float | None, str]:
         return 0.0, ""
     if load.work is None:
         return None, _AGAIN if load.again else _NO_RUNS
-    return load.arrival * load.work / ROOM, ""
+    # Of long ones too few end within two minutes to tell anything by that.
+    taken = load.work if load.work > _LONG else max(load.work, _occupied(load))
+    return load.arrival * taken / ROOM, ""
+
+
+def _occupied(load: Load) -> float:
+    """Return for how long a job has a slot, as the slots tell that are full of them.
+
+    That is longer than it runs, by the time that the store takes to hand it out and take it back.
+    """
+    is_behind = load.oldest is not None and load.oldest >= _BACKLOG
+    if not load.service or not is_behind or not 0 < load.slots <= load.running:
+        return 0.0
+    return load.slots / load.service
 
 
 def drain_seconds(load: Load) -> tuple[float | None, str]:

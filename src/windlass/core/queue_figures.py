@@ -86,28 +86,8 @@ class QueueScene:
 def queue_of(name: str, scene: QueueScene) -> QueueFigures:
     """Make the figures of a queue that was sampled."""
     queue, line = scene.sample.queues[name], scene.history.queues.get(name) or Line()
-    rates = scene.history.rates(name)
     serving = [each for each in scene.alive if serves_queue(each, name)]
-    waiting = queue.jobs.get(_PENDING, 0)
-    untold = not scene.counted and not is_explained(
-        scene.history, rates.arrivals, scene.now.timestamp()
-    )
-    work = work_in(name, scene.records, scene.now)
-    load = Load(
-        waiting=waiting,
-        capped=_PENDING in queue.capped,
-        # A store may still believe that something waits in a lane that is empty.
-        oldest=queue.oldest if waiting else None,
-        paused=queue.paused if name == OTHER else name in scene.pauses.queues,
-        slots=sum(slots_of(each, name) for each in serving),
-        running=queue.jobs.get(_RUNNING, 0),
-        idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
-        untold=untold,
-        arrival=None if untold else _rate(scene, rates.arrivals, queue.arrival_rate),
-        service=_rate(scene, rates.services, queue.service_rate),
-        again=work.again,
-        work=work.each,
-    )
+    load = _load(name, scene, serving)
     drain, why_no_drain = drain_seconds(load)
     slots, why_no_slots = slots_needed(load)
     return QueueFigures(
@@ -127,11 +107,35 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         arrivals=_curve(scene, line.arrivals),
         services=_curve(scene, line.services),
         unknown=_reasons(
-            arrival_rate=(load.arrival, UNTOLD if untold else NO_RATES),
+            arrival_rate=(load.arrival, UNTOLD if load.untold else NO_RATES),
             service_rate=(load.service, NO_RATES),
             drain_seconds=(drain, why_no_drain),
             slots_needed=(slots, why_no_slots),
         ),
+    )
+
+
+def _load(name: str, scene: QueueScene, serving: Sequence[WorkerRecord]) -> Load:
+    queue, rates = scene.sample.queues[name], scene.history.rates(name)
+    waiting = queue.jobs.get(_PENDING, 0)
+    untold = not scene.counted and not is_explained(
+        scene.history, rates.arrivals, scene.now.timestamp()
+    )
+    work = work_in(name, scene.records, scene.now)
+    return Load(
+        waiting=waiting,
+        capped=_PENDING in queue.capped,
+        # A store may still believe that something waits in a lane that is empty.
+        oldest=queue.oldest if waiting else None,
+        paused=queue.paused if name == OTHER else name in scene.pauses.queues,
+        slots=sum(slots_of(each, name) for each in serving),
+        running=queue.jobs.get(_RUNNING, 0),
+        idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
+        untold=untold,
+        arrival=None if untold else _rate(scene, rates.arrivals, queue.arrival_rate),
+        service=_rate(scene, rates.services, queue.service_rate),
+        again=work.again,
+        work=work.each,
     )
 
 
