@@ -336,6 +336,14 @@ def test_lanes_that_nobody_serves_and_breakers_that_are_open_are_told() -> None:
     assert found.breakers == ("api", "bank")
 
 
+def test_what_is_paused_waits_though_nothing_else_does() -> None:
+    idle, paused = queue(jobs={}, oldest=None), Pauses(queues=frozenset({"files"}))
+    found = stats(idle, queue(), kinds=_both_queues(), pauses=paused)
+    assert found.drain_seconds is None, "0 would say that nothing waits"
+    assert found.unknown["drain_seconds"] == "all that waits is paused"
+    assert stats(idle, idle, kinds=_both_queues(), pauses=paused).drain_seconds == 0.0
+
+
 def _both_queues() -> dict[str, Json]:
     return {RECORD + "send": record(runs(100, 2.0), left={"mail": 50, "files": 50})}
 

@@ -144,21 +144,29 @@ def total_of(queues: Sequence[QueueFigures], *, counted: bool) -> Total:
     arrival = _sum("arrival_rate", queues, counted=counted)
     service = _sum("service_rate", queues, counted=counted)
     slots = _sum("slots_needed", queues, counted=counted)
-    drains = [each.drain_seconds for each in queues if not each.paused]
-    known = [each for each in drains if each is not None]
-    drain = max(known, default=0.0) if len(known) == len(drains) else None
+    drain = _drain(queues)
     return Total(
         arrival_rate=arrival[0],
         service_rate=service[0],
         slots_needed=slots[0],
-        drain_seconds=drain,
+        drain_seconds=drain[0],
         unknown=_reasons(
             arrival_rate=arrival,
             service_rate=service,
             slots_needed=slots,
-            drain_seconds=(drain, _why("drain_seconds", [q for q in queues if not q.paused])),
+            drain_seconds=drain,
         ),
     )
+
+
+def _drain(queues: Sequence[QueueFigures]) -> tuple[float | None, str]:
+    drains = [each.drain_seconds for each in queues if not each.paused]
+    known = [each for each in drains if each is not None]
+    if len(known) < len(drains):
+        return None, _why("drain_seconds", [each for each in queues if not each.paused])
+    if not any(known) and any(each.drain_seconds is None for each in queues):
+        return None, "all that waits is paused"
+    return max(known, default=0.0), ""
 
 
 def serves_queue(worker: WorkerRecord, queue: str) -> bool:
