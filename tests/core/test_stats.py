@@ -344,6 +344,23 @@ def test_what_is_paused_waits_though_nothing_else_does() -> None:
     assert stats(idle, idle, kinds=_both_queues(), pauses=paused).drain_seconds == 0.0
 
 
+def test_what_is_not_known_of_one_queue_is_left_out_of_the_sums_and_named() -> None:
+    """Else a queue of which no job has ended yet hides what all the others need."""
+    found = stats(queue(), queue(arrival_rate=None), kinds=_both_queues())
+    assert found.arrival_rate == 2.0
+    assert found.slots_needed == pytest.approx(5.0, rel=0.07)
+    assert found.unknown["arrival_rate"] == "at least so much: without files"
+    assert found.unknown["slots_needed"] == "at least so much: without files"
+    assert "service_rate" not in found.unknown
+
+
+def test_of_all_reasons_that_something_never_drains_is_the_first() -> None:
+    stuck, capped = queue(arrival_rate=9.0), queue(capped=["pending"])
+    for queues in ((stuck, capped), (capped, stuck)):
+        found = stats(*queues, kinds=_both_queues())
+        assert "it does not drain" in found.unknown["drain_seconds"]
+
+
 def _both_queues() -> dict[str, Json]:
     return {RECORD + "send": record(runs(100, 2.0), left={"mail": 50, "files": 50})}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 
-from windlass.core.capacity import NO_RATES, UNTOLD, Load, drain_seconds, slots_needed
+from windlass.core.capacity import NEVER, NO_RATES, UNTOLD, Load, drain_seconds, slots_needed
 from windlass.core.job import Lane, WorkerRecord
 from windlass.core.kind_figures import work_in
 from windlass.core.kind_stats import KindStats
@@ -19,6 +19,7 @@ from windlass.core.states import State
 
 _PENDING = State.PENDING.value
 _RUNNING = State.RUNNING.value
+_NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +108,8 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         arrivals=_curve(scene, line.arrivals),
         services=_curve(scene, line.services),
         unknown=_reasons(
-            arrival_rate=(load.arrival, UNTOLD if load.untold else NO_RATES),
-            service_rate=(load.service, NO_RATES),
+            arrival_rate=(load.arrival, _why_no_rate(load.arrival, untold=load.untold)),
+            service_rate=(load.service, _why_no_rate(load.service)),
             drain_seconds=(drain, why_no_drain),
             slots_needed=(slots, why_no_slots),
         ),
@@ -139,8 +140,17 @@ def _load(name: str, scene: QueueScene, serving: Sequence[WorkerRecord]) -> Load
     )
 
 
+def _why_no_rate(rate: float | None, *, untold: bool = False) -> str:
+    if rate is not None:
+        return ""
+    return UNTOLD if untold else NO_RATES
+
+
 def total_of(queues: Sequence[QueueFigures], *, counted: bool) -> Total:
-    """Add up what queues need; all have drained when the last one has that is not paused."""
+    """Add up what queues need; all have drained when the last one has that is not paused.
+
+    What is not known of some queues is left out of a sum, and `unknown` says of which.
+    """
     arrival = _sum("arrival_rate", queues, counted=counted)
     service = _sum("service_rate", queues, counted=counted)
     slots = _sum("slots_needed", queues, counted=counted)
@@ -199,20 +209,27 @@ def _curve(scene: QueueScene, line: Sequence[float | None]) -> tuple[float, ...]
 
 
 def _sum(figure: str, queues: Sequence[QueueFigures], *, counted: bool) -> tuple[float | None, str]:
-    values = [getattr(each, figure) for each in queues]
-    if counted or None in values:
+    values = {each.name: getattr(each, figure) for each in queues}
+    known = [value for value in values.values() if value is not None]
+    if counted or (queues and not known):
         return None, _why(figure, queues)
-    return float(sum(values)), ""
+    missing = [name for name, value in values.items() if value is None]
+    return float(sum(known)), f"at least so much: without {_named(missing)}" if missing else ""
 
 
 def _why(figure: str, queues: Sequence[QueueFigures]) -> str:
-    """Say why the figure of all is not known: because that of one is not."""
+    """Say why the figure of all is not known: because that of one is not, the worst of them."""
     reasons = {each.name: each.unknown[figure] for each in queues if figure in each.unknown}
     if not reasons or set(reasons.values()) == {NO_RATES}:
         return NO_RATES
-    name, reason = next((name, why) for name, why in reasons.items() if why != NO_RATES)
-    return f"{name}: {reason}"
+    name = min(reasons, key=lambda each: (NEVER not in reasons[each], reasons[each] == NO_RATES))
+    return f"{name}: {reasons[name]}"
+
+
+def _named(queues: Sequence[str]) -> str:
+    more = len(queues) - _NAMED
+    return ", ".join(queues[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _reasons(**figures: tuple[float | None, str]) -> dict[str, str]:
-    return {name: why for name, (value, why) in figures.items() if value is None}
+    return {name: why for name, (value, why) in figures.items() if value is None or why}

@@ -93,6 +93,7 @@ class Stats:
     breakers: tuple[str, ...] = ()
     """The names of the breakers that are open."""
     unknown: Mapping[str, str]
+    """Why a figure is None, by its name, or which queues a sum is without."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,11 +174,12 @@ def _stats(
 ) -> Stats:
     slots, busy = sum(each.slots for each in workers), sum(each.busy for each in workers)
     total = total_of(queues, counted=facts.counted)
-    arrival, service = total.arrival_rate, total.service_rate
-    if whole:
-        arrival = _lately(facts, facts.history.total.arrivals, arrival)
-        service = _lately(facts, facts.history.total.services, service)
     unknown = dict(total.unknown)
+    arrival, service = total.arrival_rate, total.service_rate
+    if whole and "arrival_rate" not in unknown:
+        arrival = _lately(facts, facts.history.total.arrivals, arrival)
+    if whole and "service_rate" not in unknown:
+        service = _lately(facts, facts.history.total.services, service)
     if not slots:
         unknown["utilisation"] = "no worker is alive; start one: windlass worker module:attribute"
     return Stats(
@@ -211,7 +213,7 @@ def _lately(
 ) -> float | None:
     """Tell the rate of all queues together: in a sum, what one lacks for being late is lost."""
     lately = recent_rate(facts.history, rates, facts.now.timestamp())
-    return added_up if added_up is None or lately is None else lately
+    return added_up if lately is None else lately
 
 
 def _curve(facts: StatsFacts, rates: Sequence[float | None]) -> tuple[float, ...]:
