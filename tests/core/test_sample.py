@@ -74,6 +74,14 @@ def test_queues_are_told_with_depth_oldest_and_who_serves_them() -> None:
     }
 
 
+def test_workers_that_drain_serve_nothing() -> None:
+    drains = msgspec.structs.replace(worker(), pulse=Pulse(state="draining"))
+    head = Head(lane=Lane("mail", "send", 0, ""), position=NOW)
+    made = sampled(facts(heads=(head,), workers=(drains,)), None, by="w")
+    assert (made.queues["mail"].workers, made.queues["mail"].unserved) == (0, 1)
+    assert made.workers == {"running": 0, "draining": 1}
+
+
 def test_rates_are_what_came_and_what_left_between_two_samples() -> None:
     first = {RECORD + "send": recorded(None, Window(), {"mail": 100}, NOW)}
     then = {RECORD + "send": recorded(None, Window(), {"mail": 140}, NOW)}

@@ -377,6 +377,19 @@ def test_slots_are_those_of_workers_that_are_alive() -> None:
     assert [each.id for each in found.workers] == ["a", "b"]
 
 
+def test_workers_that_drain_are_shown_and_serve_nothing() -> None:
+    """Else a roll-out seems to have twice the slots, half of which take nothing."""
+    drains = worker("a", pulse=Pulse(running=3, state="draining"))
+    found = stats(queue(), workers=(drains, worker("b", pulse=Pulse(running=1))))
+    assert (found.slots, found.busy, found.utilisation) == (10, 1, 0.1)
+    assert (found.queues[0].slots, found.queues[0].workers) == (10, 1)
+    assert [each.id for each in found.workers] == ["a", "b"]
+    alone = stats(queue(), workers=(drains,), queue="mail")
+    assert [each.id for each in alone.workers] == ["a"]
+    assert "no worker serves it" in alone.unknown["drain_seconds"]
+    assert "all workers drain" in alone.unknown["utilisation"]
+
+
 def test_without_a_worker_nothing_is_in_use_of_nothing() -> None:
     found = stats(queue(), workers=())
     assert found.utilisation is None

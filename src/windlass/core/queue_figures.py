@@ -13,7 +13,7 @@ from windlass.core.kind_figures import work_in
 from windlass.core.kind_stats import KindStats
 from windlass.core.metrics import OTHER
 from windlass.core.pauses import Pauses
-from windlass.core.sample import Sample
+from windlass.core.sample import Sample, is_draining
 from windlass.core.sample_history import History, Line, curve, is_explained, recent_rate
 from windlass.core.states import State
 
@@ -179,9 +179,11 @@ def _drain(queues: Sequence[QueueFigures]) -> tuple[float | None, str]:
     return max(known, default=0.0), ""
 
 
-def serves_queue(worker: WorkerRecord, queue: str) -> bool:
-    """Say whether a worker takes anything from a queue."""
-    return any(worker.info.serves(Lane(queue, kind)) for kind in worker.info.kinds[:1])
+def serves_queue(worker: WorkerRecord, queue: str, *, draining: bool = False) -> bool:
+    """Say whether a worker takes anything from a queue, or did until it was to drain."""
+    return (draining or not is_draining(worker)) and any(
+        worker.info.serves(Lane(queue, kind)) for kind in worker.info.kinds[:1]
+    )
 
 
 def slots_of(worker: WorkerRecord, queue: str | None = None) -> int:

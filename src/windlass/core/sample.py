@@ -30,6 +30,7 @@ EVERY = timedelta(seconds=15)
 _RATED = 4 * EVERY
 """After which nobody has sampled for a while: a mean over hours says nothing of what is now."""
 _WALK, _LEAST_WALK, _MOST_WALK = 60_000, 5_000, 500_000
+DRAINING = "draining"
 _SHORT, _LONG = 0.1, 0.3
 _BREAKERS = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
@@ -151,7 +152,7 @@ def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
         limits=_limits(facts.limits),
         workers={
             state: sum(each.pulse.state == state for each in alive)
-            for state in ("running", "draining")
+            for state in ("running", DRAINING)
         },
         schedule_lag=_lag(facts.ringing, facts.now),
         snapshot_age=facts.depths.snapshot_age,
@@ -186,16 +187,24 @@ def _queues(facts: Facts, alive: Sequence[WorkerRecord]) -> dict[str, QueueSampl
     return queues
 
 
+def is_draining(worker: WorkerRecord) -> bool:
+    """Say whether a worker ends what it has begun, and begins nothing any more."""
+    return worker.pulse.state == DRAINING
+
+
 def _note_head(queue: QueueSample, head: Head, facts: Facts, alive: Sequence[WorkerRecord]) -> None:
     waited = max((facts.now - head.position).total_seconds(), 0.0)
     queue.oldest = max(queue.oldest or 0.0, waited)
-    queue.unserved += not any(worker.info.serves(head.lane) for worker in alive)
+    queue.unserved += not any(
+        worker.info.serves(head.lane) for worker in alive if not is_draining(worker)
+    )
 
 
 def _serving(queue: str, alive: Sequence[WorkerRecord]) -> int:
     return sum(
         any(worker.info.serves(Lane(queue, kind, 0, "")) for kind in worker.info.kinds[:1])
         for worker in alive
+        if not is_draining(worker)
     )
 
 

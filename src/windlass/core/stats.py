@@ -25,7 +25,7 @@ from windlass.core.queue_figures import (
     total_of,
 )
 from windlass.core.redaction import Redaction
-from windlass.core.sample import Sample, open_breakers
+from windlass.core.sample import DRAINING, Sample, open_breakers
 from windlass.core.sample_history import History, curve, recent_rate
 
 __all__ = [
@@ -37,6 +37,9 @@ __all__ = [
     "WorkerFigures",
     "stats_of",
 ]
+
+_NO_WORKER = "no worker is alive; start one: windlass worker module:attribute"
+_ALL_DRAIN = "all workers drain; start one: windlass worker module:attribute"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +81,9 @@ class Stats:
     errors: tuple[ErrorFigures, ...]
     workers: tuple[WorkerFigures, ...]
     slots: int
+    """Those of the workers that take jobs."""
     busy: int
-    """Jobs that run."""
+    """Jobs that run in them."""
     utilisation: float | None
     """The share of the slots that is in use; None: there is no slot."""
     arrival_rate: float | None
@@ -172,7 +176,8 @@ def _stats(
     errors: tuple[ErrorFigures, ...],
     workers: tuple[WorkerFigures, ...],
 ) -> Stats:
-    slots, busy = sum(each.slots for each in workers), sum(each.busy for each in workers)
+    taking = [each for each in workers if each.state != DRAINING]
+    slots, busy = sum(each.slots for each in taking), sum(each.busy for each in taking)
     total = total_of(queues, counted=facts.counted)
     unknown = dict(total.unknown)
     arrival, service = total.arrival_rate, total.service_rate
@@ -181,7 +186,7 @@ def _stats(
     if whole and "service_rate" not in unknown:
         service = _lately(facts, facts.history.total.services, service)
     if not slots:
-        unknown["utilisation"] = "no worker is alive; start one: windlass worker module:attribute"
+        unknown["utilisation"] = _ALL_DRAIN if workers else _NO_WORKER
     return Stats(
         at=facts.now,
         sample_age=None if facts.counted else max(facts.now.timestamp() - facts.sample.at, 0.0),
@@ -240,5 +245,5 @@ def _worker(record: WorkerRecord) -> WorkerFigures:
 
 def _is_for(worker: WorkerRecord, queue: str | None, kind: str | None) -> bool:
     return (kind is None or kind in worker.info.kinds) and (
-        queue is None or serves_queue(worker, queue)
+        queue is None or serves_queue(worker, queue, draining=True)
     )
