@@ -129,7 +129,7 @@ def stats_of(facts: StatsFacts, *, queue: str | None = None, kind: str | None = 
         if kind in (None, name) and (queue is None or queue in each.left)
     }
     homes = {name for each in chosen.values() for name in each.left}
-    alive = [each for each in facts.workers if each.alive and _is_for(each, queue, kind)]
+    alive = [each for each in facts.workers if each.alive]
     names = [
         name
         for name in sorted(facts.sample.queues)
@@ -149,7 +149,7 @@ def stats_of(facts: StatsFacts, *, queue: str | None = None, kind: str | None = 
         queues=tuple(queue_of(name, scene) for name in names),
         kinds=tuple(sorted(kinds, key=lambda each: (-each.busy, -each.runs, each.name))),
         errors=errors_of(chosen, groups, facts.now, facts.redaction),
-        workers=tuple(map(_worker, alive)),
+        workers=tuple(_worker(each) for each in alive if _is_for(each, queue, kind)),
     )
 
 
