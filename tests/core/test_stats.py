@@ -490,13 +490,28 @@ def test_errors_are_what_failed_lately_and_what_is_dead() -> None:
     told = [(each.group, each.count, each.dead, each.error) for each in found.errors]
     assert told == [
         ("ab", 3, 7, "Error: x"),
-        ("cd", 2, 0, ""),
+        ("other", 2, 0, "other errors, of which there are too many to tell them apart"),
         ("ef", 0, 1, "ValueError: card_number=*** is wrong"),
     ]
     assert found.errors[0].history == (*[0] * 11, 3)
     assert found.errors[0].first_seen == NOW - 3 * MINUTE
     assert found.errors[0].last_seen == NOW
     assert found.errors[2].history == (0,) * 12
+
+
+def test_errors_of_which_only_the_number_is_known_are_told_as_one() -> None:
+    """Only so many are kept with their words; a row that says nothing helps nobody."""
+    made: Json | None = None
+    for ago in reversed(range(6)):
+        errors = {f"e{ago}{number}": 1 for number in range(9)} | {"other": 1}
+        lines = {name: f"Error: {name}" for name in errors if name != "other"}
+        now = NOW - ago * 5 * MINUTE
+        made = recorded(made, Window(failed=10, errors=errors), {}, now, lines)
+    found = stats(kinds={RECORD + "send": made}).errors
+    assert all(each.error for each in found)
+    assert sum(each.count for each in found) == 60
+    assert found[0].group == "other"
+    assert found[0].count == sum(found[0].history) == 6 + 6 * 9 - 30
 
 
 def test_an_error_line_is_masked_by_whoever_looks() -> None:
@@ -540,6 +555,7 @@ def test_a_kind_alone_goes_with_the_queues_that_its_jobs_left() -> None:
     assert [each.name for each in found.kinds] == ["scan"]
     assert [each.group for each in found.errors] == ["cd"]
     assert [each.id for each in found.workers] == ["a"]
+    assert found.queues[0].slots == 20, "a queue is told of as a whole, with all who serve it"
 
 
 def test_what_nobody_knows_is_empty() -> None:
