@@ -20,6 +20,7 @@ import pytest
 
 from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, serving, until
 from windlass import Context, Job, MeasureRuns, Meters, State, Windlass
+from windlass.core.job import Depths
 from windlass.core.kind_stats import RECORD, read_stats
 from windlass.core.sample import CLUSTER, TURN, read_sample
 from windlass.core.sample_history import HISTORY
@@ -212,6 +213,47 @@ def test_a_clock_that_is_set_back_does_not_stop_the_sampling() -> None:
     (made, _), (stale, age), (anew, _) = told
     assert (stale, age) == (made, -3600.0), "that it comes from the future is not hidden"
     assert anew == made - 3600
+
+
+class Slow(MemoryStore):
+    """Takes long to count, while something else happens; and fails where it is told to."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self.meanwhile: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.most = 1_000_000
+        self.walks: list[int] = []
+
+    async def depths(self, most: int) -> Depths:
+        self.walks.append(most)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        if most > self.most:
+            raise TimeoutError("canceling statement due to statement timeout")
+        return await super().depths(most)
+
+
+def test_a_slow_sampler_does_not_overwrite_what_another_has_sampled_later() -> None:
+    clock = Clock()
+    store = Slow(clock)
+    first, second = (
+        Sampler(store, worker_id=lambda name=name: name, sampled=lambda *_: None)
+        for name in ("slow", "quick")
+    )
+
+    async def another() -> None:
+        clock.advance(seconds=20)
+        await second.tick()
+
+    async def main() -> None:
+        store.meanwhile = another
+        await first.tick()
+        record = (await store.records(CLUSTER))[CLUSTER]
+        assert record["by"] == "quick"
+        assert (await store.records(HISTORY))[HISTORY]["at"] == [record["at"]]
+
+    asyncio.run(main())
 
 
 @awaited

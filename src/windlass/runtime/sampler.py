@@ -154,7 +154,11 @@ def _turn(found: Mapping[str, Json], now: datetime, by: str) -> Changes[bool]:
     return Changes(answer=True, records={TURN: {"at": now.timestamp(), "by": by}})
 
 
-def _kept(made: Sample, record: Json, found: Mapping[str, Json], _: datetime) -> Changes[None]:
+def _kept(made: Sample, record: Json, found: Mapping[str, Json], now: datetime) -> Changes[None]:
+    """Keep a sample, unless somebody has kept a later one while this one was made."""
+    known = read_sample(found.get(CLUSTER))
+    if known is not None and made.at < known.at <= now.timestamp():
+        return Changes(answer=None)
     history = continued(found.get(HISTORY), made)
     return Changes(answer=None, records={CLUSTER: record, HISTORY: history})
 
