@@ -120,6 +120,17 @@ def walk_after(before: Sample | None) -> int:
     return min(before.walk * 2, _MOST_WALK) if before.seconds < _SHORT else before.walk
 
 
+def walk_of_turn(before: Sample | None, turn: Json | None) -> int:
+    """Return how many jobs a sample may look at; half of what came to nothing the last time.
+
+    The last turn came to nothing if there is no sample since then: its walk took too long.
+    """
+    tried = (turn or {}).get("walk")
+    if not isinstance(tried, int) or (before is not None and before.at >= (turn or {})["at"]):
+        return walk_after(before)
+    return max(min(tried // 2, walk_after(before)), _LEAST_WALK)
+
+
 class Facts(Struct, kw_only=True):
     """All that a sample is made of, as the store told it."""
 

@@ -66,13 +66,14 @@ class Sampler(Service):
 
     async def _take_turn(self, known: Sample | None) -> None:
         by = self._worker_id()
-        is_ours = await self._store.apply([TURN], lambda found, now: _turn(found, now, by))
-        if by and is_ours.answer:
-            await self._sample(known, by)
+        if not by:
+            return
+        turn = await self._store.apply([TURN], partial(_turn, by, known))
+        if turn.answer is not None:
+            await self._sample(known, by, turn.answer)
 
-    async def _sample(self, before: Sample | None, by: str) -> None:
+    async def _sample(self, before: Sample | None, by: str, walk: int) -> None:
         """Make the figures, and keep them for all; how long the store takes is one of them."""
-        walk = sample.walk_after(before)
         began = time.perf_counter()
         facts = await self._ask(walk, before)
         seconds = time.perf_counter() - began
@@ -122,7 +123,13 @@ class Sampler(Service):
             return None
         until, span = now - _LATE, now - datetime.fromtimestamp(before.at, now.tzinfo)
         for part in _PARTS:
-            found = await self._store.arrivals(until - span / part, until, walk)
+            try:
+                found = await self._store.arrivals(until - span / part, until, walk)
+            except Exception as error:  # noqa: BLE001 - what was counted is worth more than a rate.
+                log.warning(
+                    "sampler.arrivals_unknown", error=f"{type(error).__qualname__}: {error}"
+                )
+                return None
             if found is not None:
                 return {name: count * part for name, count in found.items()}
         return None
@@ -146,12 +153,18 @@ class Sampler(Service):
             await self._store.apply(old, _forgetting)
 
 
-def _turn(found: Mapping[str, Json], now: datetime, by: str) -> Changes[bool]:
-    """Take the turn, unless somebody has just taken it; one that came to nothing passes, too."""
+def _turn(
+    by: str, known: Sample | None, found: Mapping[str, Json], now: datetime
+) -> Changes[int | None]:
+    """Take the turn, unless somebody has just taken it, and tell how many jobs to look at.
+
+    One that came to nothing passes, too, and is kept in mind with what it tried.
+    """
     last = found.get(TURN, {}).get("at", 0.0)
     if 0 <= now.timestamp() - last < EVERY.total_seconds():
-        return Changes(answer=False)
-    return Changes(answer=True, records={TURN: {"at": now.timestamp(), "by": by}})
+        return Changes(answer=None)
+    walk = sample.walk_of_turn(known, found.get(TURN))
+    return Changes(answer=walk, records={TURN: {"at": now.timestamp(), "by": by, "walk": walk}})
 
 
 def _kept(made: Sample, record: Json, found: Mapping[str, Json], now: datetime) -> Changes[None]:
