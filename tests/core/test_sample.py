@@ -14,6 +14,7 @@ from windlass.core.pauses import Pauses
 from windlass.core.sample import Facts, Sample, read_sample, sampled, walk_after
 from windlass.core.sample_series import series_of
 from windlass.core.states import State
+from windlass.store.depths import depths_of
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -127,6 +128,18 @@ def test_what_is_new_tells_of_arrivals_where_nobody_counted_to_the_end() -> None
     assert series(made, "windlass_queue_arrival_rate") == {("mail",): 7.0, ("files",): 0.0}
     assert made.queues["mail"].estimated
     assert not made.queues["files"].estimated, "those that were counted are counted"
+
+
+def test_what_lies_beyond_the_walk_may_be_of_any_queue() -> None:
+    """A queue whose scheduled jobs were not reached seemed counted, so that its rates jumped."""
+    rows = [("mail", State.SCHEDULED, 11), ("files", State.PENDING, 5)]
+    found = depths_of(rows, 10)
+    assert found.cut == (State.SCHEDULED,)
+    before = sampled(facts(depths=found), None, by="w")
+    assert before.queues["files"].capped == before.queues["mail"].capped == ["scheduled"]
+    later = facts(now=NOW + 10 * SECOND, depths=found, arrivals={"files": 20})
+    assert sampled(later, before, by="w").queues["files"].arrival_rate == 2.0
+    assert depths_of([("mail", State.SCHEDULED, 10)], 10).cut == ()
 
 
 def test_dead_jobs_that_are_too_many_to_count_do_not_hide_what_comes() -> None:

@@ -188,6 +188,8 @@ def _queues(facts: Facts, alive: Sequence[WorkerRecord]) -> dict[str, QueueSampl
         queue.jobs[state] = queue.jobs.get(state, 0) + each.count
         if each.capped and state not in queue.capped:
             queue.capped.append(state)
+    for queue in queues.values():
+        queue.capped += [each.value for each in facts.depths.cut if each.value not in queue.capped]
     for name, count in left.items():
         queues[named[name]].left += count
     for head in facts.heads:
