@@ -10,6 +10,7 @@ import pytest
 
 from windlass.core.job import Depth, Depths, Head, Lane, Pulse, WorkerInfo, WorkerRecord
 from windlass.core.kind_stats import RECORD, Window, recorded
+from windlass.core.latency import bucket_of
 from windlass.core.pauses import Pauses
 from windlass.core.sample import Facts, Sample, read_sample, sampled, walk_after
 from windlass.core.sample_series import series_of
@@ -177,6 +178,31 @@ def test_a_thousand_queues_and_kinds_are_told_as_two_hundred_and_others() -> Non
     assert len(made.kinds) == 200
     assert len(made.limits) <= 201
     assert len(made.breakers) == 200
+
+
+def test_what_matters_is_told_first_of_too_many_breakers_and_kinds() -> None:
+    """An alert on an open breaker or a missed target must not depend on the order of names."""
+    names = [f"a{number:03}" for number in range(300)]
+    ran = {RECORD + name: recorded(None, _a_run(), {"mail": 1}, NOW) for name in names}
+    made = sampled(
+        facts(
+            breakers={f"breaker:{name}": {} for name in names}
+            | {"breaker:z": {"state": "open"}, "breaker:y": {"state": "half-open"}},
+            stats=ran,
+            heads=(Head(lane=Lane("mail", "waits", 0, ""), position=NOW - SECOND),),
+            targets={"slo:target": {"target": 5.0}},
+        ),
+        None,
+        by="w",
+    )
+    assert (made.breakers["z"], made.breakers["y"]) == (2, 1)
+    assert made.kinds["waits"].oldest == 1.0
+    assert made.kinds["target"].target == 5.0
+    assert len(made.breakers) == len(made.kinds) == 200
+
+
+def _a_run() -> Window:
+    return Window(completed=1, durations=[bucket_of(1.0), 1], waits=[bucket_of(1.0), 1])
 
 
 def test_breakers_limits_targets_and_pauses_are_told() -> None:

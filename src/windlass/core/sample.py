@@ -156,10 +156,7 @@ def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
         by=by,
         queues=_queues(facts, alive),
         kinds=_kinds(facts),
-        breakers={
-            name.removeprefix(BREAKERS): _BREAKERS[read_status(name, record).state]
-            for name, record in list(facts.breakers.items())[:NAMES]
-        },
+        breakers=_breakers(facts.breakers),
         limits=_limits(facts.limits),
         workers={
             state: sum(each.pulse.state == state for each in alive)
@@ -239,15 +236,29 @@ def _kinds(facts: Facts) -> dict[str, KindSample]:
                 waits=kind_stats.percentiles(lately.waits),
             )
     for head in facts.heads:
-        if head.lane.kind in kinds or len(kinds) < NAMES:
-            kind = kinds.setdefault(head.lane.kind, KindSample())
-            waited = max((facts.now - head.position).total_seconds(), 0.0)
-            kind.oldest = max(kind.oldest or 0.0, waited)
+        kind = kinds.setdefault(head.lane.kind, KindSample())
+        waited = max((facts.now - head.position).total_seconds(), 0.0)
+        kind.oldest = max(kind.oldest or 0.0, waited)
     for name, record in facts.targets.items():
         told = record.get("target")
         if isinstance(told, int | float):
             kinds.setdefault(name.removeprefix(TARGETS), KindSample()).target = float(told)
-    return dict(list(kinds.items())[:NAMES])
+    return dict(sorted(kinds.items(), key=_importance)[:NAMES])
+
+
+def _importance(named: tuple[str, KindSample]) -> tuple[bool, float]:
+    """Order kinds for when there are too many: those with a target, then those that wait."""
+    kind = named[1]
+    return kind.target is None, -1.0 if kind.oldest is None else -1.0 - kind.oldest
+
+
+def _breakers(records: Mapping[str, Json]) -> dict[str, int]:
+    """Tell the state of breakers; where there are too many, those first that are not closed."""
+    states = {
+        name.removeprefix(BREAKERS): _BREAKERS[read_status(name, record).state]
+        for name, record in records.items()
+    }
+    return dict(sorted(states.items(), key=lambda each: -each[1])[:NAMES])
 
 
 def _limits(records: Mapping[str, Json]) -> dict[str, int]:
