@@ -298,7 +298,7 @@ def test_what_was_counted_is_kept_though_nobody_can_say_what_came() -> None:
     async def main() -> None:
         await app.aenqueue_many([send.draft() for _ in range(9)])
         await sampler.tick()
-        turn = {"at": 0.0, "by": "w", "walk": 8}
+        turn = {"at": 0.0, "by": "w"}
         few = {"at": clock().timestamp(), "walk": 8, "queues": {"mail": {"capped": ["pending"]}}}
         await store.apply(
             [TURN, CLUSTER],

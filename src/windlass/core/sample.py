@@ -123,10 +123,10 @@ def walk_after(before: Sample | None) -> int:
 def walk_of_turn(before: Sample | None, turn: Json | None) -> int:
     """Return how many jobs a sample may look at; half of what came to nothing the last time.
 
-    The last turn came to nothing if there is no sample since then: its walk took too long.
+    A turn says what is tried until that has come to something.
     """
     tried = (turn or {}).get("walk")
-    if not isinstance(tried, int) or (before is not None and before.at >= (turn or {})["at"]):
+    if not isinstance(tried, int):
         return walk_after(before)
     return max(min(tried // 2, walk_after(before)), _LEAST_WALK)
 

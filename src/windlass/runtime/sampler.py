@@ -79,7 +79,7 @@ class Sampler(Service):
         seconds = time.perf_counter() - began
         made = replace(sampled(facts, before, by=by), seconds=round(seconds, 4), walk=walk)
         record: Json = msgspec.to_builtins(made)
-        await self._store.apply([CLUSTER, HISTORY], partial(_kept, made, record))
+        await self._store.apply([CLUSTER, HISTORY, TURN], partial(_kept, made, record))
         self._sampled(record, time.perf_counter() - began)
         await self._forget(facts)
 
@@ -173,7 +173,8 @@ def _kept(made: Sample, record: Json, found: Mapping[str, Json], now: datetime) 
     if known is not None and made.at < known.at <= now.timestamp():
         return Changes(answer=None)
     history = continued(found.get(HISTORY), made)
-    return Changes(answer=None, records={CLUSTER: record, HISTORY: history})
+    turn = {name: told for name, told in found.get(TURN, {}).items() if name != "walk"}
+    return Changes(answer=None, records={CLUSTER: record, HISTORY: history, TURN: turn})
 
 
 def _still_unserved(found: Mapping[str, Json], _: datetime) -> Changes[dict[str, Json]]:
