@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from windlass.core.job import (
@@ -50,6 +51,10 @@ def worker(name: str = "w", *, slots: int = 10, alive: bool = True, **told: Any)
         lease_until=NOW,
         alive=alive,
     )
+
+
+def young() -> WorkerRecord:
+    return msgspec.structs.replace(worker(), started_at=NOW - 30 * SECOND)
 
 
 def runs(count: int, seconds: float, **told: Any) -> Window:
@@ -188,7 +193,9 @@ def test_what_has_only_just_come_is_drained_by_the_slots_that_are_free() -> None
         ({}, {"pauses": Pauses(queues=frozenset({"mail"}))}, "it is paused"),
         ({"arrival_rate": None}, {}, "30 s after a worker has started"),
         ({"service_rate": None}, {}, "30 s after a worker has started"),
-        ({}, {"counted": True}, "30 s after a worker has started"),
+        ({}, {"counted": True, "workers": (young(),)}, "30 s after a worker has started"),
+        ({}, {"counted": True}, "no worker has sampled lately"),
+        ({"arrival_rate": None, "capped": ["running"]}, {}, "more jobs come than can be counted"),
     ],
 )
 def test_no_time_to_drain_is_made_up(told: Any, others: Any, why: str) -> None:
@@ -302,7 +309,9 @@ def test_a_sample_that_nobody_made_lately_has_no_rates() -> None:
     assert found.sample_age is None
     assert found.arrival_rate is found.service_rate is found.slots_needed is None
     assert found.queues[0].jobs == {"pending": 100}
-    assert "30 s after a worker has started" in found.unknown["arrival_rate"]
+    assert "no worker has sampled lately" in found.unknown["arrival_rate"]
+    alone = stats(queue(), counted=True, workers=())
+    assert alone.unknown["arrival_rate"] == "known about 30 s after a worker has started"
 
 
 # -- all of it ---------------------------------------------------------------------------------
@@ -421,16 +430,8 @@ def test_kinds_tell_ends_percentiles_rates_and_the_slots_that_they_fill() -> Non
 
 
 def test_the_rate_of_a_kind_is_not_spread_over_a_time_before_there_was_a_worker() -> None:
-    young = worker()
-    young = WorkerRecord(
-        info=young.info,
-        pulse=young.pulse,
-        started_at=NOW - 30 * SECOND,
-        last_seen=NOW,
-        lease_until=NOW,
-        alive=True,
-    )
-    (kind,) = stats(kinds={RECORD + "send": record(runs(60, 1.0))}, workers=(young,)).kinds
+    team = (young(),)
+    (kind,) = stats(kinds={RECORD + "send": record(runs(60, 1.0))}, workers=team).kinds
     assert kind.rate == 2.0
 
 

@@ -19,6 +19,9 @@ NO_RATES = "known about 30 s after a worker has started"
 """Why nothing is known that is told by comparing two samples."""
 UNTOLD = "jobs left that no worker ran to an end, as when some are purged: known in two minutes"
 """Why nobody knows how many came."""
+UNSAMPLED = "no worker has sampled lately: service.failed in their logs says why"
+"""Why nothing is known though workers have been alive for longer than that takes."""
+UNCOUNTED = "more jobs come than can be counted"
 _LONG = 60.0
 """Seconds of work from which on too few jobs end within two minutes to tell a rate by that."""
 _NOTHING_LEAVES = "nothing comes and nothing leaves: windlass why <job> says what a job waits for"
@@ -41,8 +44,8 @@ class Load:
     """How many of its jobs run."""
     idle: int = 0
     """How many of those slots are free."""
-    untold: bool = False
-    """Whether jobs left of which no worker told, so that what came is not known."""
+    unrated: str = NO_RATES
+    """Why a rate is not known, where it is not."""
     arrival: float | None = None
     service: float | None = None
     again: bool = False
@@ -54,7 +57,7 @@ class Load:
 def slots_needed(load: Load) -> tuple[float | None, str]:
     """Return how many slots keep up with what comes, with some room; or None, and why not."""
     if load.arrival is None:
-        return None, UNTOLD if load.untold else NO_RATES
+        return None, load.unrated
     if not load.arrival:
         return 0.0, ""
     if load.work is None:
@@ -86,7 +89,7 @@ def drain_seconds(load: Load) -> tuple[float | None, str]:
     if load.capped:
         return None, "more jobs wait than are counted"
     if load.arrival is None or load.service is None:
-        return None, UNTOLD if load.untold else NO_RATES
+        return None, load.unrated
     if load.work is None and load.running and not load.service:
         return None, _AGAIN if load.again else _NO_RUNS
     spare = _pace(load, load.service) - load.arrival

@@ -7,19 +7,30 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 
-from windlass.core.capacity import NEVER, NO_RATES, UNTOLD, Load, drain_seconds, slots_needed
+from windlass.core.capacity import (
+    NEVER,
+    NO_RATES,
+    UNCOUNTED,
+    UNSAMPLED,
+    UNTOLD,
+    Load,
+    drain_seconds,
+    slots_needed,
+)
 from windlass.core.job import Lane, WorkerRecord
 from windlass.core.kind_figures import work_in
 from windlass.core.kind_stats import KindStats
 from windlass.core.metrics import OTHER
 from windlass.core.pauses import Pauses
-from windlass.core.sample import Sample, is_draining
+from windlass.core.sample import EVERY, QueueSample, Sample, is_counted, is_draining
 from windlass.core.sample_history import History, Line, curve, is_explained, recent_rate
 from windlass.core.states import State
 
 _PENDING = State.PENDING.value
 _RUNNING = State.RUNNING.value
 _NAMED = 3
+_SAMPLED = 4 * EVERY
+"""After which somebody should have sampled twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +119,8 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         arrivals=_curve(scene, line.arrivals),
         services=_curve(scene, line.services),
         unknown=_reasons(
-            arrival_rate=(load.arrival, _why_no_rate(load.arrival, untold=load.untold)),
-            service_rate=(load.service, _why_no_rate(load.service)),
+            arrival_rate=(load.arrival, "" if load.arrival is not None else load.unrated),
+            service_rate=(load.service, "" if load.service is not None else load.unrated),
             drain_seconds=(drain, why_no_drain),
             slots_needed=(slots, why_no_slots),
         ),
@@ -132,7 +143,7 @@ def _load(name: str, scene: QueueScene, serving: Sequence[WorkerRecord]) -> Load
         slots=sum(slots_of(each, name) for each in serving),
         running=queue.jobs.get(_RUNNING, 0),
         idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
-        untold=untold,
+        unrated=_why_no_rates(scene, queue, untold=untold),
         arrival=None if untold else _rate(scene, rates.arrivals, queue.arrival_rate),
         service=_rate(scene, rates.services, queue.service_rate),
         again=work.again,
@@ -140,10 +151,13 @@ def _load(name: str, scene: QueueScene, serving: Sequence[WorkerRecord]) -> Load
     )
 
 
-def _why_no_rate(rate: float | None, *, untold: bool = False) -> str:
-    if rate is not None:
-        return ""
-    return UNTOLD if untold else NO_RATES
+def _why_no_rates(scene: QueueScene, queue: QueueSample, *, untold: bool) -> str:
+    if untold:
+        return UNTOLD
+    if scene.counted and any(scene.now - each.started_at > _SAMPLED for each in scene.alive):
+        return UNSAMPLED
+    is_told = not scene.counted and queue.service_rate is not None
+    return UNCOUNTED if is_told and not is_counted(queue) else NO_RATES
 
 
 def total_of(queues: Sequence[QueueFigures], *, counted: bool) -> Total:
@@ -222,7 +236,10 @@ def _sum(figure: str, queues: Sequence[QueueFigures], *, counted: bool) -> tuple
 def _why(figure: str, queues: Sequence[QueueFigures]) -> str:
     """Say why the figure of all is not known: because that of one is not, the worst of them."""
     reasons = {each.name: each.unknown[figure] for each in queues if figure in each.unknown}
-    if not reasons or set(reasons.values()) == {NO_RATES}:
+    for same in (NO_RATES, UNSAMPLED):
+        if set(reasons.values()) == {same}:
+            return same
+    if not reasons:
         return NO_RATES
     name = min(reasons, key=lambda each: (NEVER not in reasons[each], reasons[each] == NO_RATES))
     return f"{name}: {reasons[name]}"
