@@ -12,8 +12,9 @@ from windlass.core.job import Depth, Depths, Head, Lane, Pulse, WorkerInfo, Work
 from windlass.core.kind_stats import RECORD, Window, recorded
 from windlass.core.latency import bucket_of
 from windlass.core.pauses import Pauses
-from windlass.core.sample import Facts, Sample, read_sample, sampled, walk_after
+from windlass.core.sample import Facts, Sample, read_sample, sampled
 from windlass.core.sample_series import series_of
+from windlass.core.sample_walk import walk_after
 from windlass.core.states import State
 from windlass.store.depths import depths_of
 

@@ -29,9 +29,7 @@ CLUSTER = "sample:cluster"
 EVERY = timedelta(seconds=15)
 _RATED = 4 * EVERY
 """After which nobody has sampled for a while: a mean over hours says nothing of what is now."""
-_WALK, _LEAST_WALK, _MOST_WALK = 60_000, 5_000, 500_000
 DRAINING = "draining"
-_SHORT, _LONG = 0.1, 0.3
 _BREAKERS = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
@@ -103,32 +101,6 @@ def open_breakers(sample: Sample) -> tuple[str, ...]:
 def is_rated(before: Sample, now: datetime) -> bool:
     """Say whether a sample is recent enough for its difference to one now to be a rate."""
     return 0 < now.timestamp() - before.at <= _RATED.total_seconds()
-
-
-def walk_after(before: Sample | None) -> int:
-    """Return how many jobs of each state the next sample may look at: what the store has time for.
-
-    Nobody looks at more than there are, so that only a sample that was cut short says how fast the
-    store could go.
-    """
-    if before is None or not before.walk:
-        return _WALK
-    if before.seconds > _LONG:
-        return max(before.walk // 2, _LEAST_WALK)
-    if not any(queue.capped for queue in before.queues.values()):
-        return min(max(before.walk, _LEAST_WALK), _WALK)
-    return min(before.walk * 2, _MOST_WALK) if before.seconds < _SHORT else before.walk
-
-
-def walk_of_turn(before: Sample | None, turn: Json | None) -> int:
-    """Return how many jobs a sample may look at; half of what came to nothing the last time.
-
-    A turn says what is tried until that has come to something.
-    """
-    tried = (turn or {}).get("walk")
-    if not isinstance(tried, int):
-        return walk_after(before)
-    return max(min(tried // 2, walk_after(before)), _LEAST_WALK)
 
 
 class Facts(Struct, kw_only=True):

@@ -11,14 +11,15 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from windlass.core import kind_stats, sample
+from windlass.core import kind_stats
 from windlass.core.breaker_record import RECORD as BREAKERS
 from windlass.core.changes import Changes
 from windlass.core.job import Depths, Json
 from windlass.core.limits import RECORD as LIMITS
 from windlass.core.pauses import PAUSES, Pauses
-from windlass.core.sample import CLUSTER, EVERY, TURN, Facts, Sample, read_sample, sampled
+from windlass.core.sample import CLUSTER, EVERY, TURN, Facts, Sample, is_rated, read_sample, sampled
 from windlass.core.sample_history import HISTORY, continued
+from windlass.core.sample_walk import walk_of_turn
 from windlass.core.schedule import BATCH, UNSERVED
 from windlass.core.schedule import RECORD as SCHEDULES
 from windlass.core.states import State
@@ -117,7 +118,7 @@ class Sampler(Service):
         """
         if (
             before is None
-            or not sample.is_rated(before, now)
+            or not is_rated(before, now)
             or not any(each.capped and each.state is not State.DEAD for each in depths.counts)
         ):
             return None
@@ -163,7 +164,7 @@ def _turn(
     last = found.get(TURN, {}).get("at", 0.0)
     if 0 <= now.timestamp() - last < EVERY.total_seconds():
         return Changes(answer=None)
-    walk = sample.walk_of_turn(known, found.get(TURN))
+    walk = walk_of_turn(known, found.get(TURN))
     return Changes(answer=walk, records={TURN: {"at": now.timestamp(), "by": by, "walk": walk}})
 
 
