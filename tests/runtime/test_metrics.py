@@ -244,10 +244,8 @@ class Slow(MemoryStore):
 def test_a_slow_sampler_does_not_overwrite_what_another_has_sampled_later() -> None:
     clock = Clock()
     store = Slow(clock)
-    first, second = (
-        Sampler(store, worker_id=lambda name=name: name, sampled=lambda *_: None)
-        for name in ("slow", "quick")
-    )
+    first = Sampler(store, worker_id=lambda: "slow", sampled=lambda *_: None)
+    second = Sampler(store, worker_id=lambda: "quick", sampled=lambda *_: None)
 
     async def another() -> None:
         clock.advance(seconds=20)

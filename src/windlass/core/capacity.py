@@ -22,6 +22,7 @@ UNTOLD = "jobs left that no worker ran to an end, as when some are purged: known
 UNSAMPLED = "no worker has sampled lately: service.failed in their logs says why"
 """Why nothing is known though workers have been alive for longer than that takes."""
 UNCOUNTED = "more jobs come than can be counted"
+"""Why nobody knows how many came into a queue that is too long to count it."""
 _LONG = 60.0
 """Seconds of work from which on too few jobs end within two minutes to tell a rate by that."""
 _NOTHING_LEAVES = "nothing comes and nothing leaves: windlass why <job> says what a job waits for"
