@@ -10,10 +10,13 @@ import pytest
 
 from windlass.core.job import Depth, Depths, Head, Lane, Pulse, WorkerInfo, WorkerRecord
 from windlass.core.kind_stats import RECORD, Window, recorded
+from windlass.core.latency import bucket_of
 from windlass.core.pauses import Pauses
-from windlass.core.sample import Facts, Sample, read_sample, sampled, walk_after
+from windlass.core.sample import Facts, Sample, read_sample, sampled
 from windlass.core.sample_series import series_of
+from windlass.core.sample_walk import walk_after
 from windlass.core.states import State
+from windlass.store.depths import depths_of
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -88,7 +91,12 @@ def test_queues_are_told_with_depth_oldest_and_who_serves_them() -> None:
         None,
         by="w",
     )
-    assert series(made, "windlass_queue_jobs") == {("mail", "pending"): 3, ("mail", "dead"): 2}
+    assert series(made, "windlass_queue_jobs") == {
+        ("mail", "pending"): 3,
+        ("mail", "dead"): 2,
+        ("mail", "running"): 0,
+        ("mail", "scheduled"): 0,
+    }, "of what there is none, too, or nobody could compare with when there was"
     assert series(made, "windlass_queue_oldest_pending_seconds", age=2) == {("mail",): 9.0}
     assert series(made, "windlass_queue_workers") == {("mail",): 1}
     assert series(made, "windlass_queue_unserved_lanes") == {("mail",): 1}
@@ -96,6 +104,14 @@ def test_queues_are_told_with_depth_oldest_and_who_serves_them() -> None:
         ("send",): 7.0,
         ("unknown",): 3.0,
     }
+
+
+def test_workers_that_drain_serve_nothing() -> None:
+    drains = msgspec.structs.replace(worker(), pulse=Pulse(state="draining"))
+    head = Head(lane=Lane("mail", "send", 0, ""), position=NOW)
+    made = sampled(facts(heads=(head,), workers=(drains,)), None, by="w")
+    assert (made.queues["mail"].workers, made.queues["mail"].unserved) == (0, 1)
+    assert made.workers == {"running": 0, "draining": 1}
 
 
 def test_rates_are_what_came_and_what_left_between_two_samples() -> None:
@@ -129,7 +145,8 @@ def test_nothing_is_said_about_arrivals_where_nobody_counted_to_the_end() -> Non
     before = sampled(facts(depths=full), None, by="w")
     made = sampled(facts(now=NOW + SECOND, depths=full), before, by="w")
     assert series(made, "windlass_queue_arrival_rate") == {}
-    assert series(made, "windlass_queue_jobs_capped") == {("mail", "pending"): 1.0}
+    capped = series(made, "windlass_queue_jobs_capped")
+    assert [key for key, value in capped.items() if value] == [("mail", "pending")]
 
 
 def test_what_is_new_tells_of_arrivals_where_nobody_counted_to_the_end() -> None:
@@ -143,6 +160,18 @@ def test_what_is_new_tells_of_arrivals_where_nobody_counted_to_the_end() -> None
     assert series(made, "windlass_queue_arrival_rate") == {("mail",): 7.0, ("files",): 0.0}
     assert made.queues["mail"].estimated
     assert not made.queues["files"].estimated, "those that were counted are counted"
+
+
+def test_what_lies_beyond_the_walk_may_be_of_any_queue() -> None:
+    """A queue whose scheduled jobs were not reached seemed counted, so that its rates jumped."""
+    rows = [("mail", State.SCHEDULED, 11), ("files", State.PENDING, 5)]
+    found = depths_of(rows, 10)
+    assert found.cut == (State.SCHEDULED,)
+    before = sampled(facts(depths=found), None, by="w")
+    assert before.queues["files"].capped == before.queues["mail"].capped == ["scheduled"]
+    later = facts(now=NOW + 10 * SECOND, depths=found, arrivals={"files": 20})
+    assert sampled(later, before, by="w").queues["files"].arrival_rate == 2.0
+    assert depths_of([("mail", State.SCHEDULED, 10)], 10).cut == ()
 
 
 def test_dead_jobs_that_are_too_many_to_count_do_not_hide_what_comes() -> None:
@@ -175,11 +204,36 @@ def test_a_thousand_queues_and_kinds_are_told_as_two_hundred_and_others() -> Non
         by="w",
     )
     told = series(made, "windlass_queue_jobs")
-    assert len(told) == 201
+    assert len(told) == 201 * 4
     assert told["other", "pending"] == 800
     assert len(made.kinds) == 200
     assert len(made.limits) <= 201
     assert len(made.breakers) == 200
+
+
+def test_what_matters_is_told_first_of_too_many_breakers_and_kinds() -> None:
+    """An alert on an open breaker or a missed target must not depend on the order of names."""
+    names = [f"a{number:03}" for number in range(300)]
+    ran = {RECORD + name: recorded(None, _a_run(), {"mail": 1}, NOW) for name in names}
+    made = sampled(
+        facts(
+            breakers={f"breaker:{name}": {} for name in names}
+            | {"breaker:z": {"state": "open"}, "breaker:y": {"state": "half-open"}},
+            stats=ran,
+            heads=(Head(lane=Lane("mail", "waits", 0, ""), position=NOW - SECOND),),
+            targets={"slo:target": {"target": 5.0}},
+        ),
+        None,
+        by="w",
+    )
+    assert (made.breakers["z"], made.breakers["y"]) == (2, 1)
+    assert made.kinds["waits"].oldest == 1.0
+    assert made.kinds["target"].target == 5.0
+    assert len(made.breakers) == len(made.kinds) == 200
+
+
+def _a_run() -> Window:
+    return Window(completed=1, durations=[bucket_of(1.0), 1], waits=[bucket_of(1.0), 1])
 
 
 def test_breakers_limits_targets_and_pauses_are_told() -> None:

@@ -6,7 +6,7 @@ import json
 
 from windlass.core.job import Json
 from windlass.core.sample import QueueSample, Sample
-from windlass.core.sample_history import POINTS, QUEUES, continued, read_history
+from windlass.core.sample_history import POINTS, QUEUES, continued, read_history, recent_rate
 
 
 def sample(at: float, **queues: QueueSample) -> Sample:
@@ -46,7 +46,26 @@ def test_the_last_forty_are_kept_of_the_busiest_queues_however_many_there_are() 
     assert history.at[-1] == 15.0 * 99
     assert len(history.queues) == QUEUES
     assert "mail" in history.queues
-    assert len(json.dumps(record)) < 40_000
+    assert len(history.others) == 181
+    assert len(json.dumps(record)) < 80_000
+
+
+def test_every_queue_has_a_rate_of_two_minutes_however_idle_it_is() -> None:
+    """Else the rate of most queues is that of one sample, which jumps."""
+    record: Json | None = None
+    for number in range(20):
+        queues = {f"q{each:02}": busy(1_000) for each in range(QUEUES)}
+        came = 8.0 if number == 15 else 0.0
+        record = continued(record, sample(15.0 * number, **queues, idle=busy(0, came, came / 2)))
+    history = read_history(record)
+    assert "idle" not in history.queues
+    rates = history.rates("idle")
+    assert recent_rate(history, rates.arrivals, 15.0 * 19) == 1.0
+    assert recent_rate(history, rates.services, 15.0 * 19) == 0.5
+    record = continued(record, sample(15.0 * 20, idle=busy(5_000, 16.0)))
+    history = read_history(record)
+    assert history.queues["idle"].arrivals[-6:] == [8.0, 0.0, 0.0, 0.0, 0.0, 16.0], "it goes on"
+    assert recent_rate(history, history.rates("idle").arrivals, 15.0 * 20) == 3.0
 
 
 def test_two_queues_that_are_as_busy_do_not_take_turns() -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from windlass.core.job import (
@@ -50,6 +51,10 @@ def worker(name: str = "w", *, slots: int = 10, alive: bool = True, **told: Any)
         lease_until=NOW,
         alive=alive,
     )
+
+
+def young() -> WorkerRecord:
+    return msgspec.structs.replace(worker(), started_at=NOW - 30 * SECOND)
 
 
 def runs(count: int, seconds: float, **told: Any) -> Window:
@@ -116,6 +121,27 @@ def test_the_runs_that_fail_first_need_slots_too() -> None:
     assert found.slots_needed == pytest.approx(2.0 * 4.0 / 0.8, rel=0.07)
 
 
+def test_full_slots_count_for_as_long_as_they_are_taken_not_only_while_a_job_runs() -> None:
+    """Else a queue of short jobs grows without end, with a tenth of a slot that it needs."""
+    kinds = {RECORD + "send": record(runs(1_000, 0.0002))}
+    behind = {"pending": 900, "running": 1}
+    grows = queue(jobs=behind, arrival_rate=300.0, service_rate=143.0)
+    one = (worker(slots=1),)
+    assert mail(grows, kinds=kinds, workers=one).slots_needed == pytest.approx(300 / 143 / 0.8)
+    keeps_up = queue(jobs=behind, oldest=0.1, arrival_rate=140.0, service_rate=143.0)
+    found = mail(keeps_up, kinds=kinds, workers=one).slots_needed
+    assert found is not None
+    assert found < 0.1, "slots are not known to be full where nothing waits for long"
+
+
+def test_no_slots_are_made_up_of_jobs_that_are_tried_again_and_again() -> None:
+    """The one that ended did not take the time of all: 42,750 slots would be needed."""
+    failing = record(runs(36_000, 1.0, completed=0, failed=36_000, dead=1), left={"mail": 1})
+    found = mail(queue(arrival_rate=1.0), kinds={RECORD + "send": failing})
+    assert found.slots_needed is None
+    assert "tried again" in found.unknown["slots_needed"]
+
+
 @pytest.mark.parametrize("arrival", [6.0, 5.95, 50.0])
 def test_what_comes_as_fast_as_it_leaves_never_drains(arrival: float) -> None:
     found = mail(queue(arrival_rate=arrival))
@@ -167,7 +193,9 @@ def test_what_has_only_just_come_is_drained_by_the_slots_that_are_free() -> None
         ({}, {"pauses": Pauses(queues=frozenset({"mail"}))}, "it is paused"),
         ({"arrival_rate": None}, {}, "30 s after a worker has started"),
         ({"service_rate": None}, {}, "30 s after a worker has started"),
-        ({}, {"counted": True}, "30 s after a worker has started"),
+        ({}, {"counted": True, "workers": (young(),)}, "30 s after a worker has started"),
+        ({}, {"counted": True}, "no worker has sampled lately"),
+        ({"arrival_rate": None, "capped": ["running"]}, {}, "more jobs come than can be counted"),
     ],
 )
 def test_no_time_to_drain_is_made_up(told: Any, others: Any, why: str) -> None:
@@ -230,8 +258,30 @@ def test_a_rate_over_a_gap_counts_for_no_more_than_two_minutes() -> None:
     assert found.arrival_rate == pytest.approx((60 * 9 + 60 * 1) / 120)
 
 
+def test_the_rate_of_all_is_that_of_two_minutes_too() -> None:
+    """A queue that has less than nothing for being counted late takes from the others."""
+    past = history(0.0, 4.0, 4.0)
+    past.queues["files"] = Line(depths=[0] * 3, arrivals=[0.0, -2.0, -2.0], services=[1.0] * 3)
+    past.total = Line(depths=[0] * 3, arrivals=[0.0, 2.0, 2.0], services=[3.0] * 3)
+    found = stats(queue(), queue(), history=past, kinds=_both_queues())
+    assert [each.arrival_rate for each in found.queues] == [0.0, 4.0]
+    assert (found.arrival_rate, found.service_rate) == (2.0, 3.0)
+
+
 def test_a_mean_below_zero_is_zero() -> None:
     assert mail(queue(), history=history(0.0, -5.0, -5.0)).arrival_rate == 0.0
+
+
+def test_jobs_that_are_purged_do_not_hide_what_comes() -> None:
+    """They left, and no worker told: less than nothing came, and no slot would be needed."""
+    purged = history(2.0, 2.0, -1000.0, 2.0, 2.0, 2.0, 2.0)
+    found = mail(queue(), history=purged)
+    assert found.arrival_rate is found.slots_needed is found.drain_seconds is None
+    for figure in ("arrival_rate", "slots_needed", "drain_seconds"):
+        assert "purged" in found.unknown[figure]
+    assert found.service_rate == 1.0
+    late = history(2.0, 2.0, -1000.0, 1004.0, 2.0, 2.0, 2.0)
+    assert mail(queue(), history=late).arrival_rate == pytest.approx(2.0), "somebody told later"
 
 
 def test_a_curve_begins_where_something_is_known() -> None:
@@ -259,7 +309,9 @@ def test_a_sample_that_nobody_made_lately_has_no_rates() -> None:
     assert found.sample_age is None
     assert found.arrival_rate is found.service_rate is found.slots_needed is None
     assert found.queues[0].jobs == {"pending": 100}
-    assert "30 s after a worker has started" in found.unknown["arrival_rate"]
+    assert "no worker has sampled lately" in found.unknown["arrival_rate"]
+    alone = stats(queue(), counted=True, workers=())
+    assert alone.unknown["arrival_rate"] == "known about 30 s after a worker has started"
 
 
 # -- all of it ---------------------------------------------------------------------------------
@@ -293,6 +345,31 @@ def test_lanes_that_nobody_serves_and_breakers_that_are_open_are_told() -> None:
     assert found.breakers == ("api", "bank")
 
 
+def test_what_is_paused_waits_though_nothing_else_does() -> None:
+    idle, paused = queue(jobs={}, oldest=None), Pauses(queues=frozenset({"files"}))
+    found = stats(idle, queue(), kinds=_both_queues(), pauses=paused)
+    assert found.drain_seconds is None, "0 would say that nothing waits"
+    assert found.unknown["drain_seconds"] == "all that waits is paused"
+    assert stats(idle, idle, kinds=_both_queues(), pauses=paused).drain_seconds == 0.0
+
+
+def test_what_is_not_known_of_one_queue_is_left_out_of_the_sums_and_named() -> None:
+    """Else a queue of which no job has ended yet hides what all the others need."""
+    found = stats(queue(), queue(arrival_rate=None), kinds=_both_queues())
+    assert found.arrival_rate == 2.0
+    assert found.slots_needed == pytest.approx(5.0, rel=0.07)
+    assert found.unknown["arrival_rate"] == "at least so much: without files"
+    assert found.unknown["slots_needed"] == "at least so much: without files"
+    assert "service_rate" not in found.unknown
+
+
+def test_of_all_reasons_that_something_never_drains_is_the_first() -> None:
+    stuck, capped = queue(arrival_rate=9.0), queue(capped=["pending"])
+    for queues in ((stuck, capped), (capped, stuck)):
+        found = stats(*queues, kinds=_both_queues())
+        assert "it does not drain" in found.unknown["drain_seconds"]
+
+
 def _both_queues() -> dict[str, Json]:
     return {RECORD + "send": record(runs(100, 2.0), left={"mail": 50, "files": 50})}
 
@@ -307,6 +384,19 @@ def test_slots_are_those_of_workers_that_are_alive() -> None:
     assert (found.slots, found.busy, found.utilisation) == (16, 3, 3 / 16)
     assert found.queues[0].slots == 6 + 4
     assert [each.id for each in found.workers] == ["a", "b"]
+
+
+def test_workers_that_drain_are_shown_and_serve_nothing() -> None:
+    """Else a roll-out seems to have twice the slots, half of which take nothing."""
+    drains = worker("a", pulse=Pulse(running=3, state="draining"))
+    found = stats(queue(), workers=(drains, worker("b", pulse=Pulse(running=1))))
+    assert (found.slots, found.busy, found.utilisation) == (10, 1, 0.1)
+    assert (found.queues[0].slots, found.queues[0].workers) == (10, 1)
+    assert [each.id for each in found.workers] == ["a", "b"]
+    alone = stats(queue(), workers=(drains,), queue="mail")
+    assert [each.id for each in alone.workers] == ["a"]
+    assert "no worker serves it" in alone.unknown["drain_seconds"]
+    assert "all workers drain" in alone.unknown["utilisation"]
 
 
 def test_without_a_worker_nothing_is_in_use_of_nothing() -> None:
@@ -340,16 +430,8 @@ def test_kinds_tell_ends_percentiles_rates_and_the_slots_that_they_fill() -> Non
 
 
 def test_the_rate_of_a_kind_is_not_spread_over_a_time_before_there_was_a_worker() -> None:
-    young = worker()
-    young = WorkerRecord(
-        info=young.info,
-        pulse=young.pulse,
-        started_at=NOW - 30 * SECOND,
-        last_seen=NOW,
-        lease_until=NOW,
-        alive=True,
-    )
-    (kind,) = stats(kinds={RECORD + "send": record(runs(60, 1.0))}, workers=(young,)).kinds
+    team = (young(),)
+    (kind,) = stats(kinds={RECORD + "send": record(runs(60, 1.0))}, workers=team).kinds
     assert kind.rate == 2.0
 
 
@@ -409,13 +491,28 @@ def test_errors_are_what_failed_lately_and_what_is_dead() -> None:
     told = [(each.group, each.count, each.dead, each.error) for each in found.errors]
     assert told == [
         ("ab", 3, 7, "Error: x"),
-        ("cd", 2, 0, ""),
+        ("other", 2, 0, "other errors, of which there are too many to tell them apart"),
         ("ef", 0, 1, "ValueError: card_number=*** is wrong"),
     ]
     assert found.errors[0].history == (*[0] * 11, 3)
     assert found.errors[0].first_seen == NOW - 3 * MINUTE
     assert found.errors[0].last_seen == NOW
     assert found.errors[2].history == (0,) * 12
+
+
+def test_errors_of_which_only_the_number_is_known_are_told_as_one() -> None:
+    """Only so many are kept with their words; a row that says nothing helps nobody."""
+    made: Json | None = None
+    for ago in reversed(range(6)):
+        errors = {f"e{ago}{number}": 1 for number in range(9)} | {"other": 1}
+        lines = {name: f"Error: {name}" for name in errors if name != "other"}
+        now = NOW - ago * 5 * MINUTE
+        made = recorded(made, Window(failed=10, errors=errors), {}, now, lines)
+    found = stats(kinds={RECORD + "send": made}).errors
+    assert all(each.error for each in found)
+    assert sum(each.count for each in found) == 60
+    assert found[0].group == "other"
+    assert found[0].count == sum(found[0].history) == 6 + 6 * 9 - 30
 
 
 def test_an_error_line_is_masked_by_whoever_looks() -> None:
@@ -459,6 +556,7 @@ def test_a_kind_alone_goes_with_the_queues_that_its_jobs_left() -> None:
     assert [each.name for each in found.kinds] == ["scan"]
     assert [each.group for each in found.errors] == ["cd"]
     assert [each.id for each in found.workers] == ["a"]
+    assert found.queues[0].slots == 20, "a queue is told of as a whole, with all who serve it"
 
 
 def test_what_nobody_knows_is_empty() -> None:

@@ -12,8 +12,9 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import wraps
 from typing import Any
 
@@ -21,6 +22,8 @@ import pytest
 
 from tests.app.bed import Bed, Clock, Through, in_state, on_embedded_stores, serving, until
 from windlass import Context, Job, MeasureRuns, Meters, State, Windlass
+from windlass.core.changes import Changes
+from windlass.core.job import Depths
 from windlass.core.kind_stats import RECORD, read_stats
 from windlass.core.sample import CLUSTER, TURN, read_sample
 from windlass.core.sample_history import HISTORY
@@ -243,6 +246,102 @@ def test_a_clock_that_is_set_back_does_not_stop_the_sampling() -> None:
     (made, _), (stale, age), (anew, _) = told
     assert (stale, age) == (made, -3600.0), "that it comes from the future is not hidden"
     assert anew == made - 3600
+
+
+class Slow(MemoryStore):
+    """Takes long to count, while something else happens; and fails where it is told to."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self.meanwhile: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.most = 1_000_000
+        self.walks: list[int] = []
+
+    async def depths(self, most: int) -> Depths:
+        self.walks.append(most)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        if most > self.most:
+            raise TimeoutError("canceling statement due to statement timeout")
+        return await super().depths(most)
+
+    async def arrivals(
+        self, since: datetime, until: datetime, most: int
+    ) -> Mapping[str, int] | None:
+        raise TimeoutError("canceling statement due to statement timeout")
+
+
+def test_a_slow_sampler_does_not_overwrite_what_another_has_sampled_later() -> None:
+    clock = Clock()
+    store = Slow(clock)
+    first = Sampler(store, worker_id=lambda: "slow", sampled=lambda *_: None)
+    second = Sampler(store, worker_id=lambda: "quick", sampled=lambda *_: None)
+
+    async def another() -> None:
+        clock.advance(seconds=20)
+        await second.tick()
+
+    async def main() -> None:
+        store.meanwhile = another
+        await first.tick()
+        record = (await store.records(CLUSTER))[CLUSTER]
+        assert record["by"] == "quick"
+        assert (await store.records(HISTORY))[HISTORY]["at"] == [record["at"]]
+
+    asyncio.run(main())
+
+
+def test_a_sample_that_takes_too_long_is_tried_again_with_less() -> None:
+    """Else nobody samples any more: the next one tries the same, and fails as well."""
+    clock = Clock()
+    store = Slow(clock)
+    sampler = Sampler(store, worker_id=lambda: "w", sampled=lambda *_: None)
+
+    async def main() -> None:
+        await sampler.tick()
+        store.most = 20_000
+        for _ in range(2):
+            clock.advance(seconds=16)
+            with pytest.raises(TimeoutError):
+                await sampler.tick()
+        clock.advance(seconds=16)
+        await sampler.tick()
+        clock.advance(seconds=16)
+        await sampler.tick()
+
+    asyncio.run(main())
+    assert store.walks == [60_000, 60_000, 30_000, 15_000, 15_000]
+
+
+def test_what_was_counted_is_kept_though_nobody_can_say_what_came() -> None:
+    clock = Clock()
+    store = Slow(clock)
+    sampler = Sampler(store, worker_id=lambda: "w", sampled=lambda *_: None)
+    app = Windlass("memory://")
+    app.store = store
+
+    @app.job(queue="mail")
+    async def send() -> None: ...
+
+    async def main() -> None:
+        await app.aenqueue_many([send.draft() for _ in range(9)])
+        await sampler.tick()
+        turn = {"at": 0.0, "by": "w"}
+        few = {"at": clock().timestamp(), "walk": 8, "queues": {"mail": {"capped": ["pending"]}}}
+        await store.apply(
+            [TURN, CLUSTER],
+            lambda *_: Changes(answer=None, records={TURN: turn, CLUSTER: few | {"seconds": 0.2}}),
+        )
+        clock.advance(seconds=16)
+        await sampler.tick()
+        made = read_sample((await store.records(CLUSTER))[CLUSTER])
+        assert made is not None
+        assert made.queues["mail"].capped == ["pending"]
+        assert made.queues["mail"].service_rate == 0.0
+        assert made.queues["mail"].arrival_rate is None
+
+    asyncio.run(main())
 
 
 @awaited

@@ -11,7 +11,7 @@ import pytest
 
 from tests.app.bed import Bed, Clock, Through
 from windlass import Job, Meters, State, StoreUnavailable
-from windlass.core import sample
+from windlass.core import sample_walk
 from windlass.core.job import Depth, Depths, ErrorInfo
 from windlass.core.kind_stats import RECORD, read_stats
 from windlass.core.sample import CLUSTER, Sample, read_sample
@@ -92,7 +92,7 @@ def test_what_comes_into_a_queue_that_is_too_long_to_count_is_known(
     """An alert that compares depths is blind there: 4 of them stay 4, whatever comes."""
     monkeypatch.setattr(sampler, "EVERY", timedelta(0))
     monkeypatch.setattr(sampler, "_LATE", timedelta(0))
-    monkeypatch.setattr(sample, "walk_after", lambda _: 4)
+    monkeypatch.setattr(sample_walk, "walk_after", lambda _: 4)
     assert bed.url
 
     async def main() -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.torture.harness import WorkerProcess, Yard, until
 from tests.torture.yards import PostgresYard, on_sqlite
 from windlass.core.sample import read_sample
+from windlass.core.sample_walk import walk_after
 from windlass.runtime.sampler import Sampler
 from windlass.store.postgres import PostgresStore
 
@@ -105,13 +106,13 @@ def test_a_million_jobs_in_two_hundred_queues_are_sampled_within_half_a_second(
         store = PostgresStore(yard.plain_url, listen_url="off")
         for _ in range(3):
             sampler = Sampler(store, worker_id=lambda: "w", sampled=lambda *it: made.append(it[0]))
-            await sampler._sample(None, "w")
+            await sampler._sample(None, "w", walk_after(None))
         # The last one asks who is new, too, since of most queues not all jobs are counted.
         yard.ask(NEWCOMERS)
         before = read_sample(made[-1])
         assert before is not None
         before.at -= 30
-        await sampler._sample(before, "w")
+        await sampler._sample(before, "w", walk_after(before))
         await store.close()
 
     asyncio.run(sample())

@@ -12,8 +12,9 @@ from windlass.core.breaker_record import RECORD as BREAKERS
 from windlass.core.job import ErrorGroup, Json, Sweep, WorkerRecord
 from windlass.core.pauses import PAUSES, Pauses
 from windlass.core.redaction import Redaction
-from windlass.core.sample import CLUSTER, PREFIX, Facts, Sample, read_sample, sampled, walk_after
+from windlass.core.sample import CLUSTER, PREFIX, Facts, Sample, read_sample, sampled
 from windlass.core.sample_history import HISTORY, read_history
+from windlass.core.sample_walk import walk_after
 from windlass.core.stats import Stats, StatsFacts, stats_of
 from windlass.store import Store
 

@@ -17,10 +17,17 @@ NEVER = "it does not drain"
 """How it is told that waiting will not end by itself."""
 NO_RATES = "known about 30 s after a worker has started"
 """Why nothing is known that is told by comparing two samples."""
+UNTOLD = "jobs left that no worker ran to an end, as when some are purged: known in two minutes"
+"""Why nobody knows how many came."""
+UNSAMPLED = "no worker has sampled lately: service.failed in their logs says why"
+"""Why nothing is known though workers have been alive for longer than that takes."""
+UNCOUNTED = "more jobs come than can be counted"
+"""Why nobody knows how many came into a queue that is too long to count it."""
 _LONG = 60.0
 """Seconds of work from which on too few jobs end within two minutes to tell a rate by that."""
 _NOTHING_LEAVES = "nothing comes and nothing leaves: windlass why <job> says what a job waits for"
 _NO_RUNS = "known once jobs of it have ended"
+_AGAIN = "nearly all runs fail and are tried again: known once more jobs of it have ended"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +45,12 @@ class Load:
     """How many of its jobs run."""
     idle: int = 0
     """How many of those slots are free."""
+    unrated: str = NO_RATES
+    """Why a rate is not known, where it is not."""
     arrival: float | None = None
     service: float | None = None
+    again: bool = False
+    """Whether nearly all of its runs are tried again, so that `work` is not known."""
     work: float | None = None
     """Seconds of a slot that a job takes until it is done with, all of its runs together."""
 
@@ -47,12 +58,25 @@ class Load:
 def slots_needed(load: Load) -> tuple[float | None, str]:
     """Return how many slots keep up with what comes, with some room; or None, and why not."""
     if load.arrival is None:
-        return None, NO_RATES
+        return None, load.unrated
     if not load.arrival:
         return 0.0, ""
     if load.work is None:
-        return None, _NO_RUNS
-    return load.arrival * load.work / ROOM, ""
+        return None, _AGAIN if load.again else _NO_RUNS
+    # Of long ones too few end within two minutes to tell anything by that.
+    taken = load.work if load.work > _LONG else max(load.work, _occupied(load))
+    return load.arrival * taken / ROOM, ""
+
+
+def _occupied(load: Load) -> float:
+    """Return for how long a job has a slot, as the slots tell that are full of them.
+
+    That is longer than it runs, by the time that the store takes to hand it out and take it back.
+    """
+    is_behind = load.oldest is not None and load.oldest >= _BACKLOG
+    if not load.service or not is_behind or not 0 < load.slots <= load.running:
+        return 0.0
+    return load.slots / load.service
 
 
 def drain_seconds(load: Load) -> tuple[float | None, str]:
@@ -66,9 +90,9 @@ def drain_seconds(load: Load) -> tuple[float | None, str]:
     if load.capped:
         return None, "more jobs wait than are counted"
     if load.arrival is None or load.service is None:
-        return None, NO_RATES
+        return None, load.unrated
     if load.work is None and load.running and not load.service:
-        return None, _NO_RUNS
+        return None, _AGAIN if load.again else _NO_RUNS
     spare = _pace(load, load.service) - load.arrival
     if not load.arrival and not spare:
         return None, _NOTHING_LEAVES

@@ -50,7 +50,14 @@ def errors_of(
     for kind, record in records.items():
         windows = record.slots(now)
         for name in {name for window in windows for name in window.errors}:
-            failed[kind, name] = tuple(window.errors.get(name, 0) for window in windows)
+            # Of an error that nobody knows any more, as of many, only the number is left.
+            is_known = name in record.errors or (kind, name) in dead
+            called = (kind, name if is_known else OTHER)
+            counts = failed.get(called) or (0,) * len(windows)
+            failed[called] = tuple(
+                count + window.errors.get(name, 0)
+                for count, window in zip(counts, windows, strict=True)
+            )
     found = [
         _figures(
             key,

@@ -351,6 +351,8 @@ class Depths(Struct, frozen=True, kw_only=True):
     """How many jobs there are that are not finished, as far as they were counted."""
 
     counts: tuple[Depth, ...]
+    cut: tuple[State, ...] = ()
+    """The states of which not all were counted: a queue may have some that is not told with any."""
     snapshot_age: float | None = None
     """For how many seconds somebody has held a snapshot of the database; None: there are none."""
 

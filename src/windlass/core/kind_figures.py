@@ -13,6 +13,8 @@ _RECENT = 2
 """How many of the last windows say how many runs there are a second."""
 _LEAST = 15.0
 """Seconds: workers record what they have counted no sooner than that."""
+_TRIES = 10
+"""How many runs a job may have had, on the average, for its end to tell what it took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +49,18 @@ class Work:
     """What the jobs of the last hour took: how many of them have ended, and all their runs."""
 
     jobs: float = 0.0
+    runs: float = 0.0
     seconds: float = 0.0
 
     @property
+    def again(self) -> bool:
+        """Whether nearly all runs are of jobs that are tried again, and have not ended."""
+        return self.jobs > 0 and self.runs > _TRIES * self.jobs
+
+    @property
     def each(self) -> float | None:
-        """Seconds of a slot that a job takes until it is done with; None: none has ended."""
-        return self.seconds / self.jobs if self.jobs else None
+        """Seconds of a slot that a job takes until it is done with; None: too few have ended."""
+        return self.seconds / self.jobs if self.jobs and not self.again else None
 
 
 def kind_of(name: str, record: KindStats, now: datetime, since: datetime) -> KindFigures:
@@ -86,14 +94,15 @@ def work_in(queue: str, records: Iterable[KindStats], now: datetime) -> Work:
     Kinds are recorded for all their queues together; one that is in several counts in each by the
     share of its jobs that left it.
     """
-    jobs = seconds = 0.0
+    jobs = runs = seconds = 0.0
     for record in records:
         share = record.left.get(queue, 0) / max(sum(record.left.values()), 1)
         if share > 0:
             hour = _sum(record.slots(now))
             jobs += share * (hour.completed + hour.dead + hour.cancelled)
+            runs += share * hour.runs
             seconds += share * hour.runs * (latency.mean(hour.durations) or 0.0)
-    return Work(jobs=jobs, seconds=seconds)
+    return Work(jobs=jobs, runs=runs, seconds=seconds)
 
 
 def _sum(windows: Iterable[Window]) -> Window:

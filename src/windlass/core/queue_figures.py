@@ -7,18 +7,30 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 
-from windlass.core.capacity import NO_RATES, Load, drain_seconds, slots_needed
+from windlass.core.capacity import (
+    NEVER,
+    NO_RATES,
+    UNCOUNTED,
+    UNSAMPLED,
+    UNTOLD,
+    Load,
+    drain_seconds,
+    slots_needed,
+)
 from windlass.core.job import Lane, WorkerRecord
 from windlass.core.kind_figures import work_in
 from windlass.core.kind_stats import KindStats
 from windlass.core.metrics import OTHER
 from windlass.core.pauses import Pauses
-from windlass.core.sample import Sample
-from windlass.core.sample_history import History, Line, curve, recent_rate
+from windlass.core.sample import EVERY, QueueSample, Sample, is_counted, is_draining
+from windlass.core.sample_history import History, Line, curve, is_explained, recent_rate
 from windlass.core.states import State
 
 _PENDING = State.PENDING.value
 _RUNNING = State.RUNNING.value
+_NAMED = 3
+_SAMPLED = 4 * EVERY
+"""After which somebody should have sampled twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,20 +99,7 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
     """Make the figures of a queue that was sampled."""
     queue, line = scene.sample.queues[name], scene.history.queues.get(name) or Line()
     serving = [each for each in scene.alive if serves_queue(each, name)]
-    waiting = queue.jobs.get(_PENDING, 0)
-    load = Load(
-        waiting=waiting,
-        capped=_PENDING in queue.capped,
-        # A store may still believe that something waits in a lane that is empty.
-        oldest=queue.oldest if waiting else None,
-        paused=queue.paused if name == OTHER else name in scene.pauses.queues,
-        slots=sum(slots_of(each, name) for each in serving),
-        running=queue.jobs.get(_RUNNING, 0),
-        idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
-        arrival=_rate(scene, line.arrivals, queue.arrival_rate),
-        service=_rate(scene, line.services, queue.service_rate),
-        work=work_in(name, scene.records, scene.now).each,
-    )
+    load = _load(name, scene, serving)
     drain, why_no_drain = drain_seconds(load)
     slots, why_no_slots = slots_needed(load)
     return QueueFigures(
@@ -120,39 +119,85 @@ def queue_of(name: str, scene: QueueScene) -> QueueFigures:
         arrivals=_curve(scene, line.arrivals),
         services=_curve(scene, line.services),
         unknown=_reasons(
-            arrival_rate=(load.arrival, NO_RATES),
-            service_rate=(load.service, NO_RATES),
+            arrival_rate=(load.arrival, "" if load.arrival is not None else load.unrated),
+            service_rate=(load.service, "" if load.service is not None else load.unrated),
             drain_seconds=(drain, why_no_drain),
             slots_needed=(slots, why_no_slots),
         ),
     )
 
 
+def _load(name: str, scene: QueueScene, serving: Sequence[WorkerRecord]) -> Load:
+    queue, rates = scene.sample.queues[name], scene.history.rates(name)
+    waiting = queue.jobs.get(_PENDING, 0)
+    untold = not scene.counted and not is_explained(
+        scene.history, rates.arrivals, scene.now.timestamp()
+    )
+    work = work_in(name, scene.records, scene.now)
+    return Load(
+        waiting=waiting,
+        capped=_PENDING in queue.capped,
+        # A store may still believe that something waits in a lane that is empty.
+        oldest=queue.oldest if waiting else None,
+        paused=queue.paused if name == OTHER else name in scene.pauses.queues,
+        slots=sum(slots_of(each, name) for each in serving),
+        running=queue.jobs.get(_RUNNING, 0),
+        idle=sum(max(slots_of(each, name) - each.pulse.running, 0) for each in serving),
+        unrated=_why_no_rates(scene, queue, untold=untold),
+        arrival=None if untold else _rate(scene, rates.arrivals, queue.arrival_rate),
+        service=_rate(scene, rates.services, queue.service_rate),
+        again=work.again,
+        work=work.each,
+    )
+
+
+def _why_no_rates(scene: QueueScene, queue: QueueSample, *, untold: bool) -> str:
+    if untold:
+        return UNTOLD
+    if scene.counted and any(scene.now - each.started_at > _SAMPLED for each in scene.alive):
+        return UNSAMPLED
+    is_told = not scene.counted and queue.service_rate is not None
+    return UNCOUNTED if is_told and not is_counted(queue) else NO_RATES
+
+
 def total_of(queues: Sequence[QueueFigures], *, counted: bool) -> Total:
-    """Add up what queues need; all have drained when the last one has that is not paused."""
+    """Add up what queues need; all have drained when the last one has that is not paused.
+
+    What is not known of some queues is left out of a sum, and `unknown` says of which.
+    """
     arrival = _sum("arrival_rate", queues, counted=counted)
     service = _sum("service_rate", queues, counted=counted)
     slots = _sum("slots_needed", queues, counted=counted)
-    drains = [each.drain_seconds for each in queues if not each.paused]
-    known = [each for each in drains if each is not None]
-    drain = max(known, default=0.0) if len(known) == len(drains) else None
+    drain = _drain(queues)
     return Total(
         arrival_rate=arrival[0],
         service_rate=service[0],
         slots_needed=slots[0],
-        drain_seconds=drain,
+        drain_seconds=drain[0],
         unknown=_reasons(
             arrival_rate=arrival,
             service_rate=service,
             slots_needed=slots,
-            drain_seconds=(drain, _why("drain_seconds", [q for q in queues if not q.paused])),
+            drain_seconds=drain,
         ),
     )
 
 
-def serves_queue(worker: WorkerRecord, queue: str) -> bool:
-    """Say whether a worker takes anything from a queue."""
-    return any(worker.info.serves(Lane(queue, kind)) for kind in worker.info.kinds[:1])
+def _drain(queues: Sequence[QueueFigures]) -> tuple[float | None, str]:
+    drains = [each.drain_seconds for each in queues if not each.paused]
+    known = [each for each in drains if each is not None]
+    if len(known) < len(drains):
+        return None, _why("drain_seconds", [each for each in queues if not each.paused])
+    if not any(known) and any(each.drain_seconds is None for each in queues):
+        return None, "all that waits is paused"
+    return max(known, default=0.0), ""
+
+
+def serves_queue(worker: WorkerRecord, queue: str, *, draining: bool = False) -> bool:
+    """Say whether a worker takes anything from a queue, or did until it was to drain."""
+    return (draining or not is_draining(worker)) and any(
+        worker.info.serves(Lane(queue, kind)) for kind in worker.info.kinds[:1]
+    )
 
 
 def slots_of(worker: WorkerRecord, queue: str | None = None) -> int:
@@ -180,20 +225,30 @@ def _curve(scene: QueueScene, line: Sequence[float | None]) -> tuple[float, ...]
 
 
 def _sum(figure: str, queues: Sequence[QueueFigures], *, counted: bool) -> tuple[float | None, str]:
-    values = [getattr(each, figure) for each in queues]
-    if counted or None in values:
+    values = {each.name: getattr(each, figure) for each in queues}
+    known = [value for value in values.values() if value is not None]
+    if counted or (queues and not known):
         return None, _why(figure, queues)
-    return float(sum(values)), ""
+    missing = [name for name, value in values.items() if value is None]
+    return float(sum(known)), f"at least so much: without {_named(missing)}" if missing else ""
 
 
 def _why(figure: str, queues: Sequence[QueueFigures]) -> str:
-    """Say why the figure of all is not known: because that of one is not."""
+    """Say why the figure of all is not known: because that of one is not, the worst of them."""
     reasons = {each.name: each.unknown[figure] for each in queues if figure in each.unknown}
-    if not reasons or set(reasons.values()) == {NO_RATES}:
+    for same in (NO_RATES, UNSAMPLED):
+        if set(reasons.values()) == {same}:
+            return same
+    if not reasons:
         return NO_RATES
-    name, reason = next((name, why) for name, why in reasons.items() if why != NO_RATES)
-    return f"{name}: {reason}"
+    name = min(reasons, key=lambda each: (NEVER not in reasons[each], reasons[each] == NO_RATES))
+    return f"{name}: {reasons[name]}"
+
+
+def _named(queues: Sequence[str]) -> str:
+    more = len(queues) - _NAMED
+    return ", ".join(queues[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _reasons(**figures: tuple[float | None, str]) -> dict[str, str]:
-    return {name: why for name, (value, why) in figures.items() if value is None}
+    return {name: why for name, (value, why) in figures.items() if value is None or why}

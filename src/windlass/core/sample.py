@@ -29,8 +29,7 @@ CLUSTER = "sample:cluster"
 EVERY = timedelta(seconds=15)
 _RATED = 4 * EVERY
 """After which nobody has sampled for a while: a mean over hours says nothing of what is now."""
-_WALK, _LEAST_WALK, _MOST_WALK = 60_000, 5_000, 500_000
-_SHORT, _LONG = 0.1, 0.3
+DRAINING = "draining"
 _BREAKERS = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
@@ -106,21 +105,6 @@ def is_rated(before: Sample, now: datetime) -> bool:
     return 0 < now.timestamp() - before.at <= _RATED.total_seconds()
 
 
-def walk_after(before: Sample | None) -> int:
-    """Return how many jobs of each state the next sample may look at: what the store has time for.
-
-    Nobody looks at more than there are, so that only a sample that was cut short says how fast the
-    store could go.
-    """
-    if before is None or not before.walk:
-        return _WALK
-    if before.seconds > _LONG:
-        return max(before.walk // 2, _LEAST_WALK)
-    if not any(queue.capped for queue in before.queues.values()):
-        return min(max(before.walk, _LEAST_WALK), _WALK)
-    return min(before.walk * 2, _MOST_WALK) if before.seconds < _SHORT else before.walk
-
-
 class Facts(Struct, kw_only=True):
     """All that a sample is made of, as the store told it."""
 
@@ -146,14 +130,11 @@ def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
         by=by,
         queues=_queues(facts, alive),
         kinds=_kinds(facts),
-        breakers={
-            name.removeprefix(BREAKERS): _BREAKERS[read_status(name, record).state]
-            for name, record in list(facts.breakers.items())[:NAMES]
-        },
+        breakers=_breakers(facts.breakers),
         limits=_limits(facts.limits),
         workers={
             state: sum(each.pulse.state == state for each in alive)
-            for state in ("running", "draining")
+            for state in ("running", DRAINING)
         },
         schedule_lag=_lag(facts.ringing, facts.now),
         snapshot_age=facts.depths.snapshot_age,
@@ -178,6 +159,8 @@ def _queues(facts: Facts, alive: Sequence[WorkerRecord]) -> dict[str, QueueSampl
         queue.jobs[state] = queue.jobs.get(state, 0) + each.count
         if each.capped and state not in queue.capped:
             queue.capped.append(state)
+    for queue in queues.values():
+        queue.capped += [each.value for each in facts.depths.cut if each.value not in queue.capped]
     for name, count in left.items():
         queues[named[name]].left += count
     for head in facts.heads:
@@ -188,16 +171,24 @@ def _queues(facts: Facts, alive: Sequence[WorkerRecord]) -> dict[str, QueueSampl
     return queues
 
 
+def is_draining(worker: WorkerRecord) -> bool:
+    """Say whether a worker ends what it has begun, and begins nothing any more."""
+    return worker.pulse.state == DRAINING
+
+
 def _note_head(queue: QueueSample, head: Head, facts: Facts, alive: Sequence[WorkerRecord]) -> None:
     waited = max((facts.now - head.position).total_seconds(), 0.0)
     queue.oldest = max(queue.oldest or 0.0, waited)
-    queue.unserved += not any(worker.info.serves(head.lane) for worker in alive)
+    queue.unserved += not any(
+        worker.info.serves(head.lane) for worker in alive if not is_draining(worker)
+    )
 
 
 def _serving(queue: str, alive: Sequence[WorkerRecord]) -> int:
     return sum(
         any(worker.info.serves(Lane(queue, kind, 0, "")) for kind in worker.info.kinds[:1])
         for worker in alive
+        if not is_draining(worker)
     )
 
 
@@ -220,12 +211,11 @@ def _kinds(facts: Facts) -> dict[str, KindSample]:
                 waits=kind_stats.percentiles(lately.waits),
             )
     for head in facts.heads:
-        if head.lane.kind in kinds or len(kinds) < NAMES:
-            kind = kinds.setdefault(head.lane.kind, KindSample())
-            waited = max((facts.now - head.position).total_seconds(), 0.0)
-            kind.oldest = max(kind.oldest or 0.0, waited)
-            if not any(facts.pauses.holding(head.lane)):
-                free.add(head.lane.kind)
+        kind = kinds.setdefault(head.lane.kind, KindSample())
+        waited = max((facts.now - head.position).total_seconds(), 0.0)
+        kind.oldest = max(kind.oldest or 0.0, waited)
+        if not any(facts.pauses.holding(head.lane)):
+            free.add(head.lane.kind)
     for name, record in facts.targets.items():
         told = record.get("target")
         if isinstance(told, int | float):
@@ -233,7 +223,22 @@ def _kinds(facts: Facts) -> dict[str, KindSample]:
     for name, kind in kinds.items():
         waits = kind.oldest is not None
         kind.paused = name in facts.pauses.kinds or (waits and name not in free)
-    return dict(list(kinds.items())[:NAMES])
+    return dict(sorted(kinds.items(), key=_importance)[:NAMES])
+
+
+def _importance(named: tuple[str, KindSample]) -> tuple[bool, float]:
+    """Order kinds for when there are too many: those with a target, then those that wait."""
+    kind = named[1]
+    return kind.target is None, -1.0 if kind.oldest is None else -1.0 - kind.oldest
+
+
+def _breakers(records: Mapping[str, Json]) -> dict[str, int]:
+    """Tell the state of breakers; where there are too many, those first that are not closed."""
+    states = {
+        name.removeprefix(BREAKERS): _BREAKERS[read_status(name, record).state]
+        for name, record in records.items()
+    }
+    return dict(sorted(states.items(), key=lambda each: -each[1])[:NAMES])
 
 
 def _limits(records: Mapping[str, Json]) -> dict[str, int]:

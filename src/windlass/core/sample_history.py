@@ -1,11 +1,12 @@
 """Owns the record `sample:history`: what the last samples said of the rates, for those who look.
 
-A ring of the last `POINTS` samples: of all queues together, and of the busiest `QUEUES`.
+A ring of the last `POINTS` samples: of all queues together, and of the busiest `QUEUES`. Of the
+others the last `_BRIEF` rates are kept, which are those of two minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile
 
 import msgspec
@@ -19,8 +20,11 @@ from windlass.core.states import State
 HISTORY = "sample:history"
 POINTS = 40
 QUEUES = 20
+_BRIEF = 9
 _LATELY = 120.0
 """Seconds over which a rate is taken: within fewer, too much is chance."""
+_LATE = 3 * EVERY.total_seconds()
+"""Seconds after which all has been told that left, by workers that are alive."""
 _SHOWN = 1.5 * POINTS * EVERY.total_seconds()
 _PENDING = State.PENDING.value
 
@@ -35,12 +39,27 @@ class Line(Struct, kw_only=True):
     services: list[float | None] = []
 
 
+class Rates(Struct, kw_only=True):
+    """The last rates of a queue that is not among the busiest; they end with the last sample."""
+
+    arrivals: list[float | None] = []
+    services: list[float | None] = []
+
+
 class History(Struct, kw_only=True):
     """The last samples, oldest first. Every line has a point for each moment."""
 
     at: list[float] = []
     total: Line = msgspec.field(default_factory=Line)
     queues: dict[str, Line] = {}
+    others: dict[str, Rates] = {}
+
+    def rates(self, queue: str) -> Rates:
+        """Return the rates of a queue, as far back as they are known."""
+        line = self.queues.get(queue)
+        if line is None:
+            return self.others.get(queue) or Rates()
+        return Rates(arrivals=line.arrivals, services=line.services)
 
 
 def read_history(record: Json | None) -> History:
@@ -52,7 +71,8 @@ def read_history(record: Json | None) -> History:
     count = len(history.at)
     lines = (history.total, *history.queues.values())
     fits = all(len(each) == count for line in lines for each in _columns(line))
-    return history if fits else History()
+    brief = (each for rates in history.others.values() for each in (rates.arrivals, rates.services))
+    return history if fits and all(len(each) <= count for each in brief) else History()
 
 
 def continued(record: Json | None, sample: Sample) -> Json:
@@ -63,9 +83,15 @@ def continued(record: Json | None, sample: Sample) -> Json:
         at=[*(known.at[index] for index in kept), sample.at],
         total=_longer(known.total, kept, _sum(sample.queues.values())),
     )
-    for name in _busiest(known, sample):
-        line = known.queues.get(name) or _blank(len(known.at))
-        made.queues[name] = _longer(line, kept, sample.queues.get(name, QueueSample()))
+    busiest = _busiest(known, sample)
+    for name, queue in sample.queues.items():
+        longer = _longer(_line(known, name), kept, queue)
+        if name in busiest:
+            made.queues[name] = longer
+        else:
+            made.others[name] = Rates(
+                arrivals=longer.arrivals[-_BRIEF:], services=longer.services[-_BRIEF:]
+            )
     told: Json = msgspec.to_builtins(made)
     return told
 
@@ -73,13 +99,33 @@ def continued(record: Json | None, sample: Sample) -> Json:
 def recent_rate(history: History, rates: Sequence[float | None], now: float) -> float | None:
     """Return the mean of the rates of the last two minutes; None if none of them is known."""
     taken = seconds = 0.0
-    for at, before, rate in zip(history.at[1:], history.at, rates[1:], strict=False):
+    for at, before, rate in _intervals(history, rates):
         if rate is not None and now - _LATELY < at <= now:
             # After a gap, a rate is that of hours; it says no more of these minutes than others.
             weight = at - max(before, now - _LATELY)
             taken += rate * weight
             seconds += weight
     return max(taken / seconds, 0.0) if seconds > 0 else None
+
+
+def is_explained(history: History, arrivals: Sequence[float | None], now: float) -> bool:
+    """Say whether what came can be told by what is there and what left.
+
+    A worker may tell a little late what left, so that less than nothing seems to have come. What
+    nobody has told after that was purged or cancelled, or its worker was killed.
+    """
+    came = 0.0
+    for at, before, rate in _intervals(history, arrivals):
+        if rate is not None and now - _LATELY < at <= now and not (rate < 0 and at > now - _LATE):
+            came += rate * (at - before)
+    return came > -1.0
+
+
+def _intervals(
+    history: History, rates: Sequence[float | None]
+) -> Iterator[tuple[float, float, float | None]]:
+    """Return when each rate was told, and since when it is; they end with the last sample."""
+    return zip(reversed(history.at[1:]), reversed(history.at[:-1]), reversed(rates), strict=False)
 
 
 def curve(history: History, rates: Sequence[float | None], now: float) -> tuple[float, ...]:
@@ -129,8 +175,16 @@ def total_rate(rates: Iterable[float | None]) -> float | None:
     return sum(each or 0.0 for each in known) if known and None not in known else None
 
 
-def _blank(count: int) -> Line:
-    return Line(depths=[None] * count, arrivals=[None] * count, services=[None] * count)
+def _line(known: History, name: str) -> Line:
+    """Return what is known of a queue, with a point for each moment."""
+    if name in known.queues:
+        return known.queues[name]
+    rates, count = known.rates(name), len(known.at)
+    return Line(
+        depths=[None] * count,
+        arrivals=[*[None] * (count - len(rates.arrivals)), *rates.arrivals],
+        services=[*[None] * (count - len(rates.services)), *rates.services],
+    )
 
 
 def _columns(line: Line) -> tuple[list[int | None] | list[float | None], ...]:

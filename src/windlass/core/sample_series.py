@@ -7,6 +7,12 @@ from collections.abc import Iterable, Mapping
 from windlass.core.job import Json
 from windlass.core.metrics import Series
 from windlass.core.sample import Sample, read_sample
+from windlass.core.states import State
+
+_STATES = tuple(
+    state.value for state in (State.PENDING, State.RUNNING, State.SCHEDULED, State.DEAD)
+)
+"""Those that a queue is told with though it has none: who compares with earlier needs the 0."""
 
 
 def series_of(record: Json, *, age: float) -> dict[str, Series]:
@@ -43,9 +49,15 @@ def series_of(record: Json, *, age: float) -> dict[str, Series]:
 
 def _of_queues(sample: Sample) -> dict[str, Series]:
     queues = sample.queues.items()
-    states = [(name, queue, state) for name, queue in queues for state in queue.jobs]
+    states = [
+        (name, queue, state)
+        for name, queue in queues
+        for state in dict.fromkeys((*_STATES, *queue.jobs))
+    ]
     return {
-        "windlass_queue_jobs": {(name, state): queue.jobs[state] for name, queue, state in states},
+        "windlass_queue_jobs": {
+            (name, state): queue.jobs.get(state, 0) for name, queue, state in states
+        },
         "windlass_queue_jobs_capped": {
             (name, state): float(state in queue.capped) for name, queue, state in states
         },

@@ -25,8 +25,8 @@ from windlass.core.queue_figures import (
     total_of,
 )
 from windlass.core.redaction import Redaction
-from windlass.core.sample import Sample, open_breakers
-from windlass.core.sample_history import History, curve
+from windlass.core.sample import DRAINING, Sample, open_breakers
+from windlass.core.sample_history import History, curve, recent_rate
 
 __all__ = [
     "ErrorFigures",
@@ -37,6 +37,9 @@ __all__ = [
     "WorkerFigures",
     "stats_of",
 ]
+
+_NO_WORKER = "no worker is alive; start one: windlass worker module:attribute"
+_ALL_DRAIN = "all workers drain; start one: windlass worker module:attribute"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +81,9 @@ class Stats:
     errors: tuple[ErrorFigures, ...]
     workers: tuple[WorkerFigures, ...]
     slots: int
+    """Those of the workers that take jobs."""
     busy: int
-    """Jobs that run."""
+    """Jobs that run in them."""
     utilisation: float | None
     """The share of the slots that is in use; None: there is no slot."""
     arrival_rate: float | None
@@ -93,6 +97,7 @@ class Stats:
     breakers: tuple[str, ...] = ()
     """The names of the breakers that are open."""
     unknown: Mapping[str, str]
+    """Why a figure is None, by its name, or which queues a sum is without."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +129,7 @@ def stats_of(facts: StatsFacts, *, queue: str | None = None, kind: str | None = 
         if kind in (None, name) and (queue is None or queue in each.left)
     }
     homes = {name for each in chosen.values() for name in each.left}
-    alive = [each for each in facts.workers if each.alive and _is_for(each, queue, kind)]
+    alive = [each for each in facts.workers if each.alive]
     names = [
         name
         for name in sorted(facts.sample.queues)
@@ -144,7 +149,7 @@ def stats_of(facts: StatsFacts, *, queue: str | None = None, kind: str | None = 
         queues=tuple(queue_of(name, scene) for name in names),
         kinds=tuple(sorted(kinds, key=lambda each: (-each.busy, -each.runs, each.name))),
         errors=errors_of(chosen, groups, facts.now, facts.redaction),
-        workers=tuple(map(_worker, alive)),
+        workers=tuple(_worker(each) for each in alive if _is_for(each, queue, kind)),
     )
 
 
@@ -171,11 +176,17 @@ def _stats(
     errors: tuple[ErrorFigures, ...],
     workers: tuple[WorkerFigures, ...],
 ) -> Stats:
-    slots, busy = sum(each.slots for each in workers), sum(each.busy for each in workers)
+    taking = [each for each in workers if each.state != DRAINING]
+    slots, busy = sum(each.slots for each in taking), sum(each.busy for each in taking)
     total = total_of(queues, counted=facts.counted)
     unknown = dict(total.unknown)
+    arrival, service = total.arrival_rate, total.service_rate
+    if whole and "arrival_rate" not in unknown:
+        arrival = _lately(facts, facts.history.total.arrivals, arrival)
+    if whole and "service_rate" not in unknown:
+        service = _lately(facts, facts.history.total.services, service)
     if not slots:
-        unknown["utilisation"] = "no worker is alive; start one: windlass worker module:attribute"
+        unknown["utilisation"] = _ALL_DRAIN if workers else _NO_WORKER
     return Stats(
         at=facts.now,
         sample_age=None if facts.counted else max(facts.now.timestamp() - facts.sample.at, 0.0),
@@ -186,8 +197,8 @@ def _stats(
         slots=slots,
         busy=busy,
         utilisation=busy / slots if slots else None,
-        arrival_rate=total.arrival_rate,
-        service_rate=total.service_rate,
+        arrival_rate=arrival,
+        service_rate=service,
         estimated=any(each.estimated for each in queues),
         drain_seconds=total.drain_seconds,
         slots_needed=total.slots_needed,
@@ -200,6 +211,14 @@ def _stats(
         breakers=open_breakers(facts.sample),
         unknown=unknown,
     )
+
+
+def _lately(
+    facts: StatsFacts, rates: Sequence[float | None], added_up: float | None
+) -> float | None:
+    """Tell the rate of all queues together: in a sum, what one lacks for being late is lost."""
+    lately = recent_rate(facts.history, rates, facts.now.timestamp())
+    return added_up if lately is None else lately
 
 
 def _curve(facts: StatsFacts, rates: Sequence[float | None]) -> tuple[float, ...]:
@@ -226,5 +245,5 @@ def _worker(record: WorkerRecord) -> WorkerFigures:
 
 def _is_for(worker: WorkerRecord, queue: str | None, kind: str | None) -> bool:
     return (kind is None or kind in worker.info.kinds) and (
-        queue is None or serves_queue(worker, queue)
+        queue is None or serves_queue(worker, queue, draining=True)
     )

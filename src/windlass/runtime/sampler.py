@@ -11,14 +11,15 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from windlass.core import kind_stats, sample
+from windlass.core import kind_stats
 from windlass.core.breaker_record import RECORD as BREAKERS
 from windlass.core.changes import Changes
 from windlass.core.job import Depths, Json
 from windlass.core.limits import RECORD as LIMITS
 from windlass.core.pauses import PAUSES, Pauses
-from windlass.core.sample import CLUSTER, EVERY, TURN, Facts, Sample, read_sample, sampled
+from windlass.core.sample import CLUSTER, EVERY, TURN, Facts, Sample, is_rated, read_sample, sampled
 from windlass.core.sample_history import HISTORY, continued
+from windlass.core.sample_walk import walk_of_turn
 from windlass.core.schedule import BATCH, UNSERVED
 from windlass.core.schedule import RECORD as SCHEDULES
 from windlass.core.states import State
@@ -66,19 +67,20 @@ class Sampler(Service):
 
     async def _take_turn(self, known: Sample | None) -> None:
         by = self._worker_id()
-        is_ours = await self._store.apply([TURN], lambda found, now: _turn(found, now, by))
-        if by and is_ours.answer:
-            await self._sample(known, by)
+        if not by:
+            return
+        turn = await self._store.apply([TURN], partial(_turn, by, known))
+        if turn.answer is not None:
+            await self._sample(known, by, turn.answer)
 
-    async def _sample(self, before: Sample | None, by: str) -> None:
+    async def _sample(self, before: Sample | None, by: str, walk: int) -> None:
         """Make the figures, and keep them for all; how long the store takes is one of them."""
-        walk = sample.walk_after(before)
         began = time.perf_counter()
         facts = await self._ask(walk, before)
         seconds = time.perf_counter() - began
         made = replace(sampled(facts, before, by=by), seconds=round(seconds, 4), walk=walk)
         record: Json = msgspec.to_builtins(made)
-        await self._store.apply([CLUSTER, HISTORY], partial(_kept, made, record))
+        await self._store.apply([CLUSTER, HISTORY, TURN], partial(_kept, made, record))
         self._sampled(record, time.perf_counter() - began)
         await self._forget(facts)
 
@@ -116,13 +118,19 @@ class Sampler(Service):
         """
         if (
             before is None
-            or not sample.is_rated(before, now)
+            or not is_rated(before, now)
             or not any(each.capped and each.state is not State.DEAD for each in depths.counts)
         ):
             return None
         until, span = now - _LATE, now - datetime.fromtimestamp(before.at, now.tzinfo)
         for part in _PARTS:
-            found = await self._store.arrivals(until - span / part, until, walk)
+            try:
+                found = await self._store.arrivals(until - span / part, until, walk)
+            except Exception as error:  # noqa: BLE001 - what was counted is worth more than a rate.
+                log.warning(
+                    "sampler.arrivals_unknown", error=f"{type(error).__qualname__}: {error}"
+                )
+                return None
             if found is not None:
                 return {name: count * part for name, count in found.items()}
         return None
@@ -146,17 +154,28 @@ class Sampler(Service):
             await self._store.apply(old, _forgetting)
 
 
-def _turn(found: Mapping[str, Json], now: datetime, by: str) -> Changes[bool]:
-    """Take the turn, unless somebody has just taken it; one that came to nothing passes, too."""
+def _turn(
+    by: str, known: Sample | None, found: Mapping[str, Json], now: datetime
+) -> Changes[int | None]:
+    """Take the turn, unless somebody has just taken it, and tell how many jobs to look at.
+
+    One that came to nothing passes, too, and is kept in mind with what it tried.
+    """
     last = found.get(TURN, {}).get("at", 0.0)
     if 0 <= now.timestamp() - last < EVERY.total_seconds():
-        return Changes(answer=False)
-    return Changes(answer=True, records={TURN: {"at": now.timestamp(), "by": by}})
+        return Changes(answer=None)
+    walk = walk_of_turn(known, found.get(TURN))
+    return Changes(answer=walk, records={TURN: {"at": now.timestamp(), "by": by, "walk": walk}})
 
 
-def _kept(made: Sample, record: Json, found: Mapping[str, Json], _: datetime) -> Changes[None]:
+def _kept(made: Sample, record: Json, found: Mapping[str, Json], now: datetime) -> Changes[None]:
+    """Keep a sample, unless somebody has kept a later one while this one was made."""
+    known = read_sample(found.get(CLUSTER))
+    if known is not None and made.at < known.at <= now.timestamp():
+        return Changes(answer=None)
     history = continued(found.get(HISTORY), made)
-    return Changes(answer=None, records={CLUSTER: record, HISTORY: history})
+    turn = {name: told for name, told in found.get(TURN, {}).items() if name != "walk"}
+    return Changes(answer=None, records={CLUSTER: record, HISTORY: history, TURN: turn})
 
 
 def _still_unserved(found: Mapping[str, Json], _: datetime) -> Changes[dict[str, Json]]:

@@ -31,7 +31,8 @@ def depths_of(
         cap = each_queue if state is State.PENDING else most
         over = (count if state is State.PENDING else total[state]) > cap
         told.append(Depth(queue=queue, state=state, count=min(count, cap), capped=over))
-    return Depths(counts=tuple(told), snapshot_age=snapshot_age)
+    cut = tuple(state for state in total if state is not State.PENDING and total[state] > most)
+    return Depths(counts=tuple(told), cut=cut, snapshot_age=snapshot_age)
 
 
 def share_of(most: int, queues: int) -> int:
