@@ -34,6 +34,7 @@ WRITTEN = """\
 | one | 7 |  |
 <!-- /capacity -->"""
 
+WIDEST = 125
 OLD = replace(TABLE, date="2025-01-02", others=0.1)
 
 needs_proc = pytest.mark.skipif(not proc.is_there(), reason="the accounts are Linux's, in /proc")
@@ -95,6 +96,11 @@ def test_the_page_names_only_metrics_and_settings_that_exist() -> None:
     assert not unknown
     variables = set(re.findall(r"\bWINDLASS_[A-Z_]+\b", page))
     assert not variables - {setting.variable for setting in describe_settings()}
+
+
+def test_the_lines_of_the_page_can_be_read_without_a_wide_window() -> None:
+    lines = PAGE.read_text("utf-8").splitlines()
+    assert not [line for line in lines if len(line) > WIDEST and not line.startswith("|")]
 
 
 @needs_proc
