@@ -122,7 +122,7 @@ def _runs(survey: Survey, cases: Sequence[tuple[str, ...]]) -> list[tuple[str, f
 
 def _run(survey: Survey, first: tuple[str, ...]) -> Figures:
     with survey.site.postgres() as yard:
-        fill(yard, survey.sizes.jobs // 2)
+        fill(yard, survey.sizes.jobs // 4)
         yard.tell(*first)
         with crew(yard.url) as it:
             return watch_to_the_end(yard, it)

@@ -13,7 +13,7 @@ from benchmarks.capacity.yards import Site
 class Sizes:
     """How much of everything is done."""
 
-    seconds: float = 0.8
+    seconds: float = 0.7
     """For how long a crew is watched in a round, while it works."""
     rounds: int = 3
     """How often, wherever a rate is told."""

@@ -162,7 +162,7 @@ def test_what_others_use_of_the_cpus_is_told_without_what_we_use_ourselves() -> 
     spent = proc.all_seconds([os.getpid()]) - ours
     assert used is not None
     assert spent > 0
-    assert used == pytest.approx((proc.busy_seconds() - busy - spent) / seconds, abs=0.15)
+    assert used == pytest.approx((proc.busy_seconds() - busy - spent) / seconds, abs=0.25)
     assert Others(os.getpid()).cpus() is None  # Too short to tell.
 
 
