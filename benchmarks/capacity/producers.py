@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from benchmarks.capacity.crew import crew
@@ -37,25 +38,30 @@ def enqueues(survey: Survey) -> list[Table]:
     survey.tell("enqueues")
     rows: list[list[Cell]] = []
     with survey.site.postgres() as yard:
-        rows.append(_row(survey, "PostgreSQL, one by one", yard, singles, _singly))
-        together = partial(_singly, threads=_THREADS)
-        rows.append(_row(survey, f"PostgreSQL, {_THREADS} threads", yard, singles * 2, together))
-        rows.append(_row(survey, "PostgreSQL, in bulk", yard, survey.sizes.jobs, _in_bulk))
+        with _singly(yard) as enqueue:
+            rows.append(_row(survey, "PostgreSQL, one by one", yard, singles, enqueue))
+        with _singly(yard, _THREADS) as enqueue:
+            shown = f"PostgreSQL, {_THREADS} threads"
+            rows.append(_row(survey, shown, yard, singles * 2, enqueue))
+        in_bulk = partial(_in_bulk, yard)
+        rows.append(_row(survey, "PostgreSQL, in bulk", yard, survey.sizes.jobs, in_bulk))
     with survey.site.sqlite() as file:
-        rows.append(_row(survey, "SQLite, one by one", file, singles, _singly))
-        rows.append(_row(survey, "SQLite, in bulk", file, survey.sizes.jobs, _in_bulk))
+        with _singly(file) as enqueue:
+            rows.append(_row(survey, "SQLite, one by one", file, singles, enqueue))
+        in_bulk = partial(_in_bulk, file)
+        rows.append(_row(survey, "SQLite, in bulk", file, survey.sizes.jobs, in_bulk))
     head = ["enqueue", "jobs/s", "server CPU, µs/job", "WAL, B/job"]
     return [Table(name="enqueues", head=head, rows=rows)]
 
 
 def _row(
-    survey: Survey, shown: str, yard: Yard, jobs: int, enqueue: Callable[[Yard, int], float]
+    survey: Survey, shown: str, yard: Yard, jobs: int, enqueue: Callable[[int], float]
 ) -> list[Cell]:
     """Enqueue so many, in rounds; tell the rates, and what each job takes."""
     rounds = survey.sizes.rounds
     count = max(jobs // rounds, _THREADS)
     log, cpu = yard.wal(), yard.server_cpu()
-    rates = spread([enqueue(yard, count) for _ in range(rounds)])
+    rates = spread([enqueue(count) for _ in range(rounds)])
     log, cpu = yard.wal() - log, yard.server_cpu() - cpu
     if not log:
         return [shown, rates, None, None]
@@ -69,25 +75,34 @@ def _in_bulk(yard: Yard, count: int) -> float:
     return count / (time.monotonic() - began)
 
 
-def _singly(yard: Yard, count: int, threads: int = 1) -> float:
-    """Enqueue one by one, each committed before the next of its thread; return the rate."""
+@contextmanager
+def _singly(yard: Yard, threads: int = 1) -> Iterator[Callable[[int], float]]:
+    """Give what enqueues so many, each committed before the next of its thread; it tells the rate.
+
+    Connections are open by then: else a short round would be about them.
+    """
     app = Windlass(yard.url)
     producer = app.of(Kind("noop", dict[str, str]))
 
-    def enqueue(times: int) -> None:
+    def one_by_one(times: int) -> None:
         for _ in range(times):
             producer.enqueue({})
 
-    enqueue(_WARM_UPS)
-    clients = [threading.Thread(target=enqueue, args=(count // threads,)) for _ in range(threads)]
-    began = time.monotonic()
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
-    rate = count / (time.monotonic() - began)
-    app.close()
-    return rate
+    def enqueue(count: int) -> float:
+        share = (count // threads,)
+        clients = [threading.Thread(target=one_by_one, args=share) for _ in range(threads)]
+        began = time.monotonic()
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        return share[0] * threads / (time.monotonic() - began)
+
+    enqueue(_WARM_UPS * threads)
+    try:
+        yield enqueue
+    finally:
+        app.close()
 
 
 def server(survey: Survey) -> list[Table]:
@@ -109,7 +124,9 @@ def server(survey: Survey) -> list[Table]:
 def _in_turns(survey: Survey, yards: Sequence[Yard], threads: int) -> list[str]:
     """Enqueue by turns, since a disk's mood changes within seconds; return the rates of each."""
     count = max(survey.sizes.singles // _BURSTS, threads)
-    bursts = [[_singly(yard, count, threads) for yard in yards] for _ in range(_BURSTS)]
+    with ExitStack() as stack:
+        ways = [stack.enter_context(_singly(yard, threads)) for yard in yards]
+        bursts = [[enqueue(count) for enqueue in ways] for _ in range(_BURSTS)]
     return [spread(rates) for rates in zip(*bursts, strict=True)]
 
 
