@@ -11,18 +11,37 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.capacity import footprint, pooled, proc, producers, space, table, throughput, waits
+from benchmarks.capacity.others import Others
 from benchmarks.capacity.sizes import QUICK, Sizes, Survey
 from benchmarks.capacity.table import Table
 from benchmarks.capacity.yards import Site
 from tests.postgres.server import Server
 
+
+def _place(survey: Survey) -> list[Table]:
+    """Tell where the figures were made, and with what."""
+    facts = {
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
+        "Python": platform.python_version(),
+        "PostgreSQL": f"{survey.site.version()}, as `initdb` leaves it, on the same machine",
+        "workers": "defaults, but `METRICS_PORT=0` and `LOG_LEVEL=warning`, unless a row says else",
+        "a rate": f"median of {survey.sizes.rounds} rounds or more (least to greatest)",
+    }
+    rows = [list(each) for each in facts.items()]
+    return [Table(name="place", head=("what", "which"), rows=rows)]
+
+
 PARTS: dict[str, Callable[[Survey], list[Table]]] = {
+    "place": _place,
     "throughput": throughput.throughput,
     "naps": throughput.naps,
     "handlers": throughput.handlers,
@@ -43,22 +62,37 @@ _RESULTS = Path(__file__).parents[1] / "results" / "capacity.json"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or read what was measured, and print it; return the exit code."""
     options = _options(arguments)
+    failed: list[str] = []
     if options.read is not None:
         tables = table.read(options.read)
+        _put(options.page, tables)
     elif not proc.is_there():
         print("this needs Linux: CPU time and memory are read from /proc", file=sys.stderr)
         return 2
     else:
-        tables = _measure(options)
-        table.write(options.json, tables)
-    if options.page is not None:
-        page = options.page.read_text("utf-8")
-        options.page.write_text(table.placed(page, tables), encoding="utf-8")
+        tables, failed = _measure(options)
     print("\n\n".join(each.markdown() for each in tables))
-    return 0
+    _warn(tables, failed)
+    return 1 if failed else 0
 
 
-def _measure(options: argparse.Namespace) -> list[Table]:
+def _warn(tables: Sequence[Table], failed: Sequence[str]) -> None:
+    """Say what is wrong with a run: what others disturbed, and what is missing."""
+    if busy := [each.name for each in tables if each.is_busy]:
+        told = f"others used this machine, so measure again when it is quiet: {', '.join(busy)}"
+        print(f"\nwarning: {told}", file=sys.stderr)
+    if failed:
+        told = f"{', '.join(failed)}; the rest is kept, so try: --only {' '.join(failed)}"
+        print(f"\nfailed: {told}", file=sys.stderr)
+
+
+def _put(page: Path | None, tables: Sequence[Table]) -> None:
+    if page is not None:
+        page.write_text(table.placed(page.read_text("utf-8"), tables), encoding="utf-8")
+
+
+def _measure(options: argparse.Namespace) -> tuple[list[Table], list[str]]:
+    """Measure part by part, keeping each at once; return the tables, and the parts that failed."""
     progress = Console(stderr=True)
     began = time.monotonic()
 
@@ -69,23 +103,42 @@ def _measure(options: argparse.Namespace) -> list[Table]:
     with Server(directory=directory, remove=[directory]) as server:
         site = Site(server, options.directory)
         survey = Survey(site=site, sizes=QUICK if options.quick else Sizes(), tell=tell)
-        tables = [_place(site)]
-        for name in options.only or PARTS:
-            tables += PARTS[name](survey)
+        site.version()  # Refuses a server that is not durable.
+        parts = {name: partial(PARTS[name], survey) for name in options.only or PARTS}
+        kept = table.read(options.json) if options.only and options.json.exists() else []
+        tables, failed = measured(
+            parts, server=server.pid, kept=kept, json=options.json, page=options.page
+        )
     tell("done")
-    return tables
+    return tables, failed
 
 
-def _place(site: Site) -> Table:
-    """Tell where the figures were made."""
-    facts = {
-        "measured": time.strftime("%Y-%m-%d", time.gmtime()),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
-        "load of the machine before": f"{os.getloadavg()[1]:.1f}",
-        "Python": platform.python_version(),
-        "PostgreSQL": f"{site.version()}, as `initdb` leaves it, on the same machine",
-    }
-    return Table(name="place", head=("what", "which"), rows=[list(each) for each in facts.items()])
+def measured(
+    parts: Mapping[str, Callable[[], list[Table]]],
+    *,
+    server: int,
+    kept: Sequence[Table],
+    json: Path,
+    page: Path | None,
+) -> tuple[list[Table], list[str]]:
+    """Measure parts, each kept as soon as it is there: one that fails does not take the others.
+
+    Every table says by itself when it was measured and what others used meanwhile, since a page
+    may hold tables of several runs. What was kept before stays, unless it is measured again.
+    """
+    tables: list[Table] = []
+    failed: list[str] = []
+    for name, part in parts.items():
+        others, date = Others(server), time.strftime("%Y-%m-%d", time.gmtime())
+        try:
+            found = [replace(each, date=date, others=others.cpus()) for each in part()]
+            tables += found
+            table.write(json, table.merged(kept, tables))
+            _put(page, found)
+        except Exception:  # noqa: BLE001 - whatever it is, the other parts are worth having.
+            traceback.print_exc()
+            failed.append(name)
+    return tables, failed
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -76,16 +76,20 @@ class Crew:
 
 
 @contextmanager
-def crew(url: str, **flags: object) -> Iterator[Crew]:
-    """Run `windlass worker` with these flags, for as long as this lasts."""
+def crew(url: str, *, quiet: bool = True, **flags: object) -> Iterator[Crew]:
+    """Run `windlass worker` with these flags, for as long as this lasts.
+
+    `quiet` has it serve no metrics and log warnings only. Otherwise it does as it does by default:
+    metrics are served, and every job writes its lines, into a file.
+    """
     settings = {f"WINDLASS_{name.upper()}": str(value) for name, value in flags.items()}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
-    quiet = {"WINDLASS_URL": url, "WINDLASS_METRICS_PORT": "0", "WINDLASS_LOG_LEVEL": "warning"}
+    hush = {"WINDLASS_METRICS_PORT": "0", "WINDLASS_LOG_LEVEL": "warning"} if quiet else {}
     command = [sys.executable, "-m", "windlass", "worker", _APP]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command,
-            env={**kept, **quiet, **settings},
+            env={**kept, "WINDLASS_URL": url, **hush, **settings},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

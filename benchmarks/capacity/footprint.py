@@ -44,10 +44,11 @@ def memory(survey: Survey) -> list[Table]:
         serving(yard, it)
         rows.append(_weighed("supervisor", [it.supervisor]))
         rows.append(_weighed("worker process, idle", it.workers))
-        rows.append(_weighed("PostgreSQL, a connection of a worker", yard.backends()))
         watch(yard, it, jobs=survey.sizes.jobs, seconds=survey.sizes.seconds)
         wait_for("the last job", yard.is_empty)
         rows.append(_weighed(f"worker process, after {survey.sizes.jobs:,} jobs", it.workers))
+        # Not before: a connection grows with what it has planned and cached.
+        rows.append(_weighed("PostgreSQL, a connection of it, after them", yard.backends()))
         before = proc.memory(it.workers[0]).own
         fill(yard, sleepers, "nap", {"ms": _LONG})
         wait_for("jobs that wait", lambda: yard.ask(_RUNNING) == sleepers)

@@ -7,7 +7,7 @@ import time
 
 from windlass import Context, Windlass
 
-app = Windlass(log_level="warning")
+app = Windlass()
 
 
 @app.job(name="noop")

@@ -35,11 +35,12 @@ def pgbouncer(survey: Survey) -> list[Table]:
 
 def _row(survey: Survey, shown: str, bouncer: PgBouncer | None) -> list[Cell]:
     sizes = survey.sizes
-    jobs = int(sizes.rates * (sizes.seconds + 1))
+    jobs = sizes.enough(sizes.rates)
     with survey.site.postgres() as yard:
         url = yard.url if bouncer is None else bouncer.through(yard.url)
         with crew(url, listen_url=yard.url, processes=_PROCESSES) as it:
             serving(yard, it, _PROCESSES)
-            found = watch(yard, it, jobs=jobs, seconds=sizes.seconds)
+            found = watch(yard, it, jobs=jobs, seconds=sizes.seconds, rounds=sizes.rounds)
             used = len(yard.backends())
-    return [shown, found.rate, found.worker_micros, found.server_micros, used]
+    whole = found.whole
+    return [shown, found.rates, whole.worker_micros, whole.server_micros, used]

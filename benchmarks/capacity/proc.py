@@ -55,6 +55,27 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return sum(_cpu(_PROC / str(pid)) for pid in pids)
 
 
+def busy_seconds() -> float:
+    """Return the CPU time that all CPUs together were in use, also by others on the same iron."""
+    user, nice, system, _idle, _waiting, *interrupts = map(
+        int, (_PROC / "stat").read_text().partition("\n")[0].split()[1:9]
+    )
+    return (user + nice + system + sum(interrupts)) / _TICKS
+
+
+def all_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time of these processes with all that have ended: threads and children.
+
+    It counts in the ticks of `busy_seconds`, with which it compares; for short times,
+    `cpu_seconds` is more exact.
+    """
+    spent = 0
+    for pid in pids:
+        with suppress(*_GONE):
+            spent += sum(map(int, _stat(_PROC / str(pid))[11:15]))
+    return spent / _TICKS
+
+
 def memory(pid: int) -> Memory:
     """Return the memory of a process."""
     sizes: dict[str, int] = {}

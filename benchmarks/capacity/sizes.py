@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,14 +13,16 @@ from benchmarks.capacity.yards import Site
 class Sizes:
     """How much of everything is done."""
 
-    seconds: float = 2.0
-    """For how long a crew is watched while it works."""
+    seconds: float = 0.7
+    """For how long a crew is watched in a round, while it works."""
+    rounds: int = 3
+    """How often, wherever a rate is told."""
     jobs: int = 20_000
     """How many are filled where their number is what counts."""
-    rates: int = 25_000
+    rates: int = 20_000
     """More jobs a second than a crew will do, so that it has work for as long as it is watched."""
     slots: tuple[int, ...] = (1, 10, 100, 500)
-    processes: tuple[int, ...] = (1, 2, 4)
+    processes: tuple[int, ...] = tuple(n for n in (1, 2, 4) if n <= max(2, os.cpu_count() or 1))
     naps: tuple[int, ...] = (10, 100)
     napping_slots: tuple[int, ...] = (10, 100, 500)
     payloads: tuple[int, ...] = (100, 10_000, 100_000)
@@ -33,9 +36,14 @@ class Sizes:
     stamped_every: float = 0.33
     leases: tuple[int, ...] = (5, 10, 30)
 
+    def enough(self, rate: float, seconds: float | None = None) -> int:
+        """Return how many jobs last for all rounds, and while a crew runs in."""
+        return int(rate * (self.rounds * (seconds or self.seconds) + 1))
+
 
 QUICK = Sizes(
     seconds=0.3,
+    rounds=2,
     jobs=300,
     rates=2_000,
     slots=(100,),

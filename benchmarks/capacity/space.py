@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 
@@ -19,13 +19,13 @@ from windlass.core.job import Retention
 
 _WHOLE_DAYS = Retention(finished=timedelta(days=7))
 _LESS_THAN_A_DAY = Retention(finished=timedelta(0))
+_NOTHING_GOES = Retention(finished=timedelta(days=29))
 _AT_ONCE = 1_000
 _LEFT_IN_FILE = "SELECT EXISTS (SELECT 1 FROM jobs)"
 _OF_WORK = (
     "payload",
     "enqueue: server CPU, µs/job",
     "enqueue: WAL, B/job",
-    "run: jobs/s",
     "run: worker CPU, µs/job",
     "run: server CPU, µs/job",
     "run: WAL, B/job",
@@ -43,10 +43,9 @@ _AGED = """
     UPDATE windlass.finished_jobs SET finished_at = finished_at - interval '10 days',
         slot = windlass.slot_of(finished_at - interval '10 days')
 """
-_RETENTIONS: tuple[tuple[str, Retention, tuple[str, ...]], ...] = (
-    ("PostgreSQL, 1 to 30 days: a day at once", _WHOLE_DAYS, (_AGED,)),
-    ("PostgreSQL, less than a day, or 30 and more: row by row", _LESS_THAN_A_DAY, ()),
-)
+_DAYS = "PostgreSQL, 1 to 30 days: a day at once"
+_ROWS = "PostgreSQL, less than a day, or 30 and more: row by row"
+_OF_RETENTION = ("retention", "what goes", "time, ms", "server CPU, ms", "WAL, kB")
 
 
 def payloads(survey: Survey) -> list[Table]:
@@ -66,7 +65,7 @@ def payloads(survey: Survey) -> list[Table]:
             full = yard.size("finished_jobs")
             done = [(now - then) / jobs for now, then in zip(full, empty, strict=True)]
         shown = f"{size:,} B"
-        of_run = (run.rate, run.worker_micros, run.server_micros, run.wal_bytes)
+        of_run = (run.worker_micros, run.server_micros, run.wal_bytes)
         work.append([shown, cpu, log, *of_run])
         room.append([shown, *waiting, sum(waiting), dead, *done, sum(done)])
     return [
@@ -92,23 +91,34 @@ def _noise(size: int) -> str:
 def retention(survey: Survey) -> list[Table]:
     """Delete finished jobs: days as a whole, row by row, and row by row from a file."""
     jobs = survey.sizes.jobs
-    rows: list[list[Cell]] = []
-    for shown, kept, aged in _RETENTIONS:
-        survey.tell(f"retention, {shown}")
-        with survey.site.postgres() as yard:
-            _finish(yard, jobs)
-            yard.tell(*aged, "VACUUM ANALYZE", "CHECKPOINT")
-            log, cpu = yard.wal(), yard.server_cpu()
-            seconds = _prune(yard, kept, partial(_has_finished, yard))
-            log, cpu = yard.wal() - log, yard.server_cpu() - cpu
-        rows.append([shown, seconds / jobs * 1e6, cpu / jobs * 1e6, log / jobs])
+    # A day goes as a whole, so that a figure for each job would tell nothing.
+    day, thousand, strokes = f"a day of {jobs:,} jobs", f"{_AT_ONCE:,} jobs", jobs / _AT_ONCE
+    rows: list[list[Cell]] = [
+        [_DAYS, day, *_pruned(survey, _DAYS, _WHOLE_DAYS, _AGED)],
+        [
+            _ROWS,
+            thousand,
+            *(each / strokes for each in _pruned(survey, _ROWS, _LESS_THAN_A_DAY)),
+        ],
+    ]
     with survey.site.sqlite() as file:
         survey.tell("retention, SQLite")
         _finish(file, jobs)
         seconds = _prune(file, _LESS_THAN_A_DAY, lambda: bool(file.row(_LEFT_IN_FILE)[0]))
-        rows.append(["SQLite: row by row", seconds / jobs * 1e6, None, None])
-    head = ("retention", "time, µs/job", "server CPU, µs/job", "WAL, B/job")
-    return [Table(name="retention", head=head, rows=rows)]
+        rows.append(["SQLite: row by row", thousand, seconds / strokes * 1e3, None, None])
+    return [Table(name="retention", head=_OF_RETENTION, rows=rows)]
+
+
+def _pruned(survey: Survey, shown: str, kept: Retention, *first: str) -> Iterator[float]:
+    """Delete all, after some statements; yield the milliseconds, those of the CPU, and the log."""
+    survey.tell(f"retention, {shown}")
+    with survey.site.postgres() as yard:
+        _finish(yard, survey.sizes.jobs)
+        yard.tell(*first, "VACUUM ANALYZE", "CHECKPOINT")
+        log, cpu = yard.wal(), yard.server_cpu()
+        yield _prune(yard, kept, partial(_has_finished, yard)) * 1e3
+        yield (yard.server_cpu() - cpu) * 1e3
+        yield (yard.wal() - log) / 1e3
 
 
 def _has_finished(yard: PostgresYard) -> bool:
@@ -126,6 +136,7 @@ def _prune(yard: Yard, kept: Retention, is_left: Callable[[], bool]) -> float:
 
     async def prune() -> float:
         app = Windlass(yard.url)
+        await app.store.prune(_NOTHING_GOES, _AT_ONCE)  # Connects.
         loop = asyncio.get_running_loop()
         began = loop.time()
         while is_left():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 Cell = str | int | float | None
 _PLACE = re.compile(r"<!-- capacity:(\w+) -->\n.*?<!-- /capacity -->", re.DOTALL)
+_BUSY = 0.5
+"""CPUs that others may use before figures are not to be trusted."""
 _LARGE = 100
 _MIDDLE = 10
 
@@ -27,13 +30,45 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     raw: Sequence[Mapping[str, Cell]] = ()
     """What the rows were worked out from, so that a strange figure can be explained."""
+    date: str = ""
+    """When it was measured: tables of one page may come from several runs."""
+    others: float | None = None
+    """How many CPUs others used meanwhile, on average; None if it does not matter."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether others used so much of the machine that its rates are too low."""
+        return self.others is not None and self.others > _BUSY
+
+    def caption(self) -> str:
+        """Tell when it was measured and what others took meanwhile; nothing if nobody knows."""
+        if not self.date:
+            return ""
+        if self.others is None:
+            return f"Measured on {self.date}."
+        told = f"Measured on {self.date}, while others used {self.others:.1f} CPUs"
+        return f"**On a busy machine**: {told}. Rates are too low." if self.is_busy else f"{told}."
 
     def markdown(self) -> str:
         """Write it as it stands on the page, between the comments that mark its place."""
         rules = ["---", *("---:" for _ in self.head[1:])]
         cells = [list(self.head), rules, *([_shown(cell) for cell in row] for row in self.rows)]
         lines = [f"| {' | '.join(row)} |" for row in cells]
-        return "\n".join([f"<!-- capacity:{self.name} -->", *lines, "<!-- /capacity -->"])
+        below = ["", caption] if (caption := self.caption()) else []
+        return "\n".join([f"<!-- capacity:{self.name} -->", *lines, *below, "<!-- /capacity -->"])
+
+
+def spread(values: Sequence[float]) -> str:
+    """Write what several rounds came to: the median, and in brackets the least and greatest."""
+    middle = _shown(float(statistics.median(values)))
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({_shown(float(min(values)))} to {_shown(float(max(values)))})"
+
+
+def merged(old: Iterable[Table], new: Iterable[Table]) -> list[Table]:
+    """Return the tables of both, where those that were measured again are the new ones."""
+    return list({table.name: table for table in (*old, *new)}.values())
 
 
 def placed(page: str, tables: Iterable[Table]) -> str:
@@ -57,10 +92,12 @@ def names_on(page: str) -> list[str]:
 
 
 def write(path: Path, tables: Iterable[Table]) -> None:
-    """Keep every figure as JSON."""
+    """Keep every figure as JSON; whoever is interrupted meanwhile has the old file."""
     document = {"tables": [asdict(table) for table in tables]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    unfinished.replace(path)
 
 
 def read(path: Path) -> list[Table]:

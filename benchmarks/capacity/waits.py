@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.capacity import proc
 from benchmarks.capacity.crew import Crew, crew
@@ -63,7 +64,7 @@ def latency(survey: Survey) -> list[Table]:
 
 def _idler(survey: Survey, stack: ExitStack, *, listens: bool, poll: str) -> _Idler:
     yard = stack.enter_context(survey.site.postgres())
-    way = {} if listens else {"listen_url": "off"}
+    way: dict[str, Any] = {} if listens else {"listen_url": "off"}
     it = stack.enter_context(crew(yard.url, poll_interval=poll, **way))
     serving(yard, it)
     fill(yard, _WARM_UPS, "stamped", {"sent": 0})

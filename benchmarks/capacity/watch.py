@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from benchmarks.capacity.crew import Crew
+from benchmarks.capacity.table import spread
 from benchmarks.capacity.yards import Yard, fill, wait_for
 from benchmarks.program import ProgramFailed
 
@@ -52,6 +56,39 @@ class Figures:
         return self.wal / self.jobs
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """What jobs took in several rounds, one after the other."""
+
+    each: Sequence[Figures]
+
+    @property
+    def whole(self) -> Figures:
+        """All rounds as one, for what is steady from round to round: CPU time, and the log."""
+        return Figures(
+            jobs=sum(figures.jobs for figures in self.each),
+            seconds=sum(figures.seconds for figures in self.each),
+            worker_cpu=sum(figures.worker_cpu for figures in self.each),
+            server_cpu=sum(figures.server_cpu for figures in self.each),
+            wal=sum(figures.wal for figures in self.each),
+            ran_dry=any(figures.ran_dry for figures in self.each),
+        )
+
+    @property
+    def rates(self) -> str:
+        """Jobs a second: the median of the rounds, the least and the greatest."""
+        return spread([figures.rate for figures in self.each])
+
+    @property
+    def rate(self) -> float:
+        """Jobs a second, the median of the rounds."""
+        return statistics.median(figures.rate for figures in self.each)
+
+    def raw(self, case: str) -> list[dict[str, str | int | float | None]]:
+        """Tell all of every round, under the name of their case."""
+        return [figures.raw(f"{case}, round {n}") for n, figures in enumerate(self.each, 1)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Look:
     """What everybody had spent at a moment of the store's clock."""
@@ -70,12 +107,15 @@ def look(yard: Yard, crew: Crew) -> Look:
     )
 
 
-def between(yard: Yard, first: Look, last: Look) -> Figures:
-    """Tell what the jobs took that ended between two looks, or until there were no more."""
+def between(yard: Yard, first: Look, last: Look, *, ran_dry: bool) -> Figures:
+    """Tell what the jobs took that ended between two looks, or until there were no more.
+
+    Raises:
+        ProgramFailed: None did.
+    """
     jobs, ended = yard.finished(first.at, last.at)
     if not jobs:
         raise ProgramFailed("no job has ended while the crew was watched")
-    ran_dry = yard.is_empty()
     seconds = max(((ended if ran_dry else last.at) - first.at) / 1e6, _TICK)
     return Figures(
         jobs=jobs,
@@ -103,20 +143,29 @@ def watch(
     *,
     jobs: int,
     seconds: float,
+    rounds: int = 1,
     kind: str = "noop",
     payload: dict[str, Any] | None = None,
-) -> Figures:
-    """Give work to a crew that idles, and look at it for a while when it has run in."""
+) -> Rounds:
+    """Give work to a crew that idles, and look at it for some rounds when it has run in."""
     idle = look(yard, crew)
     fill(yard, jobs, kind, payload)
     wait_for("a first job", lambda: yard.finished(idle.at, yard.clock())[0] > 0)
     time.sleep(min(_RUNNING_IN, seconds))
-    first = look(yard, crew)
-    time.sleep(seconds)
-    last = look(yard, crew)
-    # Few jobs may have ended before the first look; then everything counts.
-    has_run_in = yard.finished(first.at, last.at)[0] > 0
-    return between(yard, first if has_run_in else idle, last)
+    looks = [look(yard, crew)]
+    for _ in range(rounds):
+        time.sleep(seconds)
+        looks.append(look(yard, crew))
+    is_dry = yard.is_empty()
+    worked = [pair for pair in pairwise(looks) if yard.finished(pair[0].at, pair[1].at)[0]]
+    # All may have ended before the first look; then everything counts.
+    *others, latest = worked or [(idle, looks[-1])]
+    return Rounds(
+        [
+            *(between(yard, *pair, ran_dry=False) for pair in others),
+            between(yard, *latest, ran_dry=is_dry),
+        ]
+    )
 
 
 def watch_to_the_end(yard: Yard, crew: Crew) -> Figures:
@@ -124,4 +173,4 @@ def watch_to_the_end(yard: Yard, crew: Crew) -> Figures:
     serving(yard, crew)
     first = look(yard, crew)
     wait_for("the last job", yard.is_empty, _SELDOM)
-    return between(yard, first, look(yard, crew))
+    return between(yard, first, look(yard, crew), ran_dry=True)
