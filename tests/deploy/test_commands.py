@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from windlass.cli import cli
+from windlass.cli.root import cli
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = sorted((ROOT / "docs/runbooks").glob("*.md"))
