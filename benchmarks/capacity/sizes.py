@@ -17,11 +17,15 @@ class Sizes:
     """For how long a crew is watched in a round, while it works."""
     rounds: int = 3
     """How often, wherever a rate is told."""
+    idle: float = 8.0
+    """For how long a crew is watched while it idles: longer than it waits between two polls."""
     jobs: int = 20_000
     """How many are filled where their number is what counts."""
     rates: int = 20_000
     """More jobs a second than a crew will do, so that it has work for as long as it is watched."""
     slots: tuple[int, ...] = (1, 10, 100, 500)
+    many_slots: int = 100
+    """From how many on it is asked what more processes bring: with fewer, more slots do."""
     processes: tuple[int, ...] = tuple(n for n in (1, 2, 4) if n <= max(2, os.cpu_count() or 1))
     naps: tuple[int, ...] = (10, 100)
     napping_slots: tuple[int, ...] = (10, 100, 500)
@@ -44,6 +48,7 @@ class Sizes:
 QUICK = Sizes(
     seconds=0.3,
     rounds=2,
+    idle=1.2,
     jobs=300,
     rates=2_000,
     slots=(100,),

@@ -50,6 +50,8 @@ def throughput(survey: Survey) -> list[Table]:
     raw: list[dict[str, Cell]] = []
     for processes in survey.sizes.processes:
         for slots in survey.sizes.slots:
+            if processes > 1 and slots < survey.sizes.many_slots:
+                continue
             survey.tell(f"no-ops, {processes} x {slots} slots")
             on_postgres = _noops(survey, survey.site.postgres, processes, slots)
             on_sqlite = _noops(survey, survey.site.sqlite, processes, slots, _OF_A_FILE)

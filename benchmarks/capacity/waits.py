@@ -48,7 +48,7 @@ def latency(survey: Survey) -> list[Table]:
     with ExitStack() as stack:
         idlers = [_idler(survey, stack, listens=True, poll=polls[-1])]
         idlers += [_idler(survey, stack, listens=False, poll=poll) for poll in polls]
-        _idle(idlers, survey.sizes.seconds * 4)
+        _idle(idlers, survey.sizes.idle)
         rows = _sent(survey, idlers, stack)
     head = [
         "wake-ups",
