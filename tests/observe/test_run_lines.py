@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from tests.app.bed import serving
 from windlass import Context, Secret, Windlass
 from windlass.core.job import flow_id, member_id
+from windlass.core.redaction import Redaction
 from windlass.observe.lines import Lines
 from windlass.observe.logs import configure_logging, get_logger, job_fields
 from windlass.observe.run_lines import run_lines
@@ -34,6 +35,7 @@ from windlass.runtime.lines import fields_of
 
 HOSTILE = 'a"\\\n2026 [info] job.finished\r\x1b[2J\u202e\u2028\x85\x00\ud800é😀'
 user = logging.getLogger("shop.orders")
+PLAIN = Redaction()
 job_log = get_logger("windlass.job")
 
 
@@ -97,9 +99,10 @@ def hold_until(is_so: Callable[[], bool]) -> None:
 
 
 def post(job: Any, seconds: float = 0.25) -> None:
-    poster = run_lines()
+    poster = run_lines(PLAIN)
     assert poster is not None
-    poster.finished(poster.started(job, "w1"), seconds)
+    poster.started(job, "w1")
+    poster.finished(job, "w1", seconds)
 
 
 @settings(max_examples=50)
@@ -130,11 +133,12 @@ def _member() -> Job:
 @alone
 def test_every_line_is_written_in_the_order_in_which_it_was_said(sink: io.StringIO) -> None:
     def say() -> None:
-        poster = run_lines()
+        poster = run_lines(PLAIN)
         assert poster is not None
-        fields = poster.started(Job(), "w1")  # type: ignore[arg-type]
+        job: Any = Job()
+        poster.started(job, "w1")
         user.warning("in between")
-        poster.finished(fields, 0.1)
+        poster.finished(job, "w1", 0.1)
 
     in_a_turn(say)
     assert [line["event"] for line in records(sink)] == [
@@ -193,7 +197,7 @@ def test_who_is_quiet_for_long_is_watched_again(sink: io.StringIO, monkeypatch: 
 @alone
 def test_whoever_else_listens_hears_every_line(sink: io.StringIO, how: str) -> None:
     """Prevents a user's own handler, or filter, from being passed over."""
-    assert run_lines() is not None
+    assert run_lines(PLAIN) is not None
     root, mine = logging.getLogger(), logging.getLogger("windlass.job")
     before = mine.handlers[:], mine.filters[:], mine.propagate, mine.level
     try:
@@ -214,7 +218,7 @@ def test_whoever_else_listens_hears_every_line(sink: io.StringIO, how: str) -> N
                 mine.setLevel(logging.ERROR)
             case "deaf":
                 mine.propagate = False
-        assert run_lines() is None
+        assert run_lines(PLAIN) is None
     finally:
         mine.handlers[:], mine.filters[:], mine.propagate = before[:3]
         mine.setLevel(before[3])
@@ -280,8 +284,8 @@ def test_a_fork_does_not_say_again_what_was_said_before_it(sink: io.StringIO) ->
 
     async def main() -> None:
         post(Job())
-        assert in_a_fork(lambda: lines.has_posted) is False
-        assert lines.has_posted
+        assert in_a_fork(lambda: bool(lines.posted)) is False
+        assert lines.posted
 
     asyncio.run(main())
     assert len(records(sink)) == 2
@@ -290,7 +294,7 @@ def test_a_fork_does_not_say_again_what_was_said_before_it(sink: io.StringIO) ->
 def in_a_fork(ask: Callable[[], bool]) -> bool:
     pid = os.fork()
     if pid == 0:
-        os._exit(int(ask()))
+        os._exit(int(bool(ask())))
     return bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
@@ -305,11 +309,12 @@ def test_what_was_posted_is_written_at_exit() -> None:
         from tests.observe.test_run_lines import Job
         from windlass.observe.logs import configure_logging
         from windlass.observe.run_lines import run_lines
+        from windlass.core.redaction import Redaction
 
         configure_logging("info", "json")
 
         async def main():
-            run_lines().started(Job(), "w1")
+            run_lines(Redaction()).started(Job(), "w1")
             sys.exit()  # The loop turns no more.
 
         asyncio.run(main())
@@ -327,11 +332,11 @@ def test_runs_post_their_lines_and_those_with_secrets_log_them(sink: io.StringIO
 
     @app.job
     async def plain(ctx: Context) -> None:
-        posted.append(_lines().has_posted)
+        posted.append(bool(_lines().posted))
 
     @app.job
     async def discreet(ctx: Context, card: Secret[str]) -> None:
-        posted.append(_lines().has_posted)
+        posted.append(bool(_lines().posted))
 
     async def main() -> list[str]:
         async with serving(app) as worker:

@@ -9,7 +9,7 @@ from typing import Any
 
 from windlass.context import Context
 from windlass.core.outcomes import Suspended
-from windlass.observe.run_lines import FINISHED, STARTED, run_lines
+from windlass.observe.run_lines import run_lines
 from windlass.registry import CallNext
 
 
@@ -17,11 +17,12 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
     """Log the start and the end of a run. What becomes of the job is logged when it is settled."""
     began = time.perf_counter()
     is_logged = context.log.is_enabled_for(logging.INFO)
-    posted = run_lines() if is_logged and _is_open(context) else None
+    # What a run with secrets must not say is for Logger.info to find out.
+    posted = run_lines(context.redaction) if is_logged and not context.secrets else None
     if posted is not None:
-        fields = posted.started(context.job, context.worker_id)
+        posted.started(context.job, context.worker_id)
     elif is_logged:
-        context.log.info(STARTED)
+        context.log.info("job.started")
     try:
         value = await call_next()
     except asyncio.CancelledError:
@@ -34,15 +35,10 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
         context.log.warning("job.raised", duration=_since(began), error=type(error).__qualname__)
         raise
     if posted is not None:
-        posted.finished(fields, time.perf_counter() - began)
+        posted.finished(context.job, context.worker_id, time.perf_counter() - began)
     elif is_logged:
-        context.log.info(FINISHED, duration=_since(began))
+        context.log.info("job.finished", duration=_since(began))
     return value
-
-
-def _is_open(context: Context) -> bool:
-    """Say whether there is nothing that the lines of a run must not say."""
-    return not context.secrets and not context.redaction.hides("duration")
 
 
 def _since(began: float) -> float:

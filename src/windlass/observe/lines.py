@@ -15,7 +15,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import TextIO
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TextIO
 
 from windlass.settings import LogFormat
 
@@ -34,8 +36,10 @@ class Lines(logging.StreamHandler[TextIO]):
         self.setFormatter(formatter)
         self._given = formatter
         self._as_json = as_json
-        self._posted: deque[str] = deque()
-        self._is_due = False
+        self.posted: deque[Any] = deque()
+        """What waits to be written, each with its maker first; who adds some looks at `is_due`."""
+        self.is_due = False
+        """Whether somebody is about to write them."""
         self._guard = _Guard(self)
         _all.add(self)
 
@@ -44,30 +48,23 @@ class Lines(logging.StreamHandler[TextIO]):
         """Whether what is posted looks like all other lines: as JSON, by our own formatter."""
         return self._as_json and self.formatter is self._given
 
-    @property
-    def has_posted(self) -> bool:
-        """Whether lines wait to be written."""
-        return bool(self._posted)
-
-    def post(self, line: str) -> None:
-        """Write a line soon, with others; called from an event loop's thread."""
-        self._posted.append(line)
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self.write_posted)
-            if not self._guard.watch():
-                self.write_posted()
+    def schedule(self) -> None:
+        """See to it that what was posted is written soon; called from an event loop's thread."""
+        self.is_due = True
+        asyncio.get_running_loop().call_soon(self.write_posted)
+        if not self._guard.watch():
+            self.write_posted()
 
     def write_posted(self) -> None:
         """Write what was posted; what cannot be written is told of as logging does."""
-        self._is_due = False
+        self.is_due = False
         self.acquire()
         try:
-            if self._posted:
+            if self.posted:
                 # By its length: who posts meanwhile is written the next time.
-                self.stream.write(
-                    "".join([self._posted.popleft() for _ in range(len(self._posted))])
-                )
+                posts = [self.posted.popleft() for _ in range(len(self.posted))]
+                for maker, some in groupby(posts, key=itemgetter(0)):
+                    self.stream.write(maker.written(list(some)))
                 super().flush()
         except Exception:  # noqa: BLE001  A log line never costs the job that writes it.
             self.handleError(logging.makeLogRecord({"msg": "job.started or job.finished"}))
@@ -76,20 +73,20 @@ class Lines(logging.StreamHandler[TextIO]):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, after what was posted before it."""
-        if self._posted:
+        if self.posted:
             self.write_posted()
         super().emit(record)
 
     def flush(self) -> None:
         """Write what was posted, and let go of all that the stream holds back."""
-        if self._posted:
+        if self.posted:
             self.write_posted()
         super().flush()
 
     def forget_posted(self) -> None:
         """Leave what was posted to the process that posted it: this one was forked from it."""
-        self._posted.clear()
-        self._is_due = False
+        self.posted.clear()
+        self.is_due = False
         self._guard = _Guard(self)
 
 
@@ -131,8 +128,8 @@ class _Guard:
             lines = self._lines()
             if lines is None:
                 return
-            idle = 0 if lines.has_posted else idle + 1
-            if lines.has_posted:
+            idle = 0 if lines.posted else idle + 1
+            if lines.posted:
                 lines.write_posted()
             del lines
             if idle > _IDLE_ROUNDS:
@@ -143,7 +140,7 @@ class _Guard:
         """Sleep until something is posted; what was posted while we lay down is seen, too."""
         self._wanted.clear()
         lines = self._lines()
-        if lines is not None and not lines.has_posted:
+        if lines is not None and not lines.posted:
             del lines
             self._wanted.wait()
 

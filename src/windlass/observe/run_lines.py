@@ -15,56 +15,97 @@ from typing import ClassVar
 from uuid import UUID
 
 from windlass.core.job import Job
+from windlass.core.redaction import Redaction
 from windlass.observe.lines import Lines, Witness
 from windlass.observe.logs import shown
 
-STARTED, FINISHED = OF_RUNS = ("job.started", "job.finished")
-"""What these lines are called."""
 _RUNS = "windlass.job"
 _SECOND = 1_000_000_000
 _MANY = 1_000
 
 
 class RunLines:
-    """Posts the lines of runs to the one handler that writes them; witnesses hear of starts."""
+    """Posts the lines of runs to the one handler that writes them; witnesses hear of starts.
 
-    __slots__ = ("_alike", "_second", "_stamp", "_witnesses", "lines")
+    What is posted is only noted: the lines are made when they are written, many at a time.
+    """
+
+    __slots__ = ("_alike", "_lines", "_post", "_second", "_stamp", "_witnesses")
 
     def __init__(self, lines: Lines, witnesses: Sequence[Witness]) -> None:
-        self.lines = lines
+        self._lines = lines
+        self._post = lines.posted.append
         self._witnesses = witnesses
-        self._second = 0
+        self._second = -1
         self._stamp = ""
         self._alike: dict[tuple[str, str, int, str], tuple[str, str]] = {}
 
-    def started(self, job: Job, worker_id: str) -> str:
-        """Tell that a run has begun; return what its other line says as well."""
-        key = (job.kind, job.queue, job.attempt, worker_id)
-        as_json, as_text = self._alike.get(key) or self._remember(key)
-        job_id = _dashed(job.id)
-        fields = f"{job_id}{as_json}"
-        if (flow := job.flow) is not None:
-            fields = f'{fields}, "flow": "{flow}"'
-        moment = self._post(STARTED, fields, "")
-        for witness in self._witnesses:
-            witness.note(f"{moment} INFO windlass.job {STARTED} job_id={job_id} {as_text}", job_id)
-        return fields
+    @property
+    def is_due(self) -> bool:
+        """Whether lines wait to be written."""
+        return self._lines.is_due
 
-    def finished(self, fields: str, seconds: float) -> None:
+    def started(self, job: Job, worker_id: str) -> None:
+        """Tell that a run has begun."""
+        now = time.time_ns()
+        self._post((self, now, job, worker_id, None))
+        if not self._lines.is_due:
+            self._lines.schedule()
+        if self._witnesses:
+            self._tell(now, job, worker_id)
+
+    def finished(self, job: Job, worker_id: str, seconds: float) -> None:
         """Tell that a run has come to its end without an error."""
-        self._post(FINISHED, fields, f', "duration": {seconds:.6f}')
+        self._post((self, time.time_ns(), job, worker_id, seconds))
+        if not self._lines.is_due:
+            self._lines.schedule()
 
-    def _post(self, event: str, fields: str, rest: str) -> str:
-        second, nanoseconds = divmod(time.time_ns(), _SECOND)
+    def written(self, posts: Sequence[Post]) -> str:
+        """Make the lines of what was posted. Most runs end in the turn in which they began."""
+        made: list[str] = []
+        before: Job | None = None
+        fields = ""
+        for _, nanoseconds, job, worker_id, seconds in posts:
+            if job is not before:
+                before, fields = job, self._fields(job, worker_id)
+            second, rest = divmod(nanoseconds, _SECOND)
+            if second != self._second:
+                self._tick(second)
+            if seconds is None:
+                made.append(
+                    f'{{"timestamp": "{self._stamp}.{rest // 1000:06d}Z", "level": "info", '
+                    f'"event": "job.started", "logger": "windlass.job", {fields}}}\n'
+                )
+            else:
+                made.append(
+                    f'{{"timestamp": "{self._stamp}.{rest // 1000:06d}Z", "level": "info", '
+                    f'"event": "job.finished", "logger": "windlass.job", {fields}, '
+                    f'"duration": {seconds:.6f}}}\n'
+                )
+        return "".join(made)
+
+    def _fields(self, job: Job, worker_id: str) -> str:
+        key = (job.kind, job.queue, job.attempt, worker_id)
+        as_json, _ = self._alike.get(key) or self._remember(key)
+        fields = f'"job_id": "{_dashed(job.id)}"{as_json}'
+        return fields if (flow := job.flow) is None else f'{fields}, "flow": "{flow}"'
+
+    def _tell(self, now: int, job: Job, worker_id: str) -> None:
+        key = (job.kind, job.queue, job.attempt, worker_id)
+        _, as_text = self._alike.get(key) or self._remember(key)
+        second, rest = divmod(now, _SECOND)
         if second != self._second:
-            self._second = second
-            self._stamp = datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()
-        moment = f"{self._stamp}.{nanoseconds // 1000:06d}Z"
-        self.lines.post(
-            f'{{"timestamp": "{moment}", "level": "info", "event": "{event}", '
-            f'"logger": "windlass.job", "job_id": "{fields}{rest}}}\n'
-        )
-        return moment
+            self._tick(second)
+        job_id = _dashed(job.id)
+        moment = f"{self._stamp}.{rest // 1_000_000:03d}Z"
+        for witness in self._witnesses:
+            witness.note(
+                f"{moment} INFO windlass.job job.started job_id={job_id} {as_text}", job_id
+            )
+
+    def _tick(self, second: int) -> None:
+        self._second = second
+        self._stamp = datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()
 
     def _remember(self, key: tuple[str, str, int, str]) -> tuple[str, str]:
         """Write the fields that many runs have in common, as JSON and for people."""
@@ -72,7 +113,7 @@ class RunLines:
             self._alike.clear()
         kind, queue, attempt, worker_id = key
         as_json = (
-            f'", "worker_id": {quoted(worker_id)}, "kind": {quoted(kind)}, '
+            f', "worker_id": {quoted(worker_id)}, "kind": {quoted(kind)}, '
             f'"queue": {quoted(queue)}, "attempt": {attempt}'
         )
         fields = {"worker_id": worker_id, "kind": kind, "queue": queue, "attempt": attempt}
@@ -81,24 +122,31 @@ class RunLines:
         return self._alike[key]
 
 
+Post = tuple[RunLines, int, Job, str, float | None]
+"""Whose it is, a Unix time in nanoseconds, the job, its worker, and how long it ran if it ended."""
+
+
 class _Known:
     """Who posts the lines of this process, as it was found before the last of them was written."""
 
     hearers: ClassVar[list[logging.Handler]] = []
     poster: RunLines | None = None
+    redaction: Redaction | None = None
+    """What was seen to leave these lines as they are."""
 
 
-def run_lines() -> RunLines | None:
+def run_lines(redaction: Redaction) -> RunLines | None:
     """Return who posts the lines of runs here; None if `Logger.info` has to log them.
 
     As long as lines wait to be written, who heard the first of them hears the next as well.
     """
     known = _Known.poster
-    if known is not None and known.lines.has_posted:
+    if known is not None and known.is_due and redaction is _Known.redaction:
         return known
     hearers = _hearers()
-    if not all(_can_take(each) for each in hearers):
+    if redaction.hides("duration") or not all(_can_take(each) for each in hearers):
         return None
+    _Known.redaction = redaction
     if hearers != _Known.hearers:
         _Known.hearers, _Known.poster = hearers, _poster(hearers)
     return _Known.poster
