@@ -279,7 +279,10 @@ def test_the_black_box_hears_of_every_start(sink: io.StringIO) -> None:
 
 
 @alone
-def test_a_fork_does_not_say_again_what_was_said_before_it(sink: io.StringIO) -> None:
+def test_a_fork_does_not_say_again_what_was_said_before_it(
+    sink: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.observe.lines._PATIENCE", 60)
     lines = _lines()
 
     async def main() -> None:

@@ -486,6 +486,8 @@ async def live(store: PostgresStore, database: Clocked) -> None:
     assert len((await store.find(JobFilter(), limit=MANY)).jobs) == 35
     assert sum(each.count for each in await store.counts()) == 35
     assert sum(each.count for each in (await store.depths(MANY)).counts) <= 35
+    now = (await store.sweep()).now
+    assert sum((await store.arrivals(now - HOUR, now + HOUR, MANY) or {}).values()) <= 35
     assert (await store.standing(jobs[0].id, limit=MANY)).ahead == 0
     assert store.connections is not None
     assert (await store.standing(jobs[0].id, limit=MANY)).ahead == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
 
+from msgspec import DecodeError
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
@@ -296,7 +298,7 @@ class MemoryStore(Plain):
     async def records(self, prefix: str) -> Mapping[str, Json]:
         with self._lock:
             return {
-                name: decode(record)
+                name: _unpacked(record)
                 for name, record in self._records.items()
                 if name.startswith(prefix)
             }
@@ -553,7 +555,7 @@ class MemoryStore(Plain):
         return lease is None or lease.ended
 
     def _known(self, names: Sequence[str]) -> dict[str, Json]:
-        return {name: decode(self._records[name]) for name in names if name in self._records}
+        return {name: _unpacked(self._records[name]) for name in names if name in self._records}
 
     def _tell(self, news: News, now: datetime) -> None:
         self._news.setdefault(news.topic, {}).setdefault(news.id, replace(news, at=now))
@@ -572,7 +574,7 @@ class MemoryStore(Plain):
                 self._records.pop(name, None)
                 self._alarms.pop(name, None)
             else:
-                self._records[name] = encode(record)
+                self._records[name] = _packed(record)
         for name, alarm in changes.alarms.items():
             self._alarms.pop(name, None)
             if alarm is not None and name in self._records:
@@ -687,3 +689,19 @@ def _group(fingerprint: str, kind: str, jobs: Sequence[Job]) -> ErrorGroup:
         error=jobs[-1].error,
         reason=jobs[-1].reason,
     )
+
+
+def _packed(record: Json) -> bytes:
+    """Return what is kept of a record, so that nobody changes it who has read it."""
+    try:
+        return encode(record)
+    except UnicodeEncodeError:  # Names that no other store could keep may come into this one.
+        return json.dumps(record).encode()
+
+
+def _unpacked(kept: bytes) -> Json:
+    try:
+        record: Json = decode(kept)
+    except DecodeError:
+        record = json.loads(kept)
+    return record
