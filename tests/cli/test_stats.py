@@ -67,6 +67,15 @@ def test_before_any_worker_the_jobs_are_counted_and_the_rest_is_said_to_be_unkno
     assert told["slots_needed"] is None
 
 
+def test_of_what_nobody_knows_that_is_said(post: Shell) -> None:
+    assert (
+        "nothing is known of a queue mial; try: windlass queues list"
+        in post.ok("stats", "--queue", "mial").err
+    )
+    assert "no job of kind sned has run in the last hour" in post.ok("stats", "--kind", "sned").err
+    assert "nothing is known" not in post.ok("stats", "--queue", "mail").err
+
+
 def test_what_real_workers_recorded_is_shown(post: Shell) -> None:
     post.ok("worker", "shop:app", "--burst")
     said = post.ok("stats")
