@@ -168,6 +168,7 @@ def test_what_others_use_of_the_cpus_is_told_without_what_we_use_ourselves() -> 
 
 @needs_proc
 @pytest.mark.long
+@pytest.mark.again  # It takes minutes, and all CPUs.
 @pytest.mark.timeout(600)
 def test_a_whole_run_fills_every_place_of_the_page(tmp_path: Path) -> None:
     kept, page = tmp_path / "capacity.json", tmp_path / "page.md"
