@@ -168,6 +168,39 @@ def test_lines_of_one_turn_are_written_together(sink: io.StringIO) -> None:
 
 
 @alone
+def test_each_line_names_its_own_job_and_its_own_time(
+    sink: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter([1_999_999_999, 2_000_001_000, 2_000_002_000, 3_500_000_000])
+    monkeypatch.setattr("windlass.observe.run_lines.time.time_ns", lambda: next(moments))
+    first, second = Job(), Job(kind="ship")
+
+    def say() -> None:
+        post(first)
+        post(second)
+
+    in_a_turn(say)
+    told = [(line["timestamp"][17:], line["job_id"], line["kind"]) for line in records(sink)]
+    assert told == [
+        ("01.999999Z", str(first.id), "pay"),
+        ("02.000001Z", str(first.id), "pay"),
+        ("02.000002Z", str(second.id), "ship"),
+        ("03.500000Z", str(second.id), "ship"),
+    ]
+
+
+@alone
+def test_what_is_posted_while_the_guard_lies_down_is_seen(sink: io.StringIO) -> None:
+    lines = _lines()
+    lines.posted.append("a note")
+    lying_down = threading.Thread(target=lines._guard._rest, daemon=True)
+    lying_down.start()
+    lying_down.join(10)
+    assert not lying_down.is_alive()
+    lines.posted.clear()
+
+
+@alone
 def test_a_line_is_written_although_the_loop_does_not_turn(sink: io.StringIO) -> None:
     """Prevents a handler that blocks the loop from hiding that it began."""
 

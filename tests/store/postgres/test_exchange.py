@@ -126,6 +126,7 @@ def test_notifications_do_not_pile_up(migrated_url: str) -> None:
     async def main() -> None:
         async with connected(migrated_url) as wire:
             await wire.execute("LISTEN words")
+            await said(wire, Query(ECHO, ("a",)))  # To be prepared is psycopg's, which reads them.
             notify = Query("SELECT pg_notify('words', %s)::text", ("x",))
             for _ in range(3):
                 await said(wire, notify, notify)
