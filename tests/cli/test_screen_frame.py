@@ -139,7 +139,7 @@ def test_what_one_panel_does_not_need_others_have() -> None:
 
 def test_an_empty_store_says_what_is_to_be_done() -> None:
     shown = "\n".join(picture(looked()))
-    for part in ("no queue has jobs", "no job has run", "no job has failed", "windlass worker"):
+    for part in ("no queue has jobs", "no run is recorded", "no job has failed", "windlass worker"):
         assert part in shown
     assert "all is well" not in shown
 

@@ -72,7 +72,9 @@ def test_of_what_nobody_knows_that_is_said(post: Shell) -> None:
         "nothing is known of a queue mial; try: windlass queues list"
         in post.ok("stats", "--queue", "mial").err
     )
-    assert "no job of kind sned has run in the last hour" in post.ok("stats", "--kind", "sned").err
+    assert (
+        "no run of kind sned is recorded of the last hour" in post.ok("stats", "--kind", "sned").err
+    )
     assert "nothing is known" not in post.ok("stats", "--queue", "mail").err
 
 

@@ -346,5 +346,5 @@ def test_once_prints_a_picture_and_ends(shop: Shell, monkeypatch: pytest.MonkeyP
 
 def test_once_of_an_empty_store_says_so(shop: Shell) -> None:
     out = shop.ok("top", "--once").out
-    for part in ("no queue has jobs", "no job has run", "no job has failed", "no worker runs"):
+    for part in ("no queue has jobs", "no run is recorded", "no job has failed", "no worker runs"):
         assert part in out

@@ -59,7 +59,7 @@ def stats(
     if queue is not None and not found.queues:
         show.note(f"nothing is known of a queue {queue}; try: windlass queues list")
     elif kind is not None and not found.kinds:
-        show.note(f"no job of kind {kind} has run in the last hour; try: windlass stats")
+        show.note(f"no run of kind {kind} is recorded of the last hour; try: windlass stats")
 
 
 def _capacity(found: Stats) -> None:

@@ -160,7 +160,7 @@ PANELS: Sequence[Panel] = (
             Field(name="failures", width=HOUR, rank=9, graph=True),
         ),
         rows=_kinds,
-        empty="no job has run in the last hour",
+        empty="no run is recorded of the last hour; workers record every 15 s",
     ),
     Panel(
         name="errors",
