@@ -10,7 +10,7 @@ import pytest
 
 from tests.app.bed import Bed, Through, in_state, serving, told, until
 from windlass import State, StoreUnavailable
-from windlass.core.job import Claim, Job, Json, Sweep
+from windlass.core.job import Claim, Job, Json, NewJob, Sweep
 from windlass.core.settle import Transition
 
 
@@ -217,6 +217,34 @@ def test_an_unknown_kind_stays_pending_and_is_warned_of(
     (line,) = told(caplog, "kind.unserved")
     assert line["kind"] == "unknown"
     assert "is its module imported?" in line["remedy"]
+
+
+def test_of_hundreds_of_unknown_kinds_some_are_named_and_the_others_counted(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+
+    @app.job
+    async def known() -> None: ...
+
+    jobs = [
+        NewJob(id=app.ids.next(), kind=f"stranger{n:03}", queue="default", payload=b"{}")
+        for n in range(300)
+    ]
+
+    async def main() -> None:
+        await app.store.enqueue(jobs)
+        async with serving(app) as worker:
+            await until(lambda: told(caplog, "kinds.unserved"))
+            (census,) = [each for each in worker._chores if each.name == "census"]
+            await census.tick()
+
+    asyncio.run(main())
+    named = [line["kind"] for line in told(caplog, "kind.unserved")]
+    assert named == [f"stranger{n:03}" for n in range(20)]
+    (line,) = told(caplog, "kinds.unserved")
+    assert line["others"] == 280
+    assert "windlass queues list" in line["remedy"]
 
 
 def test_a_kind_that_another_worker_knows_is_not_warned_of(

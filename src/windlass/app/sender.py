@@ -205,7 +205,8 @@ class Sender:
                 return await taking
         except TimeoutError:
             raise StoreUnavailable(
-                f"{self.store.location} did not take {what} within {human(patience)}"
+                f"{self.store.location} did not take {what} within {human(patience)}, "
+                "or the event loop was blocked for as long: it may still have been written"
             ) from None
 
     # -- events --------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 import secrets
 from collections.abc import Callable, Collection, Mapping
@@ -26,6 +27,8 @@ _RESCUED_AT_ONCE = 100
 _PRUNED_AT_ONCE = 1_000
 _ORDERS = 0.5
 _PRUNING = 60.0
+_KINDS_NAMED = 20
+"""Of those nobody serves. Who invents thousands must not keep the event loop at writing lines."""
 
 
 class Rescuer(Service):
@@ -239,11 +242,17 @@ class Census(Service):
         if unknown:
             workers = await self._store.workers()
             unknown -= {kind for worker in workers if worker.alive for kind in worker.info.kinds}
-        for kind in sorted(unknown):
+        for kind in heapq.nsmallest(_KINDS_NAMED, unknown):
             log.warning(
                 "kind.unserved",
                 kind=kind,
                 remedy="no live worker has a handler for it; is its module imported?",
+            )
+        if (others := len(unknown) - _KINDS_NAMED) > 0:
+            log.warning(
+                "kinds.unserved",
+                others=others,
+                remedy="no live worker has a handler for these either; see: windlass queues list",
             )
         self._warned |= unknown
         return _PRUNING
