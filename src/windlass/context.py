@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, overload
@@ -18,8 +18,8 @@ from windlass.core.retry import Retry
 from windlass.core.secret import secrets_in, texts_of
 from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
-from windlass.observe.discretion import job_redaction
 from windlass.observe.logs import Logger, get_logger
+from windlass.observe.running import fields_of, running
 from windlass.resources import Resources
 from windlass.steps import Call, Course, Means
 from windlass.steps.course import is_async
@@ -28,7 +28,6 @@ from windlass.store import DoneBefore, Transaction
 
 T = TypeVar("T")
 _log = get_logger("windlass.job")
-_current: ContextVar[Context] = ContextVar("windlass_context")
 
 
 class ParentResults(Protocol):
@@ -41,58 +40,44 @@ class ParentResults(Protocol):
         """Do the same from a thread that runs no event loop."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """What all runs of one kind have in common in the process in which they take place."""
+
+    report: Callable[[Job, Progress], None]
+    transact: Callable[[Transition], Transaction]
+    done: DoneBefore
+    results: ParentResults
+    resources: Resources
+    redaction: Redaction
+    means: Means | None
+    """What steps need; None if the kind can have none."""
+
+
 class Context:
     """One run of one job, as its handler and middleware see it."""
 
-    __slots__ = (
-        "_cancelled", "_course", "_done", "_home", "_in_transaction", "_means", "_redaction",
-        "_report", "_results", "_thread", "_timeout", "_transact", "arguments", "job", "resources",
-        "secrets", "settled", "worker_id",
-    )  # fmt: skip
+    # Most runs change none of these, and to set them for each would take longer than the rest.
+    arguments: Any = None
+    """What the handler is given: a dict by names, or the one payload."""
+    secrets: tuple[str, ...] = ()
+    """The texts by which the secrets among the arguments would be known."""
+    settled: bool = False
+    """Whether the job was completed by a transaction of its handler."""
+    _cancelled: bool = False
+    _course: Course | None = None
+    _home: asyncio.Task[Any] | None = None
+    _in_transaction: bool = False
+    _thread: int = 0
+    _timeout: TimeoutError | None = None
 
     log: Logger = _log
     """A logger whose lines carry the ids of job, flow and worker, the kind, queue and attempt."""
 
-    def __init__(
-        self,
-        *,
-        job: Job,
-        worker_id: str,
-        arguments: Mapping[str, Any],
-        report: Callable[[Job, Progress], None],
-        transact: Callable[[Transition], Transaction],
-        done: DoneBefore,
-        results: ParentResults,
-        resources: Resources,
-        redaction: Redaction,
-        has_secrets: bool = False,
-        means: Means | None = None,
-    ) -> None:
+    def __init__(self, job: Job, site: Site) -> None:
         self.job = job
-        self.worker_id = worker_id
-        self.arguments = arguments
-        self.resources = resources
-        """What handlers share in this process: `ctx.resources[Pool]` is the pool."""
-        self._report = report
-        self._transact = transact
-        self._done = done
-        self._means = means
-        self._course: Course | None = None
-        self._home: asyncio.Task[Any] | None = None
-        self._thread = 0
-        self._results = results
-        self._cancelled = False
-        self.settled = False
-        """Whether the job was completed by a transaction of its handler."""
-        self._in_transaction = False
-        self._timeout: TimeoutError | None = None
-        self.secrets: tuple[str, ...] = ()
-        """The texts by which the secrets among the arguments would be known."""
-        if has_secrets:
-            found = secrets_in(arguments)
-            self.secrets = tuple(text for each in found for text in texts_of(each))
-            redaction = redaction.knowing(self.secrets)
-        self._redaction = redaction
+        self._site = site
+        self._redaction = site.redaction
 
     @property
     def job_id(self) -> UUID:
@@ -118,6 +103,21 @@ class Context:
     def headers(self) -> Mapping[str, str]:
         """What the producer sent along beside the payload."""
         return self.job.headers
+
+    @property
+    def worker_id(self) -> str:
+        """The worker that runs it."""
+        return self.job.worker or ""
+
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        """What every line carries that is written inside of this run."""
+        return fields_of(self.job)
+
+    @property
+    def resources(self) -> Resources:
+        """What handlers share in this process: `ctx.resources[Pool]` is the pool."""
+        return self._site.resources
 
     @property
     def tick(self) -> datetime | None:
@@ -151,7 +151,7 @@ class Context:
         That is known for as long as finished jobs are kept. Two that run at once both hear no: a
         unique key keeps the second one out.
         """
-        return await self._done.find(self.job) is not None
+        return await self._site.done.find(self.job) is not None
 
     def already_done_blocking(self) -> bool:
         """Do what `already_done` does, from a handler without an event loop.
@@ -161,7 +161,7 @@ class Context:
         """
         if asyncio._get_running_loop() is not None:
             raise CalledFromEventLoop("ctx.already_done_blocking()", "await ctx.already_done()")
-        return self._done.find_blocking(self.job) is not None
+        return self._site.done.find_blocking(self.job) is not None
 
     async def results(self) -> list[Any]:
         """Return the results of the jobs after which this one comes in its flow, in their order.
@@ -172,7 +172,7 @@ class Context:
         Raises:
             ResultError: a result is not kept any more, or is not what its handler declares.
         """
-        return await self._results.of(self.job)
+        return await self._site.results.of(self.job)
 
     def results_blocking(self) -> list[Any]:
         """Do what `results` does, from a handler without an event loop.
@@ -182,7 +182,7 @@ class Context:
         """
         if asyncio._get_running_loop() is not None:
             raise CalledFromEventLoop("ctx.results_blocking()", "await ctx.results()")
-        return self._results.of_blocking(self.job)
+        return self._site.results.of_blocking(self.job)
 
     @property
     def cancelled(self) -> bool:
@@ -207,7 +207,7 @@ class Context:
         if not 0 <= fraction <= 1:
             raise ValueError(f"progress goes from 0 to 1, and {fraction!r} does not")
         said = storable(self._redaction.text(message), 500) if message else ""
-        self._report(self.job, Progress(fraction=fraction, message=said))
+        self._site.report(self.job, Progress(fraction=fraction, message=said))
 
     def transaction(self) -> JobTransaction:
         """Do your own SQL and complete the job in one commit, so that both happen exactly once.
@@ -225,7 +225,7 @@ class Context:
         """
         if self.job.saga is Saga.UNDOING:
             raise self._steps().suspend(None)  # Whatever is left to undo came before this.
-        return JobTransaction(self, self._transact(completed(self.job)))
+        return JobTransaction(self, self._site.transact(completed(self.job)))
 
     @overload
     async def step(
@@ -381,14 +381,15 @@ class Context:
     def _steps(self) -> Course:
         """Return this run's way along its steps, which begins with the first of them."""
         if self._course is None:
-            if self._means is None:
+            means = self._site.means
+            if means is None:
                 raise StepError(
                     f"{self.job.kind!r} is handled in batches, where a call has many jobs, and no "
                     "steps of its own: use steps in a kind without batch="
                 )
             self._course = Course(
                 self.job,
-                self._means,
+                means,
                 task=lambda: self._home,
                 thread=lambda: self._thread,
                 redaction=lambda: self._redaction,
@@ -396,12 +397,11 @@ class Context:
             )
         return self._course
 
-    def _learn(self, result: Any) -> None:
-        """Mask the secrets in what a step has returned wherever this run would show them."""
-        texts = tuple(text for each in secrets_in(result) for text in texts_of(each))
+    def _learn(self, found: Any) -> None:
+        """Mask the secrets in arguments, or in a step's result, wherever this run shows them."""
+        texts = tuple(text for each in secrets_in(found) for text in texts_of(each))
         self.secrets += texts
         self._redaction = self._redaction.knowing(texts)
-        job_redaction.set(self._redaction)
 
     @property
     def is_over(self) -> bool:
@@ -488,13 +488,7 @@ def current_context() -> Context:
     Raises:
         LookupError: no job is running here.
     """
-    try:
-        return _current.get()
-    except LookupError:
-        raise LookupError("no job is running here, so there is no context") from None
-
-
-def enter(context: Context) -> None:
-    """Make a context the current one, for the task that runs its job and what that task starts."""
-    _current.set(context)
-    job_redaction.set(context._redaction)
+    here = running.get()
+    if isinstance(here, Context):
+        return here
+    raise LookupError("no job is running here, so there is no context")

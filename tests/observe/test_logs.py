@@ -18,7 +18,9 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.observe.logs import configure_logging, get_logger, job_fields
+from tests.observe.inside import Inside
+from windlass.observe.logs import configure_logging, get_logger
+from windlass.observe.running import running
 
 log = get_logger("windlass.tests")
 user = logging.getLogger("shop.handlers")
@@ -77,9 +79,9 @@ def only(sink: Sink) -> None:
 
 @pytest.fixture
 def in_job() -> Iterator[None]:
-    token = job_fields.set(lambda: JOB)
+    token = running.set(Inside(JOB))
     yield
-    job_fields.reset(token)
+    running.reset(token)
 
 
 # What is logged where.
@@ -205,7 +207,7 @@ def test_structlog_lines_of_the_user_that_go_through_logging_name_the_job_too(li
 
 
 def test_a_line_outside_a_job_names_none(lines: Sink) -> None:
-    contextvars.copy_context().run(job_fields.set, lambda: JOB)
+    contextvars.copy_context().run(running.set, Inside(JOB))
     user.info("hello")
     assert "job_id" not in lines.records()[0]
 

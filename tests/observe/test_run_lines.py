@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -24,14 +24,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.app.bed import serving
+from tests.observe.inside import Inside
 from windlass import Context, Secret, Windlass
 from windlass.core.job import flow_id, member_id
 from windlass.core.redaction import Redaction
 from windlass.observe.lines import Lines
-from windlass.observe.logs import configure_logging, get_logger, job_fields
+from windlass.observe.logs import configure_logging, get_logger
 from windlass.observe.run_lines import run_lines
+from windlass.observe.running import fields_of, running
 from windlass.runtime.blackbox import BlackBox, _Recorder
-from windlass.runtime.lines import fields_of
 
 HOSTILE = 'a"\\\n2026 [info] job.finished\r\x1b[2J\u202e\u2028\x85\x00\ud800é😀'
 user = logging.getLogger("shop.orders")
@@ -46,6 +47,7 @@ class Job:
         self.id = job_id or uuid4()
         self.kind, self.queue, self.attempt = kind, queue, 2
         self.flow: UUID | None = None
+        self.worker = "w1"
 
 
 @contextmanager
@@ -113,14 +115,14 @@ def test_a_posted_line_says_what_a_logged_one_would(kind: str, queue: str) -> No
             stream.seek(0)
             stream.truncate()
             in_a_turn(lambda job=job: post(job))  # type: ignore[misc]
-            job_fields.set(lambda job=job: fields_of(job, "w1"))  # type: ignore[misc]
+            running.set(Inside(fields_of(cast("Any", job))))
             job_log.info("job.started")
             job_log.info("job.finished", duration=0.25)
             told = [{**line, "timestamp": len(line["timestamp"])} for line in records(stream)]
             assert told[:2] == told[2:]
             assert [list(line) for line in told[:2]] == [list(line) for line in told[2:]]
             assert stream.getvalue().isascii()
-    job_fields.set(dict)
+    running.set(None)
 
 
 def _member() -> Job:

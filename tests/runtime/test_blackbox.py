@@ -9,7 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from windlass.observe.logs import job_fields
+from tests.observe.inside import Inside
+from windlass.observe.running import running
 from windlass.runtime.blackbox import LIMIT, BlackBox, _Recorder
 
 PROGRAM = """
@@ -99,12 +100,12 @@ def test_a_line_is_about_the_job_that_it_names_or_in_which_it_was_logged() -> No
         ours, theirs = {"event": "job.retried", "job_id": "a"}, {"event": "worker.started"}
         for message in (ours, theirs, "by a library"):
             recorder.emit(logging.makeLogRecord({"msg": message}))
-        before = job_fields.set(lambda: {"job_id": "b"})
+        before = running.set(Inside({"job_id": "b"}))
         try:
             for message in (ours, theirs, "by a handler"):
                 recorder.emit(logging.makeLogRecord({"msg": message}))
         finally:
-            job_fields.reset(before)
+            running.reset(before)
         assert box.read("a").count("job.retried") == len(box.read("a").splitlines()) == 2
         assert "by a handler" in box.read("b")
         assert "by a library" not in box.read("b")

@@ -320,7 +320,7 @@ def test_a_run_whose_outcome_cannot_be_decided_frees_what_it_held(bed: Bed) -> N
 
     @app.job(concurrency=1)
     async def work(number: int) -> int:
-        return number
+        return 1 // number
 
     async def main() -> None:
         async with serving(app) as worker:

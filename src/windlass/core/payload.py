@@ -107,18 +107,16 @@ class PayloadCodec:
         Raises:
             PayloadInvalid: it is not what the handler takes; the error names the field.
         """
-        value = self._decode(payload, self._decoder_for(kind))
+        decoder = self._decoder
+        if self._sealing is not None and kind not in (None, self._kind):
+            decoder = _decoder(kind, self._shape, replace(self._sealing, kind=kind))
+        value = self._decode(payload, decoder)
         if self._whole:
             return value
         fields = asdict(value)
         if self._has_defaults:
             return {name: given for name, given in fields.items() if given is not UNSET}
         return fields
-
-    def _decoder_for(self, kind: str | None) -> msgspec.json.Decoder[Any]:
-        if self._sealing is None or kind in (None, self._kind):
-            return self._decoder
-        return _decoder(kind, self._shape, replace(self._sealing, kind=kind))
 
     def _decode(self, payload: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         try:

@@ -12,11 +12,13 @@ from windlass.core.outcomes import Suspended
 from windlass.observe.run_lines import run_lines
 from windlass.registry import CallNext
 
+_is_enabled_for = logging.getLogger("windlass.job").isEnabledFor
+
 
 async def log_runs(context: Context, call_next: CallNext) -> Any:
     """Log the start and the end of a run. What becomes of the job is logged when it is settled."""
     began = time.perf_counter()
-    is_logged = context.log.is_enabled_for(logging.INFO)
+    is_logged = _is_enabled_for(logging.INFO)
     # What a run with secrets must not say is for Logger.info to find out.
     posted = run_lines(context.redaction) if is_logged and not context.secrets else None
     if posted is not None:

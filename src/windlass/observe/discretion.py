@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
 from typing import Any
 
 from windlass.core.redaction import MASK, Redaction
+from windlass.observe.running import running
 
-job_redaction: ContextVar[Redaction | None] = ContextVar("windlass_job_redaction", default=None)
-"""What is masked in every line inside a job."""
 _TRACES = ("exception", "stack", "stack_info")
 _AS_IS = "exc_info"
 
@@ -31,7 +29,8 @@ def redact_lines(patterns: Iterable[str]) -> None:
 
 def redaction_in_force() -> Redaction:
     """Return what is masked here: in a job, its secrets too."""
-    return job_redaction.get() or _Process.redaction
+    here = running.get()
+    return _Process.redaction if here is None else here.redaction
 
 
 def redact_fields(line: Mapping[str, Any]) -> dict[str, Any]:

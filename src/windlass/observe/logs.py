@@ -16,7 +16,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
 from types import TracebackType
@@ -26,15 +25,12 @@ from uuid import UUID
 from windlass.core.text import inert, inert_lines
 from windlass.observe.discretion import redact_fields, redact_lines, redact_traces
 from windlass.observe.lines import Lines
+from windlass.observe.running import fields_here
 from windlass.settings import LogFormat, LogLevel
 
 Line = dict[str, Any]
 """A log line before it is written: its fields, the event among them."""
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
-job_fields: ContextVar[Callable[[], Mapping[str, object]]] = ContextVar(
-    "windlass_job_fields", default=dict
-)
-"""Tells what every line inside a job carries: job_id, worker_id, kind, queue, attempt and flow."""
 
 
 class Logger:
@@ -86,7 +82,7 @@ class Logger:
 
     def _emit(self, level: int, event: str, fields: dict[str, Any]) -> None:
         said = redact_fields({**self._bound, **fields, "event": event})
-        line = _Event({**job_fields.get()(), **said})
+        line = _Event({**fields_here(), **said})
         if (exc_info := _resolved(line.pop("exc_info", None))) is not None:
             line["exc_info"] = exc_info
         # By these two, structlog's own formatter knows a message that is a dictionary.
@@ -183,7 +179,7 @@ def _fields(record: logging.LogRecord) -> Line:
     A line of ours, or of the user's structlog, may say otherwise, being about another job. What an
     `extra` says instead is not believed, nor may it replace what the line is.
     """
-    job = job_fields.get()()
+    job = fields_here()
     has = record.__dict__
     if "_logger" in has and "_name" in has and isinstance(record.msg, dict):
         return {**job, **record.msg}

@@ -1,4 +1,7 @@
-"""Owns how a coroutine runs inside a task that others use after it, as if it had one of its own."""
+"""Owns how a coroutine runs inside a task that others use after it, as if it had one of its own.
+
+A task for each of many short coroutines would take longer than they do.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,30 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from typing import Any
 
+Resume = Callable[..., Any]
+"""Runs something in the context of a coroutine: what that sets in context variables stays there."""
 
-class Alone:
-    """Awaits a coroutine in a context of its own, and says so when it has to wait for something.
 
-    A task for each of many short coroutines would take longer than they do. What they set in
-    context variables stays theirs. `waits` is called once, before the first wait.
-    """
+def begin(coroutine: Coroutine[Any, Any, None]) -> tuple[Resume, Any] | None:
+    """Let a coroutine run until it waits, and say how it goes on and for what; None if it ended."""
+    resume = copy_context().run
+    try:
+        return resume, resume(coroutine.send, None)
+    except StopIteration:
+        return None
 
-    __slots__ = ("_coroutine", "_waits")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, None], waits: Callable[[], None]) -> None:
-        self._coroutine = coroutine
-        self._waits = waits
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        run = copy_context().run
-        coroutine = self._coroutine
-        try:
-            waited_for = run(coroutine.send, None)
-            self._waits()
-            while True:
-                try:
-                    answer = yield waited_for
-                except BaseException as error:  # noqa: BLE001 - all of it is the coroutine's.
-                    waited_for = run(coroutine.throw, error)
-                else:
-                    waited_for = run(coroutine.send, answer)
-        except StopIteration:
-            return
+def go_on(
+    coroutine: Coroutine[Any, Any, None], resume: Resume, waited_for: Any
+) -> Generator[Any, Any, None]:
+    """Wait for whatever a coroutine that has begun waits for, until it ends."""
+    try:
+        while True:
+            try:
+                answer = yield waited_for
+            except BaseException as error:  # noqa: BLE001 - all of it is the coroutine's.
+                waited_for = resume(coroutine.throw, error)
+            else:
+                waited_for = resume(coroutine.send, answer)
+    except StopIteration:
+        return

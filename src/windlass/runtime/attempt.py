@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from windlass.context import Context
+from windlass.context import Context, Site
 from windlass.core.durations import human
 from windlass.core.errors import PayloadInvalid, ResultInvalid, StepError
 from windlass.core.failure import describe
@@ -31,16 +32,56 @@ from windlass.core.redaction import Redaction
 from windlass.core.secret import Sealing
 from windlass.middleware.chain import Run as Handle
 from windlass.middleware.chain import chain
+from windlass.middleware.logging import log_runs
+from windlass.middleware.tracing import trace_runs
 from windlass.observe.logs import get_logger
-from windlass.registry import Middleware, Registration, Target
+from windlass.observe.running import fields_of, running
+from windlass.registry import Middleware, Registration, Registry, Target
 from windlass.runtime.batches import Gathering
-from windlass.runtime.lines import fields_of
 from windlass.steps import Means
-from windlass.store import DoneBefore
 
 log = get_logger("windlass.executor")
 _DONE = Succeeded()
 _PARKED = Asleep(due=None)
+_UNDOING = Saga.UNDOING
+"""By a name of ours, since an enum takes its time to tell its members."""
+_OURS: frozenset[Middleware] = frozenset((log_runs, trace_runs))
+"""What calls the handler in the task in which it is called itself."""
+
+
+class Trade:
+    """How the jobs of one kind are run here: what is around their handler, and what they share."""
+
+    __slots__ = ("_decode", "_handle", "_has_secrets", "_site", "_undo", "registration", "target")
+
+    def __init__(
+        self, registration: Registration, site: Site, handle: Handle, undo: Handle
+    ) -> None:
+        self.registration = registration
+        self.target = registration.target
+        self._site = site
+        self._handle = handle
+        self._undo = undo
+        self._decode = registration.target.codec.decode
+        self._has_secrets = registration.target.codec.has_secrets
+
+    def enter(self, job: Job, home: asyncio.Task[Any] | None) -> Context:
+        """Make the context of a run that is at home in a task, and from now on the current one.
+
+        Raises:
+            PayloadInvalid: the payload is not what the handler takes.
+        """
+        context = Context(job, self._site)
+        context._home = home
+        running.set(context)
+        context.arguments = self._decode(job.payload, kind=job.kind)
+        if self._has_secrets:
+            context._learn(context.arguments)
+        return context
+
+    def run(self, context: Context) -> Awaitable[Any]:
+        """Call the handler, or what undoes the steps of a job."""
+        return (self._undo if context.job.saga is _UNDOING else self._handle)(context)
 
 
 class Handlers:
@@ -53,68 +94,75 @@ class Handlers:
 
     def __init__(
         self,
+        registry: Registry,
         middleware: Sequence[Middleware],
         elsewhere: Callable[[Callable[[], Any], Registration], Awaitable[Any]],
-        done: DoneBefore,
+        site: Site,
         record: Callable[[Job, tuple[str, ...], Saga | None], Awaitable[None]],
         slots: Callable[[], int] = lambda: 1,
     ) -> None:
+        self._registry = registry
         self._middleware = tuple(middleware)
         self._elsewhere = elsewhere
-        self._done = done
+        self._site = site
         self._record = record
         self._slots = slots
-        self._made: dict[str, Handle] = {}
-        self._undoing: dict[str, Handle] = {}
-        self._means: dict[str, Means | None] = {}
+        self._trades: dict[str, Trade] = {}
         self._gatherings: list[Gathering] = []
 
-    def of(self, registration: Registration, job: Job) -> Handle:
-        """Return the handler of a kind, or what undoes the steps of a job of it."""
-        made = self._undoing if job.saga is Saga.UNDOING else self._made
-        handler = made.get(registration.kind)
-        if handler is None:
-            layers = (*self._middleware, *registration.middleware)
-            innermost = self._innermost(registration)
-            if made is self._undoing:
-                innermost = partial(undo, innermost)
-            elif registration.identity.idempotent:
-                innermost = self._unless_done(registration, innermost)
-            handler = made[registration.kind] = chain(layers, innermost)
-        return handler
+    def trade(self, kind: str) -> Trade:
+        """Return how a kind is run.
 
-    def means(self, registration: Registration) -> Means | None:
+        Raises:
+            UnknownKind: it has no handler.
+        """
+        return self._trades.get(kind) or self._learn(kind)
+
+    def _learn(self, kind: str) -> Trade:
+        registration = self._registry[kind]
+        trade = self._trades.get(registration.kind) or self._make(registration)
+        self._trades[kind] = self._trades[registration.kind] = trade
+        return trade
+
+    def _make(self, registration: Registration) -> Trade:
+        layers = (*self._middleware, *registration.middleware)
+        innermost = self._innermost(registration, is_wrapped=not _OURS.issuperset(layers))
+        handle = innermost
+        if registration.identity.idempotent:
+            handle = self._unless_done(registration, innermost)
+        site = replace(self._site, means=self._means(registration))
+        undoing = chain(layers, partial(undo, innermost))
+        return Trade(registration, site, chain(layers, handle), undoing)
+
+    def _means(self, registration: Registration) -> Means | None:
         """Return what the steps of a kind need; None if it can have none."""
-        try:
-            return self._means[registration.kind]
-        except KeyError:
-            means = None
-            if registration.batch is None:
-                means = Means(
-                    record=self._record,
-                    elsewhere=lambda call: self._elsewhere(call, registration),
-                    cipher=registration.target.cipher,
-                    loop=asyncio.get_running_loop(),
-                    ordered=registration.limit is not None and registration.limit.ordered,
-                    store=self._done.store,
-                )
-            self._means[registration.kind] = means
-            return means
+        if registration.batch is not None:
+            return None
+        return Means(
+            record=self._record,
+            elsewhere=lambda call: self._elsewhere(call, registration),
+            cipher=registration.target.cipher,
+            loop=asyncio.get_running_loop(),
+            ordered=registration.limit is not None and registration.limit.ordered,
+            store=self._site.done.store,
+        )
 
     def gather_no_more(self) -> bool:
         """Run the batches that wait for more jobs with those that they have; say if any do."""
         return sum(gathering.go_early() for gathering in self._gatherings) > 0
 
-    def _innermost(self, registration: Registration) -> Handle:
+    def _innermost(self, registration: Registration, *, is_wrapped: bool) -> Handle:
         call, elsewhere = registration.target.call, self._elsewhere
         if registration.batch is not None:
             gathering = Gathering(registration, registration.batch, elsewhere, self._slots)
             self._gatherings.append(gathering)
             return gathering
+        if registration.target.pool is Pool.LOOP and not is_wrapped:
+            return lambda context: call(context, context.arguments)
         if registration.target.pool is Pool.LOOP:
 
             async def in_task(context: Context) -> Any:
-                # Middleware may have put the handler into a task of its own.
+                # A middleware may have put the handler into a task of its own.
                 context._home = asyncio.current_task()
                 return await call(context, context.arguments)
 
@@ -131,7 +179,7 @@ class Handlers:
 
         async def run(context: Context) -> Any:
             # One that has begun goes on to its end: what it did is not what another one did.
-            first = None if context.job.steps else await self._done.find(context.job)
+            first = None if context.job.steps else await self._site.done.find(context.job)
             if first is None:
                 return await handle(context)
             context.log.info("job.already_done", first=first.id, key=context.idempotency_key)
@@ -162,7 +210,7 @@ def refusal_of(job: Job) -> Outcome | None:
 
     What is being undone is undone, however late it is and whoever wishes otherwise.
     """
-    if job.saga is Saga.UNDOING:
+    if job.saga is _UNDOING:
         return None
     if job.cancel_requested:
         return Cancelled(reason=job.reason or "cancelled")
@@ -247,7 +295,7 @@ def _stored_result(job: Job, target: Target) -> Any:
 def _warn_of_ignored_result(context: Context) -> None:
     log.warning(
         "job.result_ignored",
-        **fields_of(context.job, context.worker_id),
+        **fields_of(context.job),
         why="ctx.transaction() completed the job before its handler returned this",
     )
 

@@ -15,8 +15,8 @@ from typing import Any
 from windlass.context import Context
 from windlass.core.errors import Permanent
 from windlass.core.plan import Pool
-from windlass.observe.discretion import job_redaction
-from windlass.observe.logs import job_fields
+from windlass.core.redaction import Redaction
+from windlass.observe.running import running
 from windlass.registry import Batch, Registration
 
 Elsewhere = Callable[[Callable[[], Any], Registration], Awaitable[Any]]
@@ -39,6 +39,14 @@ class _Place:
             self.answer.set_exception(share)
         else:
             self.answer.set_result(share)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call for many jobs: what its lines carry, and what they must not show."""
+
+    log_fields: dict[str, Any]
+    redaction: Redaction
 
 
 class Gathering:
@@ -111,14 +119,14 @@ class Gathering:
         told = {"kind": self._kind, "worker_id": first.worker_id, "job_ids": ids}
         if len(queues := {place.context.queue for place in places}) == 1:
             told["queue"] = queues.pop()
-        job_fields.set(lambda: told)
+        redaction = first.redaction
         # What one of them may not show, none may: they share the lines, and the errors.
         known = [text for place in places for text in place.context.secrets]
         if known:
-            redaction = first.redaction.knowing(known)
-            job_redaction.set(redaction)
+            redaction = redaction.knowing(known)
             for place in places:
                 place.context.mask_by(redaction)
+        running.set(_Call(told, redaction))
         items = [place.context.arguments for place in places]
         try:
             shares = self._shares(await self._call(first, items), len(places))

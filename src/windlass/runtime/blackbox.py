@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from windlass.core.text import storable
 from windlass.observe.discretion import redaction_in_force
 from windlass.observe.lines import Witness
-from windlass.observe.logs import job_fields
+from windlass.observe.running import fields_here
 
 LIMIT = 8_000
 """How many characters `read` returns at most."""
@@ -185,4 +185,4 @@ class _Recorder(Witness):
 def _job_of(record: logging.LogRecord) -> str:
     """Return the id of the job that a line is about: as it says itself, or where it was logged."""
     said = record.msg.get("job_id") if isinstance(record.msg, Mapping) else None
-    return str(said or job_fields.get()().get("job_id", ""))
+    return str(said or fields_here().get("job_id", ""))

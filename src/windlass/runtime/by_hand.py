@@ -144,7 +144,7 @@ class ByHand(Worker):
     async def _let_begin(self) -> None:
         """Let a job that was claimed come as far as it can, before the next one is."""
         runs = self._works.executor.runs
-        while any(run.task is None for run in runs.values()):  # noqa: ASYNC110 - it is its turn.
+        while any(run.task is None for run in runs):  # noqa: ASYNC110 - it is its turn.
             await asyncio.sleep(0)
 
     async def _wait_for_runs(self) -> None:

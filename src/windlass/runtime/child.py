@@ -22,7 +22,7 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
-from windlass.context import Context, enter
+from windlass.context import Context, Site
 from windlass.core.errors import Fenced, StoreError
 from windlass.core.job import Job, Progress, Saga
 from windlass.core.outcomes import Outcome
@@ -34,7 +34,6 @@ from windlass.resources import Resources
 from windlass.runtime.attempt import Handlers, outcome_of, outcome_of_error
 from windlass.runtime.blackbox import BlackBox
 from windlass.runtime.judge import Judge
-from windlass.runtime.lines import belong
 from windlass.runtime.results import Results
 from windlass.runtime.tether import Tether, high_descriptors
 from windlass.runtime.words import (
@@ -65,7 +64,6 @@ class _Run:
 
     def __init__(self, order: Start) -> None:
         self.job = order.job
-        self.worker_id = order.worker_id
         self.began = time.monotonic() - order.elapsed
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
@@ -96,19 +94,24 @@ class Child:
         self._redaction = redaction
         self._tether = tether
         self._box = box
-        self._registry = registry
-        self._transact = transact
         self._judge = Judge(registry, max_retries=max_retries)
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._run: _Run | None = None
         self._calling: _Run | None = None
         with high_descriptors():
             self._loop = asyncio.new_event_loop()
-        self._done = DoneBefore(store, self._loop)
         self._noted = 0
         self._notes: dict[int, asyncio.Future[Recorded]] = {}
-        self._results = Results(store, registry, self._loop)
-        self._handlers = Handlers(middleware, self._in_main_thread, self._done, self._record)
+        site = Site(
+            report=self._report,
+            transact=transact,
+            done=DoneBefore(store, self._loop),
+            results=Results(store, registry, self._loop),
+            resources=resources,
+            redaction=redaction,
+            means=None,
+        )
+        self._handlers = Handlers(registry, middleware, self._in_main_thread, site, self._record)
         threading.Thread(target=self._turn, name="windlass-loop", daemon=True).start()
 
     def call(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -192,27 +195,11 @@ class Child:
         self._finish(run, outcome)
 
     async def _attempt(self, run: _Run) -> Outcome:
-        target = (registration := self._registry[run.job.kind]).target
-        belong(run.job, run.worker_id)
-        arguments = target.codec.decode(run.job.payload, kind=run.job.kind)
-        context = Context(
-            job=run.job,
-            worker_id=run.worker_id,
-            arguments=arguments,
-            report=self._report,
-            transact=self._transact,
-            done=self._done,
-            results=self._results,
-            resources=self._resources,
-            redaction=self._redaction,
-            has_secrets=target.codec.has_secrets,
-            means=self._handlers.means(registration),
-        )
-        enter(context)
-        run.context = context
+        trade = self._handlers.trade(run.job.kind)
+        context = run.context = trade.enter(run.job, run.task)
         if run.why is not None:
             raise run.why
-        return outcome_of(context, await self._handlers.of(registration, run.job)(context), target)
+        return outcome_of(context, await trade.run(context), trade.target)
 
     def _finish(self, run: _Run, outcome: Outcome | None) -> None:
         word = self._word(run, outcome)

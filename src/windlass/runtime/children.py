@@ -50,14 +50,13 @@ class Errand:
 
     __slots__ = (
         "_notes", "begun", "child", "elapsed", "job", "job_now", "memory", "record", "report",
-        "used", "worker_id",
+        "used",
     )  # fmt: skip
 
     def __init__(
         self,
         *,
         job: Job,
-        worker_id: str,
         memory: int | None,
         elapsed: Callable[[], float],
         begun: Callable[[], None],
@@ -65,7 +64,6 @@ class Errand:
         record: Callable[[Job, tuple[str, ...], Saga | None], Awaitable[None]],
     ) -> None:
         self.job = self.job_now = job
-        self.worker_id = worker_id
         self.memory = memory
         self.elapsed = elapsed
         self.begun = begun
@@ -174,14 +172,7 @@ class Children:
 
     async def _run_in(self, child: ChildProcess, errand: Errand) -> Answer:
         unseen = None if IS_VISIBLE else errand.memory
-        await child.send(
-            Start(
-                job=errand.job,
-                worker_id=errand.worker_id,
-                elapsed=errand.elapsed(),
-                memory=unseen,
-            )
-        )
+        await child.send(Start(job=errand.job, elapsed=errand.elapsed(), memory=unseen))
         errand.child = child
         errand.begun()
         watch = asyncio.ensure_future(self._watch(child, errand)) if errand.memory else None

@@ -17,7 +17,8 @@ from windlass.core.outcomes import Crashed, Released
 from windlass.core.pauses import PAUSES, Pauses
 from windlass.core.settle import Policy, Transition, settle
 from windlass.observe.logs import get_logger
-from windlass.runtime.lines import RESCUED, fields_of
+from windlass.observe.running import fields_of
+from windlass.runtime.lines import RESCUED
 from windlass.runtime.postmortem import certainly, last_moves
 from windlass.runtime.service import Service
 from windlass.store import Store
@@ -95,7 +96,7 @@ class Orders(Service):
         store: Store,
         *,
         worker_id: Callable[[], str],
-        running: Callable[[], Collection[UUID]],
+        running: Callable[[], Collection[object]],
         cancel: Callable[[UUID], None],
         pause: Callable[[Pauses], None],
         asked: Callable[[], None] = lambda: None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from windlass.core.errors import StoreBusy, StoreUnavailable
 from windlass.core.job import ErrorInfo, Job
@@ -13,7 +14,7 @@ from windlass.core.settle import Transition, finally_
 from windlass.core.states import State
 from windlass.observe.logs import get_logger
 from windlass.observe.meters import Meters
-from windlass.runtime.lines import fields_of
+from windlass.observe.running import fields_of
 from windlass.runtime.service import Service
 from windlass.store import Store
 
@@ -21,7 +22,7 @@ log = get_logger("windlass.completer")
 _ASIDE = 1.0
 
 
-class Settlement(NamedTuple):
+class Settlement(Struct, frozen=True, gc=False):
     """A job as it was claimed, what becomes of it, and the job with the steps that it came to."""
 
     job: Job
@@ -140,7 +141,7 @@ class Completer(Service):
     def _take_up(self) -> None:
         aside, self._aside = self._aside, []
         for each in aside:
-            self.add(*each)
+            self.add(each.job, each.transition, each.job_now)
 
     async def _settle_singly(self, group: list[Settlement], error: Exception) -> None:
         """Find the transition that the store cannot take, and let its job die of that."""
@@ -148,7 +149,7 @@ class Completer(Service):
             for each in group:
                 await self._settle([each])
             return
-        job, refused, job_now = group[0]
+        job, refused, job_now = group[0].job, group[0].transition, group[0].job_now
         reason = f"its outcome could not be stored: {type(error).__qualname__}"
         dead = Transition(
             id=refused.id,

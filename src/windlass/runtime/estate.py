@@ -9,7 +9,8 @@ from windlass.core.errors import WindlassError
 from windlass.core.job import Job
 from windlass.core.outcomes import Crashed, Released
 from windlass.observe.logs import get_logger
-from windlass.runtime.lines import event_of, fields_of
+from windlass.observe.running import fields_of
+from windlass.runtime.lines import event_of
 from windlass.runtime.postmortem import last_moves
 from windlass.runtime.ward import Ward
 from windlass.store import Store
@@ -45,7 +46,7 @@ async def _give_back(store: Store, ward: Ward, reason: str) -> None:
     await store.retire(ward.worker)
     for job, move, is_moved in zip(held, moves, moved, strict=True):
         if is_moved:
-            told = fields_of(job, ward.worker)
+            told = fields_of(job)
             log.warning(event_of(move), **told, state=move.state.value, reason=move.reason)
             ward.meters.settled(job, move)
 

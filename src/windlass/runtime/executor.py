@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from datetime import timedelta
+from types import coroutine
+from typing import Any
 from uuid import UUID
 
-from windlass.context import Context, ParentResults, enter
+from windlass.context import Context, Site
 from windlass.core.durations import human
 from windlass.core.errors import ConfigError
-from windlass.core.job import Job, Progress, Saga
+from windlass.core.job import Job, Saga
 from windlass.core.outcomes import Asleep, Crashed, Outcome, Released, Snoozed, Succeeded, TimedOut
 from windlass.core.plan import Pool
-from windlass.core.redaction import Redaction
 from windlass.core.settle import Transition
 from windlass.core.suspicion import is_suspect
 from windlass.observe.logs import get_logger
+from windlass.observe.running import fields_of
 from windlass.registry import Middleware, Registration, Registry
-from windlass.resources import Resources
-from windlass.runtime.alone import Alone
+from windlass.runtime.alone import begin, go_on
 from windlass.runtime.attempt import Handlers, as_error, outcome_of, outcome_of_error, refusal_of
 from windlass.runtime.children import Answer, Children, Errand
-from windlass.runtime.forks import end_if_forked
-from windlass.runtime.lines import belong, fields_of
+from windlass.runtime.forks import end_if_forked, forks
 from windlass.runtime.pace import PROMPT, Pace
 from windlass.runtime.process import ChildFailed
 from windlass.runtime.threads import Threads
 from windlass.runtime.words import Heeded, Over
-from windlass.store import DoneBefore, Transaction
 
 log = get_logger("windlass.executor")
 _HANDFUL = 50
@@ -54,26 +53,34 @@ HEED = timedelta(seconds=2)
 class Run:
     """One attempt of one job."""
 
-    __slots__ = (
-        "began", "context", "deadline", "ended", "errand", "job", "over", "parked", "pool",
-        "stopped", "task", "timer",
-    )  # fmt: skip
+    # Most runs change few of these, and to set them for each would take longer than the rest.
+    deadline: float = math.inf
+    context: Context | None = None
+    task: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
+    stopped: Outcome | None = None
+    errand: Errand | None = None
+    pool: Pool = _LOOP
+    ended: bool = False
+    over: bool = False
+    """Whether what becomes of the job is in the store already, by its run in a child."""
+    parked: bool = False
+    """Whether that is a wait."""
 
     def __init__(self, job: Job, began: float) -> None:
         self.job = job
         self.began = began
-        self.deadline = math.inf
-        self.context: Context | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.stopped: Outcome | None = None
-        self.errand: Errand | None = None
-        self.pool = _LOOP
-        self.ended = False
-        self.over = False
-        """Whether what becomes of the job is in the store already, by its run in a child."""
-        self.parked = False
-        """Whether that is a wait."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it had neither steps nor transactions, as most have not."""
+        context = self.context
+        return (
+            context is not None
+            and context._course is None
+            and not context.settled
+            and self.job.saga is None
+        )
 
     @property
     def is_completed(self) -> bool:
@@ -109,41 +116,34 @@ class Executor:
         children: Children,
         timeout: timedelta,
         finish: Callable[[Run, Outcome | Transition], None],
-        report: Callable[[Job, Progress], None],
         record: Callable[[Job, tuple[str, ...], Saga | None], Awaitable[None]],
-        transact: Callable[[Transition], Transaction],
-        done: DoneBefore,
-        results: ParentResults,
-        resources: Resources,
+        site: Site,
         slots: Callable[[], int],
-        redaction: Redaction,
     ) -> None:
-        self._redaction = redaction
+        self._site = site
         self._registry = registry
         self._children = children
         self._timeout = timeout
         self._finish = finish
-        self._report = report
         self._record = record
-        self._transact = transact
-        self._done = done
-        self._results = results
-        self._resources = resources
         self._handlers = Handlers(
+            registry,
             middleware,
             lambda call, kind: threads.run(call, kind.grace_or(HEED)),
-            done,
+            site,
             record,
             slots,
         )
         self._timeouts: dict[str, float] = {}
         self._graces = {kind: registry[kind].grace_or(HEED) for kind in registry}
-        self._runs: dict[UUID, Run] = {}
+        # By numbers, since an id takes its time to tell its hash.
+        self._runs: dict[int, Run] = {}
         self._starting: deque[Run] = deque()
         self._pace = Pace()
         self._runner: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._pid = os.getpid()
+        self._now = clock_of(self._loop)
+        self._forks = forks()
         self._pools = pools
         self.in_threads = 0
         """How many runs need a thread, whether they have come to their handler yet or not."""
@@ -157,9 +157,13 @@ class Executor:
         """How many runs have ended although their handlers have not."""
 
     @property
-    def runs(self) -> Mapping[UUID, Run]:
+    def runs(self) -> Collection[Run]:
         """The runs that have not ended."""
-        return self._runs
+        return self._runs.values()
+
+    def run_of(self, job_id: UUID) -> Run | None:
+        """Return the run of a job, if that has not ended."""
+        return self._runs.get(job_id.int)
 
     @property
     def bite(self) -> int:
@@ -170,19 +174,19 @@ class Executor:
 
     def has_begun(self, job_id: UUID) -> bool:
         """Say whether a job that was started has had its turn; one that has ended had it."""
-        run = self._runs.get(job_id)
+        run = self._runs.get(job_id.int)
         return run is None or run.task is not None
 
     def start(self, job: Job) -> None:
         """Begin to run a job."""
-        run = Run(job, self._loop.time())
-        if self._runs.setdefault(job.id, run) is not run:
+        run = Run(job, self._now())
+        if self._runs.setdefault(job.id.int, run) is not run:
             # We lost it, got it back, and its last run has not ended yet: later, then.
             self._finish(run, Snoozed(due=HEED, begun=False))
             return
         pool = self._pools.get(job.kind)
         if (pool is not _LOOP or job.history) and not self._route(run, pool):
-            self.put_off_at = self._loop.time()
+            self.put_off_at = self._now()
             self._end(run, Snoozed(due=_NO_ROOM, begun=False))
             return
         self._starting.append(run)
@@ -217,25 +221,29 @@ class Executor:
             if self._runner is task or self._runner is None:
                 self._make_way()
 
-    async def _run_with(self, task: asyncio.Task[None]) -> None:
-        served, turn = 0, self._loop.time() + _TURN
+    @coroutine
+    def _run_with(self, task: asyncio.Task[None]) -> Generator[Any, Any, None]:
+        served, turn = 0, self._now() + _TURN
         while self._starting:
             run = self._starting.popleft()
             if run.ended:
                 self.abandoned -= 1
                 continue
-            now = self._loop.time()
+            now = self._now()
             if not self._pace.may_begin(run.began, now):
                 self._end(run, run.stopped or _LATE)
                 continue
             run.task = task
-            await Alone(self._perform(run), self._make_way)
+            performing = self._perform(run)
+            if (waits := begin(performing)) is not None:
+                self._make_way()
+                yield from go_on(performing, *waits)
             if task.cancelling():
                 return  # What was asked of one run must not follow the next.
             served += 1
             if served % _HANDFUL == 0 or now > turn:
-                await asyncio.sleep(0)
-                turn = self._loop.time() + _TURN
+                yield
+                turn = self._now() + _TURN
 
     def _make_way(self) -> None:
         """Let another task go on with what is to be started."""
@@ -243,7 +251,7 @@ class Executor:
         if self._starting:
             self._runner = self._loop.create_task(self._run_some(), name="windlass-run")
         else:
-            self._pace.rest(self._loop.time())
+            self._pace.rest(self._now())
 
     def _own_task(self) -> asyncio.Task[None]:
         task = asyncio.current_task()
@@ -256,7 +264,7 @@ class Executor:
 
     def stop(self, job_id: UUID, outcome: Outcome) -> None:
         """Ask a run to end for a reason; after its grace it ends without its handler's consent."""
-        run = self._runs.get(job_id)
+        run = self._runs.get(job_id.int)
         if run is None or run.stopped is not None:
             return
         run.stopped = outcome
@@ -279,56 +287,34 @@ class Executor:
     # -- one run, in order ---------------------------------------------------------------------
 
     async def _perform(self, run: Run) -> None:
-        outcome: Outcome | Transition
+        outcome: Outcome | Transition | None = run.stopped or refusal_of(run.job)
         try:
-            outcome = await (
-                self._attempt(run) if run.pool is not _CHILDREN else self._isolate(run)
-            )
+            if outcome is None and run.pool is _CHILDREN:
+                outcome = await self._isolate(run)
+            if outcome is None:
+                trade = self._handlers.trade(run.job.kind)
+                self._set_deadline(run, trade.registration, run.began)
+                context = run.context = trade.enter(run.job, run.task)
+                outcome = outcome_of(context, await trade.run(context), trade.target)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like are the job's own.
-            known = self._redaction if run.context is None else run.context.redaction
+            known = self._site.redaction if run.context is None else run.context.redaction
             outcome = run.stopped or outcome_of_error(error, known, run.context)
-        end_if_forked(self._pid)
+        end_if_forked(self._forks)
         self._end(run, outcome)
 
-    async def _attempt(self, run: Run) -> Outcome:
-        job = run.job
-        if (refusal := run.stopped or refusal_of(job)) is not None:
-            return refusal
-        registration = self._registry[job.kind]
-        self._set_deadline(run, registration)
-        target, worker_id = registration.target, job.worker or ""
-        belong(job, worker_id)
-        arguments = target.codec.decode(job.payload, kind=job.kind)
-        context = run.context = Context(
-            job=job,
-            worker_id=worker_id,
-            arguments=arguments,
-            report=self._report,
-            transact=self._transact,
-            done=self._done,
-            results=self._results,
-            resources=self._resources,
-            redaction=self._redaction,
-            has_secrets=target.codec.has_secrets,
-            means=self._handlers.means(registration),
-        )
-        enter(context)
-        value = await self._handlers.of(registration, job)(context)
-        return outcome_of(context, value, target)
+    async def _isolate(self, run: Run) -> Outcome | Transition | None:
+        """Let a child run a job; its word is final, unless it heeded when it was told to stop.
 
-    async def _isolate(self, run: Run) -> Outcome | Transition:
-        """Let a child run a job; its word is final, unless it heeded when it was told to stop."""
+        None if no child can: then it runs here, which is better than never, and said aloud.
+        """
         job = run.job
-        if (refusal := run.stopped or refusal_of(job)) is not None:
-            return refusal
         registration = self._registry[job.kind]
         run.errand = Errand(
             job=job,
-            worker_id=job.worker or "",
             memory=registration.memory,
-            elapsed=lambda: self._loop.time() - run.began,
-            begun=lambda: self._set_deadline(run, registration, since=self._loop.time()),
-            report=self._report,
+            elapsed=lambda: self._now() - run.began,
+            begun=lambda: self._set_deadline(run, registration, self._now()),
+            report=self._site.report,
             record=self._record,
         )
         try:
@@ -337,14 +323,10 @@ class Executor:
             log.exception("child.failed", **fields_of(job), why=str(failure))
             return Snoozed(due=_NO_CHILD, begun=False)
         except (ConfigError, LookupError) as error:
-            return await self._run_unisolated(run, error)
+            log.warning("suspect.not_isolated", **fields_of(job), why=str(error))
+            run.errand = None
+            return run.stopped
         return self._meaning(run, answer)
-
-    async def _run_unisolated(self, run: Run, error: Exception) -> Outcome:
-        """Run a suspect here, where no child can: better than never, and said aloud."""
-        log.warning("suspect.not_isolated", **fields_of(run.job), why=str(error))
-        run.errand = None
-        return await self._attempt(run)
 
     def _meaning(self, run: Run, answer: Answer) -> Outcome | Transition:
         match answer:
@@ -359,18 +341,16 @@ class Executor:
                 log.warning("child.died", **fields_of(run.job), why=reason)
         return answer
 
-    def _set_deadline(
-        self, run: Run, registration: Registration, since: float | None = None
-    ) -> None:
+    def _set_deadline(self, run: Run, registration: Registration, since: float) -> None:
         seconds = self._timeouts.get(registration.kind)
         if seconds is None or run.job.timeout is not None:
             timeout = run.job.timeout or registration.timeout_or(self._timeout)
             seconds = math.inf if timeout is None else timeout.total_seconds()
             if run.job.timeout is None:
                 self._timeouts[registration.kind] = seconds
-        run.deadline = (run.began if since is None else since) + seconds
-        if run.deadline < self._next_check:
-            self._check_by(run.deadline)
+        run.deadline = deadline = since + seconds
+        if deadline < self._next_check:
+            self._check_by(deadline)
 
     def _check_by(self, moment: float) -> None:
         """Look at the deadlines at a moment that is earlier: one timer serves all runs."""
@@ -381,7 +361,7 @@ class Executor:
 
     def _check_deadlines(self) -> None:
         self._next_check, self._check = math.inf, None
-        now = self._loop.time()
+        now = self._now()
         for run in list(self._runs.values()):
             if run.deadline <= now:
                 run.deadline = math.inf
@@ -402,7 +382,7 @@ class Executor:
         run.ended = True
         if run.timer is not None:
             run.timer.cancel()
-        del self._runs[run.job.id]
+        del self._runs[run.job.id.int]
         if run.pool is not _LOOP:
             self._count(run, -1)
         self._finish(run, outcome)
@@ -416,6 +396,12 @@ class Executor:
             log.warning(
                 "job.abandoned" if run.errand is None else "job.killed",
                 **fields_of(run.job),
-                duration=round(self._loop.time() - run.began, 6),
+                duration=round(self._now() - run.began, 6),
             )
             self._end(run, run.stopped or Released(reason="abandoned"))
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Return what tells the time of a loop: for most a function of C, in a third of the time."""
+    is_usual = getattr(type(loop), "time", None) is asyncio.BaseEventLoop.time
+    return time.monotonic if is_usual else loop.time

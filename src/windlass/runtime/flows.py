@@ -16,7 +16,7 @@ from windlass.core.flow_record import Advance, advance, is_dead
 from windlass.core.job import FLOW, Job, Json, News, member_id, number_of
 from windlass.core.states import FINISHED, State
 from windlass.observe.logs import get_logger
-from windlass.runtime.lines import fields_of
+from windlass.observe.running import fields_of
 from windlass.store import Store
 
 log = get_logger("windlass.flows")

@@ -10,6 +10,12 @@ from weakref import WeakSet
 _loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
+class _Forks:
+    """How many forks this process is away from the first one."""
+
+    count = 0
+
+
 def guard(loop: asyncio.AbstractEventLoop) -> None:
     """Let a fork of this process end as soon as it comes back to this loop."""
     _loops.add(loop)
@@ -20,13 +26,19 @@ def unguard(loop: asyncio.AbstractEventLoop) -> None:
     _loops.discard(loop)
 
 
-def end_if_forked(pid: int) -> None:
-    """End this process if it is a fork of the one with this id: the job is not its to settle."""
-    if os.getpid() != pid:
+def forks() -> int:
+    """Return what is another number in every fork of this process."""
+    return _Forks.count
+
+
+def end_if_forked(since: int) -> None:
+    """End this process if it was forked since `forks` said this: a job is not its to settle."""
+    if _Forks.count != since:
         os._exit(0)
 
 
 def _in_fork() -> None:
+    _Forks.count += 1
     for loop in list(_loops):
         with suppress(RuntimeError):
             loop.call_soon(os._exit, 0)

@@ -20,8 +20,8 @@ from windlass.core.outcomes import Failed, Outcome, Succeeded, TimedOut
 from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, completed, give_up, settle
 from windlass.observe.logs import get_logger
+from windlass.observe.running import fields_of
 from windlass.registry import Registry
-from windlass.runtime.lines import fields_of
 from windlass.steps import Course
 
 log = get_logger("windlass.worker")
@@ -48,7 +48,6 @@ class Judge:
         if course is not None:
             unsaid, job, undo = course.close(), course.job, course.undo_retry
         if isinstance(outcome, Succeeded) and job.saga is not Saga.UNDOING:
-            # Most jobs come this way, for which there is neither time nor chance to consider.
             move = completed(job, outcome.result)
         else:
             move = self.settle(job, _as_undo(job, outcome), elapsed, undo)

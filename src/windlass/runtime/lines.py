@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 from windlass.core.durations import human, resolve
@@ -11,7 +10,8 @@ from windlass.core.job import Job, Saga
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.core.suspicion import CRASHED, LOST, LOST_WITH_HOST, SUSPECTED
-from windlass.observe.logs import get_logger, job_fields
+from windlass.observe.logs import get_logger
+from windlass.observe.running import fields_of
 
 log = get_logger("windlass.worker")
 RESCUED = "job.rescued"
@@ -23,24 +23,6 @@ _CRASHES = {
     LOST_WITH_HOST: RESCUED,
 }
 """What a job's way back to `pending` is called when its process, or its lease, was lost."""
-
-
-def belong(job: Job, worker_id: str) -> None:
-    """Let every line that is written here from now on name a job, before there is a context."""
-    job_fields.set(partial(fields_of, job, worker_id))
-
-
-def fields_of(job: Job, worker_id: str | None = None) -> dict[str, Any]:
-    """Return what every line about a job carries; the worker is the holder, if none is given."""
-    fields = {
-        "job_id": job.id,
-        "worker_id": job.worker if worker_id is None else worker_id,
-        "kind": job.kind,
-        "queue": job.queue,
-        "attempt": job.attempt,
-    }
-    flow = job.flow
-    return fields if flow is None else {**fields, "flow": flow}
 
 
 def log_settled(job: Job, move: Transition) -> None:

@@ -14,7 +14,7 @@ from windlass.core.outcomes import Outcome
 from windlass.core.retry import Retry
 from windlass.core.settle import Policy, Transition, give_up, settle
 from windlass.observe.logs import get_logger
-from windlass.runtime.lines import fields_of
+from windlass.observe.running import fields_of
 
 log = get_logger("windlass.worker")
 _MINE = Path("/proc/self/cgroup")

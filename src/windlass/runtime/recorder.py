@@ -9,7 +9,7 @@ from typing import NamedTuple
 from windlass.core.errors import Fenced, StoreBusy, StoreUnavailable
 from windlass.core.job import Checkpoint, Job, Saga
 from windlass.observe.logs import get_logger
-from windlass.runtime.lines import fields_of
+from windlass.observe.running import fields_of
 from windlass.runtime.service import Service
 from windlass.store import Store
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 import sys
 import threading
 import traceback
@@ -14,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from windlass.observe.logs import get_logger
-from windlass.runtime.forks import end_if_forked
+from windlass.runtime.forks import end_if_forked, forks
 
 log = get_logger("windlass.threads")
 _Call = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", "_Work"]
@@ -29,7 +28,7 @@ class Threads:
 
     def __init__(self, count: int, *, on_loss: Callable[[int], None] = lambda _: None) -> None:
         self._count = count
-        self._pid = os.getpid()
+        self._forks = forks()
         self._on_loss = on_loss
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._serial = 0
@@ -97,7 +96,7 @@ class Threads:
         if not work.begin():
             return True
         value, error = work()
-        end_if_forked(self._pid)
+        end_if_forked(self._forks)
         try:
             loop.call_soon_threadsafe(self._deliver, answer, work, value, error)
         except RuntimeError:

@@ -38,7 +38,6 @@ class Start(Struct, frozen=True, kw_only=True, tag="start"):
     """Run this job."""
 
     job: Job
-    worker_id: str
     elapsed: float
     """Seconds since it was claimed."""
     memory: int | None = None

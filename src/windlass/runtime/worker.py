@@ -253,7 +253,7 @@ class Worker:
         self._orders = Orders(
             store,
             worker_id=lambda: self.id,
-            running=lambda: works.executor.runs.keys(),
+            running=lambda: works.executor.runs,
             cancel=works.cancel,
             pause=self._pause,
             asked=self._vitals.asked,

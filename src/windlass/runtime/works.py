@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from windlass.context import Site
 from windlass.core.error_classes import ErrorClass
 from windlass.core.flow import topic_of
-from windlass.core.job import SCHEDULE, Job
-from windlass.core.outcomes import Cancelled, Outcome, Released
+from windlass.core.job import SCHEDULE, Job, flow_of
+from windlass.core.outcomes import Cancelled, Outcome, Released, Succeeded
 from windlass.core.plan import Policies, Room
 from windlass.core.settle import Transition, completed, give_up
 from windlass.core.states import FINISHED, State
 from windlass.observe.logs import get_logger
 from windlass.observe.meters import Meters
+from windlass.observe.running import fields_of
 from windlass.registry import Middleware, Registry
 from windlass.resources import Resources
 from windlass.runtime.children import Children
@@ -25,10 +27,10 @@ from windlass.runtime.claimer import Claimer
 from windlass.runtime.cleaner import Cleaner
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.demand import Demand
-from windlass.runtime.executor import HEED, Executor, Run
+from windlass.runtime.executor import HEED, Executor, Run, clock_of
 from windlass.runtime.gates import Gates
 from windlass.runtime.judge import Judge
-from windlass.runtime.lines import RESCUED, event_of, fields_of, log_settled
+from windlass.runtime.lines import RESCUED, event_of, log_settled
 from windlass.runtime.options import WorkerOptions
 from windlass.runtime.policies import gates_for
 from windlass.runtime.recorder import Recorder
@@ -40,6 +42,8 @@ from windlass.runtime.waits import first
 from windlass.store import DoneBefore, Store
 
 log = get_logger("windlass.worker")
+_COMPLETED = State.COMPLETED
+"""By a name of ours, since an enum takes its time to tell its members."""
 _PUT_OFF = 3.0
 """Seconds within which a suspect that was put off is claimed again."""
 
@@ -82,7 +86,8 @@ class Works:
         self._worker_id = worker_id
         self._slots = slots
         self._is_scaled = not options.slots.fixed
-        self._now = asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
+        self._now = clock_of(loop)
         self._idle = asyncio.Event()
         self.draining = False
         """Whether nothing more is started: what a claim still brings is given back."""
@@ -103,14 +108,17 @@ class Works:
             children=children,
             timeout=options.timeout,
             finish=self._finish,
-            report=self.reporter.report,
             record=self.recorder.record,
-            transact=store.transaction,
-            done=DoneBefore(lambda: store, asyncio.get_running_loop()),
-            results=Results(lambda: store, registry, asyncio.get_running_loop()),
-            resources=resources,
+            site=Site(
+                report=self.reporter.report,
+                transact=store.transaction,
+                done=DoneBefore(lambda: store, loop),
+                results=Results(lambda: store, registry, loop),
+                resources=resources,
+                redaction=options.redaction,
+                means=None,
+            ),
             slots=slots,
-            redaction=options.redaction,
         )
         self.demand = Demand(lambda: len(self.executor.runs))
         self.each_gate = gates_for(
@@ -158,7 +166,7 @@ class Works:
 
     def is_known(self, job: Job) -> bool:
         """Say whether this very claim of a job is in hand here."""
-        run = self.executor.runs.get(job.id)
+        run = self.executor.run_of(job.id)
         return (run is not None and run.job.token == job.token) or self.completer.has(job)
 
     def cancel(self, job_id: UUID) -> None:
@@ -167,13 +175,14 @@ class Works:
 
     def give_up(self, reason: str) -> None:
         """Stop every run; none of them is charged."""
-        for job_id in list(self.executor.runs):
-            self.executor.stop(job_id, Released(reason=reason))
+        for run in list(self.executor.runs):
+            self.executor.stop(run.job.id, Released(reason=reason))
 
     async def drain(self, hurry: asyncio.Event) -> None:
         """Let runs end by themselves, then make them, then do without them."""
         patience = self._options.shutdown_timeout.total_seconds()
         if self.executor.runs:
+            self._idle.clear()
             await first(self._idle.wait(), hurry.wait(), patience=patience)
         self.give_up("shutdown")
         if self.executor.runs:
@@ -196,7 +205,6 @@ class Works:
             given_back = self._judge.settle(job, Released(reason="shutdown"), timedelta(0))
             self.completer.add(job, given_back)
         else:
-            self._idle.clear()
             if self._is_shared:
                 self.shares.take(job.queue)
             if self._is_gated:
@@ -206,35 +214,35 @@ class Works:
             self.executor.start(job)
 
     def _finish(self, run: Run, outcome: Outcome | Transition) -> None:
-        job, context, seconds = run.job, run.context, self._now() - run.began
-        # Most jobs have neither steps nor transactions, and what they do is asked for every job.
-        is_plain = context is not None and context._course is None and not context.settled
+        job, seconds = run.job, self._now() - run.began
         # One that its handler completed in a transaction, or parked, is over, whatever came then.
-        is_over = not is_plain and run.is_over
-        if not is_over:
-            job_now = job if is_plain else run.job_now
+        is_over = False
+        if type(outcome) is Succeeded and run.is_plain:
+            # As most end, and for those there is neither time nor chance to consider.
+            self.completer.add(job, completed(job, outcome.result), job)
+        elif not (is_over := run.is_over):
+            job_now = run.job_now
             self.completer.add(job, self._outcome_of(run, outcome, job_now, seconds), job_now)
         self.reporter.forget(job)
         if self._is_shared:
             self.shares.give(job.queue)
         if self._is_gated:
             self.gates.ended(job, outcome)
-            if is_over:
-                self.gates.settled(job, None)
-        if is_over:
-            self._tell_flow(job)
         if self._is_scaled:
             self.demand.served += seconds
         self.claimer.freed()
-        if not self.executor.runs:
+        if self.draining and not self.executor.runs:
             self._idle.set()
         if run.task is not None:  # What never began was not processed.
             self._tally.processed += 1
             self._meters.ran(job, seconds)
-            if is_over:
-                self._count_over(run)
+        if is_over:
+            self._tell_over(run)
 
-    def _count_over(self, run: Run) -> None:
+    def _tell_over(self, run: Run) -> None:
+        """Say what is in the store already, by the run itself."""
+        self.gates.settled(run.job, None)
+        self._tell_flow(run.job)
         if run.is_completed:
             self._meters.settled(run.job, completed(run.job))
         else:
@@ -259,27 +267,27 @@ class Works:
 
     def _log_settled(self, settled: Settlement) -> None:
         """Log what is now in the store; a success, and a rescue, were logged before."""
-        move = settled.transition
-        if SCHEDULE in settled.job.headers and move.state in FINISHED:
-            self.ended(settled.job)
+        job, move = settled.job, settled.transition
+        if job.headers and SCHEDULE in job.headers and move.state in FINISHED:
+            self.ended(job)
         if self._is_gated:
-            self.gates.settled(settled.job, move)
+            self.gates.settled(job, move)
         if move.state in FINISHED:
-            self._tell_flow(settled.job)
-        if move.state is not State.COMPLETED and event_of(move) != RESCUED:
-            log_settled(settled.job, move)
-        self._meters.settled(settled.job, move)
+            self._tell_flow(job)
+        if move.state is not _COMPLETED and event_of(move) != RESCUED:
+            log_settled(job, move)
+        self._meters.settled(job, move)
 
     def _tell_flow(self, job: Job) -> None:
         """Say that a job has ended, if others may wait for that."""
-        if (flow := job.flow) is not None:
+        if (flow := flow_of(job.id)) is not None:
             self._tell(topic_of(flow))
 
     # -- words that come too late --------------------------------------------------------------
 
     def _cancel_lost(self, job: Job) -> None:
         """Stop the run whose word came too late, but not the next one of the same job."""
-        run = self.executor.runs.get(job.id)
+        run = self.executor.run_of(job.id)
         if run is not None and run.job.token == job.token:
             self._tally.fenced += 1
             self.executor.stop(job.id, Released(reason="lease lost"))
