@@ -65,6 +65,20 @@ class Shop:
         return got
 
 
+@pytest.mark.parametrize(("tenants", "others"), [(10, False), (200, True)])
+def test_a_claim_tells_whether_there_are_keys_whose_turn_comes_later(
+    tenants: int, others: bool
+) -> None:
+    """So that who got less than there was room for knows that there is more to be had."""
+    shop = Shop()
+    for number in range(tenants):
+        shop.waiting[f"tenant-{number}"] = 1
+    claim = shop.plan(1_000, plenty=True)
+    assert claim.others is others
+    shop.rotation.take(claim.turns)
+    assert (shop.meet(claim).total() < tenants) is others
+
+
 # -- shares ----------------------------------------------------------------------------------------
 
 

@@ -249,6 +249,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     """What keys that take turns are given by it; the store knows nothing of them."""
     cut: bool = False
     """Whether there are lanes that nobody has looked at yet; the store knows nothing of that."""
+    others: bool = False
+    """Whether keys have jobs whose turn comes later; the store knows nothing of that."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):

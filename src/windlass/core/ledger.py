@@ -18,6 +18,16 @@ _FINE = 1_000
 """Into how many steps the cooling of many tokens is divided."""
 
 
+class _Portion:
+    """Tokens that have cooled at the same time, the first of them somewhat before."""
+
+    __slots__ = ("count", "first", "until")
+
+    def __init__(self, until: float, count: int) -> None:
+        self.first = self.until = until
+        self.count = count
+
+
 class Ledger:
     """The tokens of one key that a worker holds; their number changes by a reply only.
 
@@ -41,7 +51,7 @@ class Ledger:
         """How many of the idle ones a claim under way may use."""
         self._used = self._starting = self._cools = 0
         self._fresh: dict[Any, tuple[float, int]] = {}
-        self._cooling: deque[tuple[float, float, int]] = deque()
+        self._cooling: deque[_Portion] = deque()
         self._returned: list[tuple[float, int]] = []
         self.unconfirmed = False
         """Whether something was said to the store that was not answered."""
@@ -108,8 +118,9 @@ class Ledger:
     def started(self, job: Any, now: float) -> None:
         """Let the tokens of a start cool, if they do not yet."""
         if (fresh := self._fresh.pop(job, None)) is not None:
-            self._starting -= fresh[1]
-            self._cool(now + self.tokens.cools, fresh[1])
+            _, amount = fresh
+            self._starting -= amount
+            self._cool(now + self.tokens.cools, amount)
 
     def refund(self, job: Any) -> None:
         """Take back the tokens of a start that was not."""
@@ -132,15 +143,15 @@ class Ledger:
             else:
                 del self._fresh[job]
                 self._fresh[job] = (now, count)
-        while self._cooling and self._cooling[0][1] <= now:
-            cooled = self._cooling.popleft()[2]
+        while self._cooling and self._cooling[0].until <= now:
+            cooled = self._cooling.popleft().count
             self._cools -= cooled
             self.idle += cooled
 
     @property
     def next_tick(self) -> float | None:
         """When time will have changed something: a token has cooled, or begins to."""
-        moments = [portion[1] for portion in islice(self._cooling, 1)]
+        moments = [portion.until for portion in islice(self._cooling, 1)]
         moments += [at + self.slack for at, _ in islice(self._fresh.values(), 1)]
         return min(moments, default=None)
 
@@ -149,14 +160,15 @@ class Ledger:
             return
         self._cools += count
         if self._cooling:
-            first, last, before = self._cooling[-1]
+            latest = self._cooling[-1]
             # Many small portions would take long to count; the later time holds for both.
-            if last <= until <= first + self.tokens.cools / _FINE:
-                self._cooling[-1] = (first, until, before + count)
+            if latest.until <= until <= latest.first + self.tokens.cools / _FINE:
+                latest.until = until
+                latest.count += count
                 return
-        self._cooling.append((until, until, count))
-        if len(self._cooling) > 1 and self._cooling[-2][1] > until:
-            self._cooling = deque(sorted(self._cooling, key=lambda portion: portion[1]))
+        self._cooling.append(_Portion(until, count))
+        if len(self._cooling) > 1 and self._cooling[-2].until > until:
+            self._cooling = deque(sorted(self._cooling, key=lambda portion: portion.until))
 
     # -- what the store says -------------------------------------------------------------------
 
@@ -169,13 +181,14 @@ class Ledger:
         self.idle -= idle
         give -= idle
         while give > 0 and self._cooling:
-            first, until, count = self._cooling.pop()
-            let_go = min(give, count)
+            latest = self._cooling[-1]
+            let_go = min(give, latest.count)
             give -= let_go
             self._cools -= let_go
-            self._returned.append((until, let_go))
-            if count > let_go:
-                self._cooling.append((first, until, count - let_go))
+            self._returned.append((latest.until, let_go))
+            latest.count -= let_go
+            if not latest.count:
+                self._cooling.pop()
         self.unconfirmed = True
         cools = tuple((until - now, count) for until, count in self._returned if until > now)
         return Wish(keeps=self.held, cools=cools, least=least, most=most)

@@ -148,6 +148,7 @@ def plan(
     finds = _Finds(policies, len(heads) + 1 if thorough else MOST_SPENT)
     asks: list[Ask] = []
     turns: list[Turn] = []
+    others = False
     for unit in _by_urgency(heads, policies, now):
         if purse.left[SLOTS] <= 0 or finds.are_too_many:
             break
@@ -162,15 +163,17 @@ def plan(
             else:
                 finds.look_at(unit)
         elif policies.rotation is not None:
-            more, theirs = _in_turn(unit, draws, purse, policies, allowed, finds)
+            more, theirs, looked_at = _in_turn(unit, draws, purse, policies, allowed, finds)
             asks += more
             turns += theirs
+            others = others or looked_at < len(unit)
     return Claim(
         asks=tuple(asks),
         budgets=purse.budgets,
         reserves=purse.reserves(),
         turns=tuple(turns),
         cut=finds.are_too_many,
+        others=others,
     )
 
 
@@ -230,8 +233,8 @@ def _in_turn(
     policies: Policies,
     allowed: Callable[[Lane], Iterable[Allowance]],
     finds: _Finds,
-) -> tuple[list[Ask], list[Turn]]:
-    """Return what to ask of the keys of a group, and how much of that is by their turns."""
+) -> tuple[list[Ask], list[Turn], int]:
+    """Return what to ask of the keys of a group, their turns, and at how many keys it looked."""
     drawn: dict[Lane, tuple[str, ...]] = {}
     known: dict[Lane, list[Allowance]] = {}
 
@@ -257,7 +260,8 @@ def _in_turn(
         most=purse.budgets[SLOTS],
         draw=draw,
     )
-    return [_ask(head, count, drawn[head.lane], policies) for head, count in asked], turns
+    asks = [_ask(head, count, drawn[head.lane], policies) for head, count in asked]
+    return asks, turns, len(known)
 
 
 def _ask(head: Head, count: int, draws: tuple[str, ...], policies: Policies) -> Ask:

@@ -206,7 +206,8 @@ class Claimer(Service):
                 rotation.settle(claim.turns, Counter(job.lane for job in jobs))
         for job in jobs:
             self._start_job(job)
-        self._flowing = len(jobs) >= wanted.slots
+        # Keys that had their turn may have fewer jobs than they were asked for, and others more.
+        self._flowing = len(jobs) >= wanted.slots or (claim.others and len(jobs) > 0)
         self._demand.claimed(more=self._flowing)
         self._empty_handed = 0 if jobs else self._empty_handed + 1
         self._meters.claimed(jobs, took)

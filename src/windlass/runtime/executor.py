@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from datetime import timedelta
@@ -30,6 +29,7 @@ from windlass.registry import Middleware, Registration, Registry
 from windlass.runtime.alone import begin, go_on
 from windlass.runtime.attempt import Handlers, as_error, outcome_of, outcome_of_error, refusal_of
 from windlass.runtime.children import Answer, Children, Errand
+from windlass.runtime.clocks import clock_of
 from windlass.runtime.forks import end_if_forked, forks
 from windlass.runtime.pace import PROMPT, Pace
 from windlass.runtime.process import ChildFailed
@@ -399,9 +399,3 @@ class Executor:
                 duration=round(self._now() - run.began, 6),
             )
             self._end(run, run.stopped or Released(reason="abandoned"))
-
-
-def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """Return what tells the time of a loop: for most a function of C, in a third of the time."""
-    is_usual = getattr(type(loop), "time", None) is asyncio.BaseEventLoop.time
-    return time.monotonic if is_usual else loop.time

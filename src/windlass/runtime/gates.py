@@ -9,6 +9,7 @@ from windlass.core.job import Head, Job, Lane
 from windlass.core.outcomes import Outcome
 from windlass.core.plan import Allowance
 from windlass.core.settle import Transition
+from windlass.runtime.clocks import clock_of
 from windlass.runtime.service import Service
 
 
@@ -21,7 +22,7 @@ class Gate(Service):
 
     def __init__(self) -> None:
         super().__init__()
-        self._now: Callable[[], float] = asyncio.get_running_loop().time
+        self._now: Callable[[], float] = clock_of(asyncio.get_running_loop())
 
     def go_by(self, now: Callable[[], float]) -> None:
         """Measure time by another clock than the loop's, in seconds; before the first round."""

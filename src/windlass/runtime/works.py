@@ -25,9 +25,10 @@ from windlass.runtime.children import Children
 from windlass.runtime.chores import Reporter
 from windlass.runtime.claimer import Claimer
 from windlass.runtime.cleaner import Cleaner
+from windlass.runtime.clocks import clock_of
 from windlass.runtime.completer import Completer, Settlement
 from windlass.runtime.demand import Demand
-from windlass.runtime.executor import HEED, Executor, Run, clock_of
+from windlass.runtime.executor import HEED, Executor, Run
 from windlass.runtime.gates import Gates
 from windlass.runtime.judge import Judge
 from windlass.runtime.lines import RESCUED, event_of, log_settled
@@ -136,6 +137,7 @@ class Works:
         self.watch = Watch(store, policies().targets, now=self._now)
         # Asked for every job, and the same for all of them.
         self._is_shared, self._is_gated = bool(self.shares), bool(self.gates)
+        self._gate = self.each_gate[0] if len(self.each_gate) == 1 else self.gates
         self._is_watched = bool(self.watch)
         self.claimer = Claimer(
             store,
@@ -208,7 +210,7 @@ class Works:
             if self._is_shared:
                 self.shares.take(job.queue)
             if self._is_gated:
-                self.gates.began(job)
+                self._gate.began(job)
             if self._is_watched:
                 self.watch.began(job)
             self.executor.start(job)
@@ -227,7 +229,7 @@ class Works:
         if self._is_shared:
             self.shares.give(job.queue)
         if self._is_gated:
-            self.gates.ended(job, outcome)
+            self._gate.ended(job, outcome)
         if self._is_scaled:
             self.demand.served += seconds
         self.claimer.freed()
@@ -271,7 +273,7 @@ class Works:
         if job.headers and SCHEDULE in job.headers and move.state in FINISHED:
             self.ended(job)
         if self._is_gated:
-            self.gates.settled(job, move)
+            self._gate.settled(job, move)
         if move.state in FINISHED:
             self._tell_flow(job)
         if move.state is not _COMPLETED and event_of(move) != RESCUED:
@@ -296,7 +298,7 @@ class Works:
     def _log_fenced(self, refused: Settlement) -> None:
         self._tally.fenced += 1
         if self._is_gated:
-            self.gates.settled(refused.job, None)
+            self._gate.settled(refused.job, None)
         log.warning(
             "job.fenced",
             **fields_of(refused.job),
