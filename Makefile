@@ -53,8 +53,9 @@ bench-sqlite: $(VENV)/.bench ## race the SQLite store against Huey's, side by si
 bench-capacity: $(VENV)/.bench ## measure what docs/capacity.md tells, and put it there (eight minutes)
 	@$(BIN)/python -m benchmarks.capacity --page docs/capacity.md
 
-profile: $(VENV)/.bench ## show where the time of a drain goes
+profile: $(VENV)/.bench ## show where the time of a drain goes, and what a run takes by itself
 	@$(BIN)/python -m benchmarks.profile
+	@$(BIN)/python -m benchmarks.runs
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -13,6 +13,7 @@ from windlass.cli import checkup
 from windlass.core.job import Pulse
 from windlass.release import __version__
 from windlass.store.memory import MemoryStore
+from windlass.store.sqlite import SqliteStore
 from windlass.store.sqlite.file import MIGRATIONS, SCHEMA
 
 if TYPE_CHECKING:
@@ -234,6 +235,10 @@ def test_a_worker_whose_clock_is_not_the_stores_is_told_with_its_host(shell: She
     assert "(w2, w3)" in ahead["problem"]
     assert behind["problem"].startswith("the clock of host web-3 is 1h00m behind the store's")
     assert behind["remedy"].startswith("synchronise host web-3 and the store's by NTP")
+    store = SqliteStore(shell.file)
+    workers = shell.store(store.workers(), store)
+    (again,) = checkup.workers_clocks_apart(workers, told={"web-2"})
+    assert "web-3" in again.problem, "of the other one it is told already"
     facts = {
         each["id"]: each["clock_ahead"] for each in shell.ok("workers", "--json").json["workers"]
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from windlass.cli import show
@@ -34,11 +34,17 @@ async def clocks_apart(
     return _wrong("this host", apart if before > now else -apart, "computes here")
 
 
-def workers_clocks_apart(workers: Sequence[WorkerRecord]) -> Iterator[Finding]:
-    """Find hosts whose live workers have told that their clock is not the store's."""
+def workers_clocks_apart(
+    workers: Sequence[WorkerRecord], told: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Find hosts whose live workers have told that their clock is not the store's.
+
+    Of some hosts it is `told` already.
+    """
     hosts: dict[str, list[WorkerRecord]] = defaultdict(list)
     for each in workers:
-        if each.alive and abs(each.pulse.clock_ahead) > _APART:
+        is_wrong = each.alive and abs(each.pulse.clock_ahead) > _APART
+        if is_wrong and each.info.host not in told:
             hosts[each.info.host].append(each)
     if (alike := _all_alike(workers)) is not None:
         yield _stores_own(alike)

@@ -45,34 +45,43 @@ _DONE = Succeeded()
 _PARKED = Asleep(due=None)
 _UNDOING = Saga.UNDOING
 """By a name of ours, since an enum takes its time to tell its members."""
-_OURS: frozenset[Middleware] = frozenset((log_runs, trace_runs))
-"""What calls the handler in the task in which it is called itself."""
 
 
 class Trade:
     """How the jobs of one kind are run here: what is around their handler, and what they share."""
 
-    __slots__ = ("_decode", "_handle", "_has_secrets", "_site", "_undo", "registration", "target")
+    __slots__ = (
+        "_decode", "_handle", "_has_secrets", "_is_at_home", "_site", "_undo", "registration",
+        "target",
+    )  # fmt: skip
 
     def __init__(
-        self, registration: Registration, site: Site, handle: Handle, undo: Handle
+        self,
+        registration: Registration,
+        site: Site,
+        *,
+        handle: Handle,
+        undo: Handle,
+        is_at_home: bool,
     ) -> None:
         self.registration = registration
         self.target = registration.target
         self._site = site
         self._handle = handle
         self._undo = undo
+        self._is_at_home = is_at_home
         self._decode = registration.target.codec.decode
         self._has_secrets = registration.target.codec.has_secrets
 
-    def enter(self, job: Job, home: asyncio.Task[Any] | None) -> Context:
-        """Make the context of a run that is at home in a task, and from now on the current one.
+    def enter(self, job: Job, task: asyncio.Task[Any] | None) -> Context:
+        """Make the context of a run that takes place in a task, and from now on the current one.
 
         Raises:
             PayloadInvalid: the payload is not what the handler takes.
         """
         context = Context(job, self._site)
-        context._home = home
+        if self._is_at_home:
+            context._home = task
         running.set(context)
         context.arguments = self._decode(job.payload, kind=job.kind)
         if self._has_secrets:
@@ -126,13 +135,21 @@ class Handlers:
 
     def _make(self, registration: Registration) -> Trade:
         layers = (*self._middleware, *registration.middleware)
-        innermost = self._innermost(registration, is_wrapped=not _OURS.issuperset(layers))
+        is_called_here = registration.target.pool is Pool.LOOP and registration.batch is None
+        # Other layers than these may put the handler into a task of its own.
+        is_at_home = is_called_here and all(each in (log_runs, trace_runs) for each in layers)
+        innermost = self._innermost(registration, is_at_home=is_at_home)
         handle = innermost
         if registration.identity.idempotent:
             handle = self._unless_done(registration, innermost)
         site = replace(self._site, means=self._means(registration))
-        undoing = chain(layers, partial(undo, innermost))
-        return Trade(registration, site, chain(layers, handle), undoing)
+        return Trade(
+            registration,
+            site,
+            handle=chain(layers, handle),
+            undo=chain(layers, partial(undo, innermost)),
+            is_at_home=is_at_home,
+        )
 
     def _means(self, registration: Registration) -> Means | None:
         """Return what the steps of a kind need; None if it can have none."""
@@ -151,18 +168,17 @@ class Handlers:
         """Run the batches that wait for more jobs with those that they have; say if any do."""
         return sum(gathering.go_early() for gathering in self._gatherings) > 0
 
-    def _innermost(self, registration: Registration, *, is_wrapped: bool) -> Handle:
+    def _innermost(self, registration: Registration, *, is_at_home: bool) -> Handle:
         call, elsewhere = registration.target.call, self._elsewhere
+        if is_at_home:
+            return lambda context: call(context, context.arguments)
         if registration.batch is not None:
             gathering = Gathering(registration, registration.batch, elsewhere, self._slots)
             self._gatherings.append(gathering)
             return gathering
-        if registration.target.pool is Pool.LOOP and not is_wrapped:
-            return lambda context: call(context, context.arguments)
         if registration.target.pool is Pool.LOOP:
 
             async def in_task(context: Context) -> Any:
-                # A middleware may have put the handler into a task of its own.
                 context._home = asyncio.current_task()
                 return await call(context, context.arguments)
 

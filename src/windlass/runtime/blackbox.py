@@ -77,10 +77,16 @@ class BlackBox:
 
     def write(self, text: str, job: str = "") -> None:
         """Add what was logged about a job, in place of the oldest lines if there is no room."""
+        self._add("".join([f"{job}{_BEHIND_ID}{line}\n" for line in text[:_LINE].splitlines()]))
+
+    def write_line(self, line: str, job: str) -> None:
+        """Add one line, which has no line feed in it."""
+        self._add(f"{job}{_BEHIND_ID}{line[:_LINE]}\n")
+
+    def _add(self, lines: str) -> None:
         ring = self._ring
         if ring is None:
             return
-        lines = "".join([f"{job}{_BEHIND_ID}{line}\n" for line in text[:_LINE].splitlines()])
         data = lines.encode("utf-8", "backslashreplace")
         with self._lock:
             start = _COUNT.size + self._written % _RING
@@ -162,7 +168,7 @@ class _Recorder(Witness):
     def note(self, line: str, job: str) -> None:
         """Take a line about a job that was made without a record: see `observe.run_lines`."""
         try:
-            self._box.write(line, job)
+            self._box.write_line(line, job)
         except Exception:  # noqa: BLE001 - what cannot be recorded must not cost the run.
             return
 
