@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
 from datetime import timedelta
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
+from uuid import UUID
 
 import psycopg
 
 from benchmarks.peer import Starts
 from benchmarks.peers.windlass_postgres import WindlassPostgres
 from windlass.core.job import Ask, Claim, Floor, Lane, WorkerInfo
-from windlass.core.settle import Transition
-from windlass.core.states import State
 from windlass.store.postgres import PostgresStore
-from windlass.store.postgres.rows import complete_values
-from windlass.store.postgres.work import claim_values
+from windlass.store.postgres.exchange import Answer, Query, exchange
+from windlass.store.postgres.rows import array_of, instant
+from windlass.store.postgres.wire import AsyncWire, adapt
+from windlass.store.postgres.work import Statements, claim_values
 
-_BATCH = 500
+_BATCH = 1_000
+_TOKEN = 1
+_ID, _DUE_AT, _SEQ = 1, 3, -1
+"""Where these stand in a row of `claim`."""
 _PAUSE = 0.002
 _WORKER = WorkerInfo(
     id="bare",
@@ -43,7 +46,10 @@ _COPY = "COPY windlass.jobs (id, kind, payload) FROM STDIN"
 
 
 class BareClaims(WindlassPostgres):
-    """Claims and acknowledges by the store's statements, as its line sends them: both together."""
+    """Claims and acknowledges by the store's statements, as its line sends them.
+
+    Both go together, and what one exchange brought is read while the server works at the next.
+    """
 
     name: ClassVar[str] = "bare statements"
     settings: ClassVar[str] = f"the store's claim and complete, one connection, {_BATCH} at a time"
@@ -52,48 +58,47 @@ class BareClaims(WindlassPostgres):
         super().__init__(url, starts)
         self._url = url
         self._starts = starts
+        self._arrived: Answer | None = None
+        self._done: list[UUID] = []
+        self._floor: Floor | None = None
 
     async def work(self, slots: int | None, *, idle: bool) -> None:
-        """Claim and acknowledge, in a thread, until cancelled."""
+        """Claim and acknowledge until cancelled."""
         del slots, idle
         store = cast("PostgresStore", self._app.store)
         await store.register(_WORKER)
-        ended = threading.Event()
-        loop = asyncio.get_running_loop()
-        working = loop.run_in_executor(None, self._work, store.statements, ended, loop)
+        wire = await AsyncWire.knock(self._url)
+        adapt(wire)
         try:
-            await asyncio.shield(working)
+            while True:
+                queries = self._queries(store.statements)
+                *_, self._arrived = await exchange(wire, queries, self._read)
+                if len(queries) == 1 and not self._done:
+                    await asyncio.sleep(_PAUSE)
         finally:
-            ended.set()
-            await working
+            await wire.close()
 
-    def _work(self, sql: Any, ended: threading.Event, loop: asyncio.AbstractEventLoop) -> None:
-        done: list[Transition] = []
-        floor: Floor | None = None
-        with psycopg.connect(self._url, autocommit=True) as db:
-            while not ended.is_set():
-                ask = Ask(lane=Lane("default", "noop"), count=_BATCH, floor=floor)
-                values = claim_values(Claim(asks=(ask,)), _WORKER.id, 1)
-                cursor = db.cursor(binary=True)
-                with db.pipeline():
-                    if done:
-                        db.execute(sql["complete"], complete_values(done))
-                    cursor.execute(sql["claim"], (*values, "f" if done else "t"))
-                rows = cursor.fetchall()
-                if not rows and not done:
-                    time.sleep(_PAUSE)
-                names = [column.name for column in cursor.description or ()]
-                id_, due_at, seq = (names.index(name) for name in ("id", "due_at", "seq"))
-                done = [Transition(id=row[id_], token=1, state=State.COMPLETED) for row in rows]
-                if rows:
-                    floor = max(Floor(row[due_at], row[seq]) for row in rows)
-                    self._note(len(rows), loop)
+    def _queries(self, sql: Statements) -> list[Query]:
+        done, self._done = self._done, []
+        ask = Ask(lane=Lane("default", "noop"), count=_BATCH, floor=self._floor)
+        values = claim_values(Claim(asks=(ask,)), _WORKER.id, _TOKEN)
+        claim = Query(sql["claim"], (*values, "f" if done else "t"))
+        if not done:
+            return [claim]
+        tokens = ",".join([str(_TOKEN)] * len(done))
+        return [Query(sql["complete"], (array_of(done), "{" + tokens + "}", None)), claim]
 
-    def _note(self, count: int, loop: asyncio.AbstractEventLoop) -> None:
-        starts = self._starts
-        starts.noted += [time.monotonic_ns()] * count
-        if len(starts.noted) >= starts.expected:
-            loop.call_soon_threadsafe(starts.reached.set)
+    def _read(self) -> None:
+        """Read what the exchange before this one has brought."""
+        arrived, self._arrived = self._arrived, None
+        rows = [] if arrived is None else arrived.rows()
+        if rows:
+            self._done += [row[_ID] for row in rows]
+            latest = max((row[_DUE_AT], row[_SEQ]) for row in rows)
+            self._floor = Floor(instant(latest[0]), latest[1])
+            self._starts.noted += [time.monotonic_ns()] * len(rows)
+            if len(self._starts.noted) >= self._starts.expected:
+                self._starts.reached.set()
 
 
 class BareInsert(WindlassPostgres):

@@ -19,6 +19,7 @@ from windlass.core.secret import secrets_in, texts_of
 from windlass.core.settle import Transition, completed
 from windlass.core.text import storable
 from windlass.observe.logs import Logger, get_logger
+from windlass.observe.run_lines import RUNS
 from windlass.observe.running import fields_of, running
 from windlass.resources import Resources
 from windlass.steps import Call, Course, Means
@@ -27,7 +28,7 @@ from windlass.steps.step import DEFAULT
 from windlass.store import DoneBefore, Transaction
 
 T = TypeVar("T")
-_log = get_logger("windlass.job")
+_log = get_logger(RUNS)
 
 
 class ParentResults(Protocol):
@@ -42,7 +43,7 @@ class ParentResults(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Site:
-    """What all runs of one kind have in common in the process in which they take place."""
+    """What all runs have in common that take place in one process."""
 
     report: Callable[[Job, Progress], None]
     transact: Callable[[Transition], Transaction]
@@ -50,8 +51,6 @@ class Site:
     results: ParentResults
     resources: Resources
     redaction: Redaction
-    means: Means | None
-    """What steps need; None if the kind can have none."""
 
 
 class Context:
@@ -74,9 +73,11 @@ class Context:
     log: Logger = _log
     """A logger whose lines carry the ids of job, flow and worker, the kind, queue and attempt."""
 
-    def __init__(self, job: Job, site: Site) -> None:
+    def __init__(self, job: Job, site: Site, means: Means | None) -> None:
         self.job = job
         self._site = site
+        self._means = means
+        """What its steps need; None if its kind can have none."""
         self._redaction = site.redaction
 
     @property
@@ -381,15 +382,14 @@ class Context:
     def _steps(self) -> Course:
         """Return this run's way along its steps, which begins with the first of them."""
         if self._course is None:
-            means = self._site.means
-            if means is None:
+            if self._means is None:
                 raise StepError(
                     f"{self.job.kind!r} is handled in batches, where a call has many jobs, and no "
                     "steps of its own: use steps in a kind without batch="
                 )
             self._course = Course(
                 self.job,
-                means,
+                self._means,
                 task=lambda: self._home,
                 thread=lambda: self._thread,
                 redaction=lambda: self._redaction,

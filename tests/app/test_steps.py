@@ -581,6 +581,37 @@ def test_checkpoints_of_many_runs_go_together(bed: Bed) -> None:
 # -- secrets ---------------------------------------------------------------------------------------
 
 
+def test_secrets_of_arguments_and_of_all_steps_are_masked_together(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prevents that what one step returns unmasks what was known before."""
+    caplog.set_level("INFO")
+    app = bed.app(encryption_keys=KEY)
+
+    def login(number: int) -> Secret[str]:
+        return Secret(f"hunter2-{number}")
+
+    @app.job
+    async def pay(ctx: Context, card: Secret[str]) -> None:
+        first = await ctx.step("first", login, 1)
+        second = await ctx.step("second", login, 2)
+        told = f"{card.reveal()}, {first.reveal()}, {second.reveal()}"
+        ctx.log.info("logged.in", text=told)
+        raise Permanent(told)
+
+    async def main() -> None:
+        async with serving(app):
+            job = await in_state(await pay.aenqueue(Secret("4111-1111")), State.DEAD)
+        assert job.error is not None
+        assert "4111" not in str(job)
+        assert "hunter2" not in str(job)
+
+    asyncio.run(main())
+    assert "logged.in" in caplog.text
+    assert "4111" not in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 @on_embedded_stores
 def test_a_secret_that_a_step_returns_is_sealed_and_masked(
     bed: Bed, caplog: pytest.LogCaptureFixture

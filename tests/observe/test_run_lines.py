@@ -103,8 +103,7 @@ def hold_until(is_so: Callable[[], bool]) -> None:
 def post(job: Any, seconds: float = 0.25) -> None:
     poster = run_lines(PLAIN)
     assert poster is not None
-    poster.started(job, "w1")
-    poster.finished(job, "w1", seconds)
+    poster.finished(poster.started(job, "w1"), seconds)
 
 
 @settings(max_examples=50)
@@ -138,9 +137,9 @@ def test_every_line_is_written_in_the_order_in_which_it_was_said(sink: io.String
         poster = run_lines(PLAIN)
         assert poster is not None
         job: Any = Job()
-        poster.started(job, "w1")
+        start = poster.started(job, "w1")
         user.warning("in between")
-        poster.finished(job, "w1", 0.1)
+        poster.finished(start, 0.1)
 
     in_a_turn(say)
     assert [line["event"] for line in records(sink)] == [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.app.bed import Bed, Clock, serving, until
 from windlass.cli.checkup import workers_clocks_apart
-from windlass.runtime.clocks import ClockGauge
+from windlass.runtime.clocks import ClockGauge, clock_of
 
 DAY = timedelta(days=1)
 
@@ -46,3 +47,21 @@ def test_a_slow_answer_accuses_no_clock() -> None:
     assert gauge.ahead == timedelta(seconds=5)
     gauge.compare(now, now + timedelta(minutes=5))
     assert -timedelta(minutes=5) <= gauge.ahead < -timedelta(minutes=4)
+
+
+def test_a_loop_with_a_time_of_its_own_is_asked_for_it() -> None:
+    """Prevents deadlines by one clock and timers by another, as in a test that travels."""
+
+    class Ahead(asyncio.SelectorEventLoop):
+        def time(self) -> float:
+            return super().time() + 1e6
+
+    usual, ahead, patched = asyncio.SelectorEventLoop(), Ahead(), asyncio.SelectorEventLoop()
+    patched.time = lambda: 42.0  # type: ignore[method-assign]
+    try:
+        assert clock_of(usual) is time.monotonic
+        assert clock_of(ahead)() > usual.time() + 1e5
+        assert clock_of(patched)() == 42.0
+    finally:
+        for loop in (usual, ahead, patched):
+            loop.close()

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.app.bed import QUICK, Bed, serving, told, until
+from tests.app.bed import QUICK, Bed, Through, serving, told, until
 from windlass import ConfigError, Kind, Windlass
+from windlass.core.job import Claim, Job
+from windlass.store import Store
 
 SERVICE = 0.1
 """Seconds that a job of these tests takes: much longer than it takes to claim one."""
@@ -171,3 +173,44 @@ def test_the_same_key_may_be_given_twice_and_by_a_kind() -> None:
 
     assert [app.registry[kind].key for kind in ("one", "two")] == ["tenant", "tenant"]
     assert [app.registry[kind].weights for kind in ("one", "two")] == [{}, {}]
+
+
+class Slow(Through):
+    """A store whose claims take their time, and that knows how many were under way at once."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.claims = self.most = 0
+
+    async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
+        self.claims += 1
+        self.most = max(self.most, self.claims)
+        try:
+            jobs: list[Job] = await self.inner.claim(claim, worker=worker, token=token)
+            await asyncio.sleep(0.02)
+            return jobs
+        finally:
+            self.claims -= 1
+
+
+def test_where_keys_have_their_turn_later_the_next_claim_does_not_wait_for_the_last(
+    bed: Bed,
+) -> None:
+    """Prevents that a worker of many tenants with few jobs each idles for a round trip a claim."""
+    store = Slow(bed.store(size=2_000))
+    app = bed.app(store=store)
+    began: list[str] = []
+
+    @app.job(fair_by="tenant")
+    async def serve(tenant: str) -> None:
+        began.append(tenant)
+
+    async def main() -> None:
+        await app.aenqueue_many(serve.draft(f"t{number}") for number in range(1_000))
+        async with serving(app, slots=2_000, batch_size=200) as worker:
+            await until(lambda: len(began) == 1_000)
+            shortages, _ = worker._works.demand.look()
+            assert not shortages, "there was room for more all the time"
+
+    asyncio.run(main())
+    assert store.most == 2

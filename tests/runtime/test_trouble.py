@@ -244,7 +244,7 @@ def test_of_hundreds_of_unknown_kinds_some_are_named_and_the_others_counted(
     assert named == [f"stranger{n:03}" for n in range(20)]
     (line,) = told(caplog, "kinds.unserved")
     assert line["others"] == 280
-    assert "windlass queues list" in line["remedy"]
+    assert "windlass doctor" in line["remedy"]
 
 
 def test_a_kind_that_another_worker_knows_is_not_warned_of(

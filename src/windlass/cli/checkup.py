@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,19 @@ async def clocks_apart(
     return _wrong("this host", apart if before > now else -apart, "computes here")
 
 
+async def clocks(store: Store, workers: Sequence[WorkerRecord]) -> list[Finding]:
+    """Find clocks that are not the store's: of this host, of hosts where workers run, or its own.
+
+    What is wrong is told once.
+    """
+    if (alike := _all_alike(workers)) is not None:
+        return [_stores_own(alike)]
+    here = await clocks_apart(store)
+    if here is None:
+        return list(workers_clocks_apart(workers))
+    return [here, *workers_clocks_apart(workers, told={socket.gethostname()})]
+
+
 def workers_clocks_apart(
     workers: Sequence[WorkerRecord], told: Collection[str] = ()
 ) -> Iterator[Finding]:
@@ -46,9 +60,6 @@ def workers_clocks_apart(
         is_wrong = each.alive and abs(each.pulse.clock_ahead) > _APART
         if is_wrong and each.info.host not in told:
             hosts[each.info.host].append(each)
-    if (alike := _all_alike(workers)) is not None:
-        yield _stores_own(alike)
-        return
     for host, there in sorted(hosts.items())[:_HOSTS_TOLD]:
         ahead = max((each.pulse.clock_ahead for each in there), key=abs)
         names = _some(sorted(each.info.id for each in there))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -143,10 +142,7 @@ async def _is_ready(store: Store, report: Report) -> bool:
 async def _examine_work(app: Windlass, report: Report) -> None:
     report.problems.extend(await app.store.findings())
     workers, sweep = await app.store.workers(), await app.store.sweep()
-    here = await checkup.clocks_apart(app.store)
-    report.problems.extend([] if here is None else [here])
-    told = () if here is None else (socket.gethostname(),)
-    report.problems.extend(checkup.workers_clocks_apart(workers, told))
+    report.problems.extend(await checkup.clocks(app.store, workers))
     report.notes.extend(checkup.releases_apart(workers))
     paused = await app.control.paused()
     alive = [worker for worker in workers if worker.alive]

@@ -250,7 +250,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     cut: bool = False
     """Whether there are lanes that nobody has looked at yet; the store knows nothing of that."""
     others: bool = False
-    """Whether keys have jobs whose turn comes later; the store knows nothing of that."""
+    """Whether some keys of a group have their turn later; the store knows nothing of that."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):

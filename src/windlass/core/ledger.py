@@ -19,7 +19,7 @@ _FINE = 1_000
 
 
 class _Portion:
-    """Tokens that have cooled at the same time, the first of them somewhat before."""
+    """Tokens that cool together: all have by `until`, the `first` would have somewhat before."""
 
     __slots__ = ("count", "first", "until")
 

@@ -80,12 +80,14 @@ class Redaction:
         except re.error as error:
             raise ValueError(f"{error} in a pattern for what is redacted") from None
         self._verdicts: dict[str, bool] = {}
+        self._texts: tuple[str, ...] = ()
         self._known: re.Pattern[str] | None = None
 
-    def knowing(self, known: Iterable[str]) -> Redaction:
+    def knowing(self, texts: Iterable[str]) -> Redaction:
         """Return one that masks these texts, too, wherever they stand."""
         other = copy(self)  # It shares what was compiled, and what is known about names.
-        other._known = _any_of(known)
+        other._texts = tuple(dict.fromkeys((*self._texts, *texts)))
+        other._known = _any_of(other._texts)
         return other
 
     def hides(self, name: str) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 
 from windlass.context import Context
 from windlass.core.outcomes import Suspended
-from windlass.observe.run_lines import run_lines
+from windlass.observe.run_lines import RUNS, run_lines
 from windlass.registry import CallNext
 
-_is_enabled_for = logging.getLogger("windlass.job").isEnabledFor
+_is_enabled_for = logging.getLogger(RUNS).isEnabledFor
 
 
 async def log_runs(context: Context, call_next: CallNext) -> Any:
@@ -22,7 +22,7 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
     # What a run with secrets must not say is for Logger.info to find out.
     posted = run_lines(context.redaction) if is_logged and not context.secrets else None
     if posted is not None:
-        posted.started(context.job, context.worker_id)
+        start = posted.started(context.job, context.worker_id)
     elif is_logged:
         context.log.info("job.started")
     try:
@@ -37,7 +37,7 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
         context.log.warning("job.raised", duration=_since(began), error=type(error).__qualname__)
         raise
     if posted is not None:
-        posted.finished(context.job, context.worker_id, time.perf_counter() - began)
+        posted.finished(start, time.perf_counter() - began)
     elif is_logged:
         context.log.info("job.finished", duration=_since(began))
     return value

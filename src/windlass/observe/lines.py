@@ -3,7 +3,8 @@
 Every line of ours or of the user's is written at once, by one call. Only the two lines that each
 run has come so often that a call for each would cost more than the job: they are posted, and
 written together at the next turn of the event loop, before any other line, by a thread if the loop
-does not turn for a while, and at exit. Who kills a process loses its last posted lines.
+does not turn for a while, and at exit. Where a worker has jobs to start, that waits for up to some
+milliseconds: it will soon wait for its store. Who kills a process loses its last posted lines.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TextIO
 
 from windlass.settings import LogFormat
 
+_MOMENT, _LONGEST = 0.002, 0.02
+"""Seconds after which it is looked again whether this is a time to write, and after which it is."""
 _PATIENCE = 0.2
 _IDLE_ROUNDS = 10
 
@@ -51,8 +56,16 @@ class Lines(logging.StreamHandler[TextIO]):
     def schedule(self) -> None:
         """See to it that what was posted is written soon; called from an event loop's thread."""
         self.is_due = True
-        asyncio.get_running_loop().call_soon(self.write_posted)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._write_if_idle, loop, loop.time() + _LONGEST)
         if not self._guard.watch():
+            self.write_posted()
+
+    def _write_if_idle(self, loop: asyncio.AbstractEventLoop, until: float) -> None:
+        """Write what was posted, unless this is not the time: then a little later."""
+        if self.posted and loop.time() < until and any(is_busy() for is_busy in _busy):
+            loop.call_later(_MOMENT, self._write_if_idle, loop, until)
+        else:
             self.write_posted()
 
     def write_posted(self) -> None:
@@ -62,7 +75,8 @@ class Lines(logging.StreamHandler[TextIO]):
         try:
             if self.posted:
                 # By its length: who posts meanwhile is written the next time.
-                posts = [self.posted.popleft() for _ in range(len(self.posted))]
+                take = self.posted.popleft
+                posts = [take() for _ in range(len(self.posted))]
                 for maker, some in groupby(posts, key=itemgetter(0)):
                     self.stream.write(maker.written(list(some)))
                 super().flush()
@@ -146,6 +160,17 @@ class _Guard:
 
 
 _all: weakref.WeakSet[Lines] = weakref.WeakSet()
+_busy: list[Callable[[], bool]] = []
+
+
+@contextmanager
+def giving_way(is_busy: Callable[[], bool]) -> Iterator[None]:
+    """Let what is posted wait for a moment as long as somebody has better things to do."""
+    _busy.append(is_busy)
+    try:
+        yield
+    finally:
+        _busy.remove(is_busy)
 
 
 def _forget_posted() -> None:

@@ -46,10 +46,6 @@ class Logger:
         """Make a logger whose lines carry these fields, besides those that the lines of this do."""
         return type(self)(self._logger, {**self._bound, **fields})
 
-    def is_enabled_for(self, level: int) -> bool:
-        """Say whether lines of a level are logged at all, before effort goes into one."""
-        return self._logger.isEnabledFor(level)
-
     def debug(self, event: str, /, **fields: object) -> None:
         """Log what only somebody who looks for a fault wants to know."""
         if self._logger.isEnabledFor(logging.DEBUG):
@@ -224,7 +220,7 @@ def _encodable(value: object) -> object:
     return _repr(value) if plain is value else plain
 
 
-_ENCODER = json.JSONEncoder(default=_encodable, allow_nan=False)
+_ENCODER = json.JSONEncoder(default=_encodable, allow_nan=False, separators=(",", ":"))
 
 
 def _console(*, colors: bool) -> Callable[[Line], str]:

@@ -14,12 +14,13 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import ClassVar
 from uuid import UUID
 
-from windlass.core.job import Job
+from windlass.core.job import Job, flow_of
 from windlass.core.redaction import Redaction
 from windlass.observe.lines import Lines, Witness
 from windlass.observe.logs import shown
 
-_RUNS = "windlass.job"
+RUNS = "windlass.job"
+"""The logger of runs, and of what handlers log by their context."""
 _SECOND = 1_000_000_000
 _MANY = 1_000
 
@@ -30,11 +31,11 @@ class RunLines:
     What is posted is only noted: the lines are made when they are written, many at a time.
     """
 
-    __slots__ = ("_alike", "_lines", "_post", "_second", "_stamp", "_witnesses")
+    __slots__ = ("_alike", "_lines", "_posted", "_second", "_stamp", "_witnesses")
 
     def __init__(self, lines: Lines, witnesses: Sequence[Witness]) -> None:
         self._lines = lines
-        self._post = lines.posted.append
+        self._posted = lines.posted
         self._witnesses = witnesses
         self._second = -1
         self._stamp = ""
@@ -45,50 +46,61 @@ class RunLines:
         """Whether lines wait to be written."""
         return self._lines.is_due
 
-    def started(self, job: Job, worker_id: str) -> None:
-        """Tell that a run has begun."""
-        now = time.time_ns()
-        self._post((self, now, job, worker_id, None))
+    def started(self, job: Job, worker_id: str) -> Post:
+        """Tell that a run has begun, and return what to hand to `finished`."""
+        began = time.time_ns()
+        post = (self, job, worker_id, began, 0, 0.0)
+        self._posted.append(post)
         if not self._lines.is_due:
             self._lines.schedule()
         if self._witnesses:
-            self._tell(now, job, worker_id)
+            self._tell(began, job, worker_id)
+        return post
 
-    def finished(self, job: Job, worker_id: str, seconds: float) -> None:
-        """Tell that a run has come to its end without an error."""
-        self._post((self, time.time_ns(), job, worker_id, seconds))
+    def finished(self, started: Post, seconds: float) -> None:
+        """Tell that a run has come to its end without an error.
+
+        If nothing was posted or written since its start, as of most runs, both are told together.
+        """
+        _, job, worker_id, began, *_ = started
+        posted, ended = self._posted, time.time_ns()
+        try:
+            latest = posted.pop()  # At once, since a thread may be about to write them.
+        except IndexError:
+            latest = None
+        if latest is not started:
+            began = 0
+            if latest is not None:
+                posted.append(latest)
+        posted.append((self, job, worker_id, began, ended, seconds))
         if not self._lines.is_due:
             self._lines.schedule()
 
     def written(self, posts: Sequence[Post]) -> str:
-        """Make the lines of what was posted. Most runs end in the turn in which they began."""
+        """Make the lines of what was posted."""
         made: list[str] = []
-        before: Job | None = None
-        fields = ""
-        for _, nanoseconds, job, worker_id, seconds in posts:
-            if job is not before:
-                before, fields = job, self._fields(job, worker_id)
-            second, rest = divmod(nanoseconds, _SECOND)
-            if second != self._second:
-                self._tick(second)
-            if seconds is None:
+        alike, second = self._alike, self._second * _SECOND
+        for _, job, worker_id, began, ended, seconds in posts:
+            key = (job.kind, job.queue, job.attempt, worker_id)
+            as_json = (alike.get(key) or self._remember(key))[0]
+            fields = f'"logger":"windlass.job","job_id":"{_dashed(job.id)}"{as_json}'
+            if (flow := flow_of(job.id)) is not None:
+                fields = f'{fields},"flow":"{flow}"'
+            if began:
+                if not 0 <= began - second < _SECOND:
+                    second = self._tick(began // _SECOND)
                 made.append(
-                    f'{{"timestamp": "{self._stamp}.{rest // 1000:06d}Z", "level": "info", '
-                    f'"event": "job.started", "logger": "windlass.job", {fields}}}\n'
+                    f'{{"timestamp":"{self._stamp}.{(began - second) // 1000:06d}Z","level":"info",'
+                    f'"event":"job.started",{fields}}}\n'
                 )
-            else:
+            if ended:
+                if not 0 <= ended - second < _SECOND:
+                    second = self._tick(ended // _SECOND)
                 made.append(
-                    f'{{"timestamp": "{self._stamp}.{rest // 1000:06d}Z", "level": "info", '
-                    f'"event": "job.finished", "logger": "windlass.job", {fields}, '
-                    f'"duration": {seconds:.6f}}}\n'
+                    f'{{"timestamp":"{self._stamp}.{(ended - second) // 1000:06d}Z","level":"info",'
+                    f'"event":"job.finished",{fields},"duration":{seconds:.6f}}}\n'
                 )
         return "".join(made)
-
-    def _fields(self, job: Job, worker_id: str) -> str:
-        key = (job.kind, job.queue, job.attempt, worker_id)
-        as_json, _ = self._alike.get(key) or self._remember(key)
-        fields = f'"job_id": "{_dashed(job.id)}"{as_json}'
-        return fields if (flow := job.flow) is None else f'{fields}, "flow": "{flow}"'
 
     def _tell(self, now: int, job: Job, worker_id: str) -> None:
         key = (job.kind, job.queue, job.attempt, worker_id)
@@ -103,9 +115,11 @@ class RunLines:
                 f"{moment} INFO windlass.job job.started job_id={job_id} {as_text}", job_id
             )
 
-    def _tick(self, second: int) -> None:
+    def _tick(self, second: int) -> int:
+        """Write the time of a second, and return when it began in nanoseconds."""
         self._second = second
         self._stamp = datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()
+        return second * _SECOND
 
     def _remember(self, key: tuple[str, str, int, str]) -> tuple[str, str]:
         """Write the fields that many runs have in common, as JSON and for people."""
@@ -113,8 +127,8 @@ class RunLines:
             self._alike.clear()
         kind, queue, attempt, worker_id = key
         as_json = (
-            f', "worker_id": {quoted(worker_id)}, "kind": {quoted(kind)}, '
-            f'"queue": {quoted(queue)}, "attempt": {attempt}'
+            f',"worker_id":{quoted(worker_id)},"kind":{quoted(kind)},'
+            f'"queue":{quoted(queue)},"attempt":{attempt}'
         )
         fields = {"worker_id": worker_id, "kind": kind, "queue": queue, "attempt": attempt}
         as_text = " ".join(f"{name}={shown(each)}" for name, each in fields.items())
@@ -122,8 +136,11 @@ class RunLines:
         return self._alike[key]
 
 
-Post = tuple[RunLines, int, Job, str, float | None]
-"""Whose it is, a Unix time in nanoseconds, the job, its worker, and how long it ran if it ended."""
+Post = tuple[RunLines, Job, str, int, int, float]
+"""Whose it is, the job, its worker, when it began and ended, and for how many seconds it ran.
+
+Times are Unix times in nanoseconds; 0: that is told by another post.
+"""
 
 
 class _Known:
@@ -154,7 +171,7 @@ def run_lines(redaction: Redaction) -> RunLines | None:
 
 def _hearers() -> list[logging.Handler]:
     """Return who hears the lines of runs; nobody if somebody hears them on a way of his own."""
-    logger = logging.getLogger(_RUNS)
+    logger = logging.getLogger(RUNS)
     if not logger.isEnabledFor(logging.INFO) or logger.filters:
         return []
     while logger.parent is not None:

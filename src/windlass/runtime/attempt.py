@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,14 +50,15 @@ class Trade:
     """How the jobs of one kind are run here: what is around their handler, and what they share."""
 
     __slots__ = (
-        "_decode", "_handle", "_has_secrets", "_is_at_home", "_site", "_undo", "registration",
-        "target",
+        "_decode", "_handle", "_has_secrets", "_is_at_home", "_means", "_site", "_undo",
+        "registration", "target",
     )  # fmt: skip
 
     def __init__(
         self,
         registration: Registration,
         site: Site,
+        means: Means | None,
         *,
         handle: Handle,
         undo: Handle,
@@ -67,6 +67,7 @@ class Trade:
         self.registration = registration
         self.target = registration.target
         self._site = site
+        self._means = means
         self._handle = handle
         self._undo = undo
         self._is_at_home = is_at_home
@@ -79,7 +80,7 @@ class Trade:
         Raises:
             PayloadInvalid: the payload is not what the handler takes.
         """
-        context = Context(job, self._site)
+        context = Context(job, self._site, self._means)
         if self._is_at_home:
             context._home = task
         running.set(context)
@@ -125,9 +126,9 @@ class Handlers:
         Raises:
             UnknownKind: it has no handler.
         """
-        return self._trades.get(kind) or self._learn(kind)
+        return self._trades.get(kind) or self._take_up(kind)
 
-    def _learn(self, kind: str) -> Trade:
+    def _take_up(self, kind: str) -> Trade:
         registration = self._registry[kind]
         trade = self._trades.get(registration.kind) or self._make(registration)
         self._trades[kind] = self._trades[registration.kind] = trade
@@ -142,10 +143,10 @@ class Handlers:
         handle = innermost
         if registration.identity.idempotent:
             handle = self._unless_done(registration, innermost)
-        site = replace(self._site, means=self._means(registration))
         return Trade(
             registration,
-            site,
+            self._site,
+            self._means(registration),
             handle=chain(layers, handle),
             undo=chain(layers, partial(undo, innermost)),
             is_at_home=is_at_home,

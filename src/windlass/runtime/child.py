@@ -109,7 +109,6 @@ class Child:
             results=Results(store, registry, self._loop),
             resources=resources,
             redaction=redaction,
-            means=None,
         )
         self._handlers = Handlers(registry, middleware, self._in_main_thread, site, self._record)
         threading.Thread(target=self._turn, name="windlass-loop", daemon=True).start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -96,7 +96,7 @@ class Orders(Service):
         store: Store,
         *,
         worker_id: Callable[[], str],
-        running: Callable[[], Collection[object]],
+        is_busy: Callable[[], bool],
         cancel: Callable[[UUID], None],
         pause: Callable[[Pauses], None],
         asked: Callable[[], None] = lambda: None,
@@ -104,7 +104,7 @@ class Orders(Service):
         super().__init__()
         self._store = store
         self._worker_id = worker_id
-        self._running = running
+        self._is_busy = is_busy
         self._cancel = cancel
         self._pause = pause
         self._asked = asked
@@ -120,7 +120,7 @@ class Orders(Service):
         self._mind_wakeups()
         self._pause(Pauses.of(await self._store.records(PAUSES)))
         self._asked()
-        if self._running():
+        if self._is_busy():
             for job_id in await self._store.cancel_requests(self._worker_id()):
                 self._cancel(job_id)
         return _ORDERS
@@ -253,7 +253,7 @@ class Census(Service):
             log.warning(
                 "kinds.unserved",
                 others=others,
-                remedy="no live worker has a handler for these either; see: windlass queues list",
+                remedy="no live worker has a handler for these either; see: windlass doctor",
             )
         self._warned |= unknown
         return _PRUNING

@@ -116,6 +116,7 @@ class Claimer(Service):
         policies = self._policies()
         hopeful = policies.hopeful(sweep.heads)
         self._demand.rested(waiting=any(policies.may_run(head.lane) for head in hopeful))
+        self._flowing = False
         await self._rest(sweep)
         return 0
 
@@ -206,9 +207,10 @@ class Claimer(Service):
                 rotation.settle(claim.turns, Counter(job.lane for job in jobs))
         for job in jobs:
             self._start_job(job)
+        is_full = len(jobs) >= wanted.slots
         # Keys that had their turn may have fewer jobs than they were asked for, and others more.
-        self._flowing = len(jobs) >= wanted.slots or (claim.others and len(jobs) > 0)
-        self._demand.claimed(more=self._flowing)
+        self._flowing = is_full or (claim.others and len(jobs) > 0)
+        self._demand.claimed(more=is_full)
         self._empty_handed = 0 if jobs else self._empty_handed + 1
         self._meters.claimed(jobs, took)
         if not self._empty_handed:

@@ -38,7 +38,7 @@ from windlass.runtime.words import Heeded, Over
 
 log = get_logger("windlass.executor")
 _HANDFUL = 50
-_LOOP, _CHILDREN = Pool.LOOP, Pool.CHILDREN
+_LOOP, _THREADS, _CHILDREN = Pool.LOOP, Pool.THREADS, Pool.CHILDREN
 """By names of ours, since an enum takes its time to tell its members."""
 _NO_ROOM = timedelta(seconds=1)
 _NO_CHILD = timedelta(seconds=5)
@@ -73,7 +73,7 @@ class Run:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it had neither steps nor transactions, as most have not."""
+        """Whether it had no steps, no transaction and nothing to undo, as most have not."""
         context = self.context
         return (
             context is not None
@@ -172,6 +172,11 @@ class Executor:
         more = most - len(self._starting)
         return more if 2 * more >= most else 0
 
+    @property
+    def has_more_to_start(self) -> bool:
+        """Whether jobs that are here have not had their turn."""
+        return bool(self._starting)
+
     def has_begun(self, job_id: UUID) -> bool:
         """Say whether a job that was started has had its turn; one that has ended had it."""
         run = self._runs.get(job_id.int)
@@ -191,21 +196,21 @@ class Executor:
             return
         self._starting.append(run)
         if self._runner is None:
-            self._runner = self._loop.create_task(self._run_some(), name="windlass-run")
+            self._begin_to_run()
 
     def _route(self, run: Run, pool: Pool | None) -> bool:
         """Choose where a job runs; False if it is a suspect, and no child is free to run it."""
-        if pool is not Pool.CHILDREN and is_suspect(run.job):
+        if pool is not _CHILDREN and is_suspect(run.job):
             if self.in_children >= self._children.count:
                 return False
-            pool = Pool.CHILDREN
+            pool = _CHILDREN
         run.pool = pool or _LOOP
         self._count(run, 1)
         return True
 
     def _count(self, run: Run, sign: int) -> None:
-        self.in_threads += sign * (run.pool is Pool.THREADS)
-        self.in_children += sign * (run.pool is Pool.CHILDREN)
+        self.in_threads += sign * (run.pool is _THREADS)
+        self.in_children += sign * (run.pool is _CHILDREN)
 
     async def _run_some(self) -> None:
         """Run jobs one after the other, as long as they wait for nothing: one task serves many.
@@ -249,9 +254,13 @@ class Executor:
         """Let another task go on with what is to be started."""
         self._runner = None
         if self._starting:
-            self._runner = self._loop.create_task(self._run_some(), name="windlass-run")
+            self._begin_to_run()
         else:
             self._pace.rest(self._now())
+
+    def _begin_to_run(self) -> None:
+        # Not by the loop's own factory: an eager task would end before it is known as the runner.
+        self._runner = asyncio.Task(self._run_some(), loop=self._loop, name="windlass-run")
 
     def _own_task(self) -> asyncio.Task[None]:
         task = asyncio.current_task()
@@ -287,8 +296,9 @@ class Executor:
     # -- one run, in order ---------------------------------------------------------------------
 
     async def _perform(self, run: Run) -> None:
-        outcome: Outcome | Transition | None = run.stopped or refusal_of(run.job)
+        outcome: Outcome | Transition | None
         try:
+            outcome = run.stopped or refusal_of(run.job)
             if outcome is None and run.pool is _CHILDREN:
                 outcome = await self._isolate(run)
             if outcome is None:
@@ -357,7 +367,7 @@ class Executor:
         if self._check is not None:
             self._check.cancel()
         self._next_check = moment
-        self._check = self._loop.call_at(moment, self._check_deadlines)
+        self._check = self._loop.call_later(moment - self._now(), self._check_deadlines)
 
     def _check_deadlines(self) -> None:
         self._next_check, self._check = math.inf, None

@@ -27,7 +27,10 @@ def unguard(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def forks() -> int:
-    """Return what is another number in every fork of this process."""
+    """Return a number that is another one in a fork of this process, made by Python.
+
+    What a library forks without a word to Python must not come back to Python at all.
+    """
     return _Forks.count
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import ParamSpec
 
 from windlass.core.job import Head, Job, Lane
 from windlass.core.outcomes import Outcome
@@ -11,6 +12,8 @@ from windlass.core.plan import Allowance
 from windlass.core.settle import Transition
 from windlass.runtime.clocks import clock_of
 from windlass.runtime.service import Service
+
+P = ParamSpec("P")
 
 
 class Gate(Service):
@@ -84,6 +87,17 @@ class Gates:
 
     def __init__(self, gates: Sequence[Gate]) -> None:
         self._gates = tuple(gates)
+        # Called for every job, so that one that is alone is called by itself.
+        self.began: Callable[[Job], None] = _each([gate.began for gate in gates])
+        """Tells them of a start."""
+        self.ended: Callable[[Job, Outcome | Transition], None] = _each(
+            [gate.ended for gate in gates]
+        )
+        """Tells them of an end."""
+        self.settled: Callable[[Job, Transition | None], None] = _each(
+            [gate.settled for gate in gates]
+        )
+        """Tells them what is in the store."""
 
     def __bool__(self) -> bool:
         return bool(self._gates)
@@ -124,22 +138,19 @@ class Gates:
         for gate in self._gates:
             gate.unreserve(reserves)
 
-    def began(self, job: Job) -> None:
-        """Tell them of a start."""
-        for gate in self._gates:
-            gate.began(job)
-
-    def ended(self, job: Job, outcome: Outcome | Transition) -> None:
-        """Tell them of an end."""
-        for gate in self._gates:
-            gate.ended(job, outcome)
-
-    def settled(self, job: Job, move: Transition | None) -> None:
-        """Tell them what is in the store."""
-        for gate in self._gates:
-            gate.settled(job, move)
-
     def doubt(self, reserves: Mapping[str, int]) -> None:
         """Tell them of a claim of unknown fate."""
         for gate in self._gates:
             gate.doubt(reserves)
+
+
+def _each(calls: Sequence[Callable[P, None]]) -> Callable[P, None]:
+    """Return one call that makes all of them."""
+    if len(calls) == 1:
+        return calls[0]
+
+    def call(*told: P.args, **named: P.kwargs) -> None:
+        for each in calls:
+            each(*told, **named)
+
+    return call

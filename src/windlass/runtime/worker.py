@@ -18,6 +18,7 @@ from windlass.core.plan import Policies, Pool
 from windlass.core.scale import SLOTS_PAUSES
 from windlass.core.schedule import Schedule
 from windlass.observe.guarded import guarded
+from windlass.observe.lines import giving_way
 from windlass.observe.logs import get_logger
 from windlass.observe.meters import Meters
 from windlass.registry import Middleware, Registry
@@ -155,7 +156,8 @@ class Worker:
         gc.freeze()
         guard(asyncio.get_running_loop())
         try:
-            await self._stop.wait()
+            with giving_way(lambda: self._works.executor.has_more_to_start):
+                await self._stop.wait()
         finally:
             gc.unfreeze()
             unguard(asyncio.get_running_loop())
@@ -253,7 +255,7 @@ class Worker:
         self._orders = Orders(
             store,
             worker_id=lambda: self.id,
-            running=lambda: works.executor.runs,
+            is_busy=lambda: bool(works.executor.runs),
             cancel=works.cancel,
             pause=self._pause,
             asked=self._vitals.asked,

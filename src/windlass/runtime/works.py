@@ -117,7 +117,6 @@ class Works:
                 results=Results(lambda: store, registry, loop),
                 resources=resources,
                 redaction=options.redaction,
-                means=None,
             ),
             slots=slots,
         )
@@ -137,7 +136,6 @@ class Works:
         self.watch = Watch(store, policies().targets, now=self._now)
         # Asked for every job, and the same for all of them.
         self._is_shared, self._is_gated = bool(self.shares), bool(self.gates)
-        self._gate = self.each_gate[0] if len(self.each_gate) == 1 else self.gates
         self._is_watched = bool(self.watch)
         self.claimer = Claimer(
             store,
@@ -210,7 +208,7 @@ class Works:
             if self._is_shared:
                 self.shares.take(job.queue)
             if self._is_gated:
-                self._gate.began(job)
+                self.gates.began(job)
             if self._is_watched:
                 self.watch.began(job)
             self.executor.start(job)
@@ -220,7 +218,8 @@ class Works:
         # One that its handler completed in a transaction, or parked, is over, whatever came then.
         is_over = False
         if type(outcome) is Succeeded and run.is_plain:
-            # As most end, and for those there is neither time nor chance to consider.
+            # As most end, and for those there is neither time nor chance to consider; what was
+            # claimed has a token, so that this cannot fail.
             self.completer.add(job, completed(job, outcome.result), job)
         elif not (is_over := run.is_over):
             job_now = run.job_now
@@ -229,7 +228,7 @@ class Works:
         if self._is_shared:
             self.shares.give(job.queue)
         if self._is_gated:
-            self._gate.ended(job, outcome)
+            self.gates.ended(job, outcome)
         if self._is_scaled:
             self.demand.served += seconds
         self.claimer.freed()
@@ -273,7 +272,7 @@ class Works:
         if job.headers and SCHEDULE in job.headers and move.state in FINISHED:
             self.ended(job)
         if self._is_gated:
-            self._gate.settled(job, move)
+            self.gates.settled(job, move)
         if move.state in FINISHED:
             self._tell_flow(job)
         if move.state is not _COMPLETED and event_of(move) != RESCUED:
@@ -298,7 +297,7 @@ class Works:
     def _log_fenced(self, refused: Settlement) -> None:
         self._tally.fenced += 1
         if self._is_gated:
-            self._gate.settled(refused.job, None)
+            self.gates.settled(refused.job, None)
         log.warning(
             "job.fenced",
             **fields_of(refused.job),
