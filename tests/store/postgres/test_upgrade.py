@@ -261,6 +261,53 @@ def test_a_worker_that_owns_nothing_needs_no_new_grant_to_go_on(postgres_url: st
         asyncio.run(main(url))
 
 
+def test_a_printed_script_gives_up_by_itself_while_a_report_reads_jobs(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: an ALTER TABLE waits for the report without limit, and every enqueue behind it."""
+    monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "50ms")
+    with psycopg.connect(migrated_url) as report:
+        report.execute("SELECT count(*) FROM windlass.jobs")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            execute(f"{migrated_url}?options=-cstatement_timeout%3D5s", script_of(NEXT))
+    execute(migrated_url, script_of(NEXT))
+
+
+def test_a_printed_script_waits_for_nobody_else_who_migrates_without_limit(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "50ms")
+    with psycopg.connect(migrated_url) as other:
+        lock = "SELECT pg_advisory_xact_lock(%s, hashtext('windlass'))"
+        other.execute(lock, [schema._LOCK])
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            execute(f"{migrated_url}?options=-cstatement_timeout%3D5s", script_of(NEXT))
+
+
+def test_no_printed_script_is_applied_twice_or_without_the_one_before(migrated_url: str) -> None:
+    """Prevents: psql goes on after a step that gave up, and applies the one after it."""
+    later = NEXT._replace(number=NEXT.number + 1)
+    with pytest.raises(psycopg.errors.RaiseException, match=f"is not at step {NEXT.number}"):
+        execute(migrated_url, script_of(later))
+    execute(migrated_url, script_of(NEXT))
+    with pytest.raises(psycopg.errors.RaiseException, match="is not at step"):
+        execute(migrated_url, script_of(NEXT))
+    execute(migrated_url, script_of(later._replace(sql="-- Serves all: oldest 1.\n")))
+
+
+def test_the_first_printed_script_takes_no_rights_from_what_others_have_there(
+    postgres_url: str,
+) -> None:
+    """What is in the schema is for nobody afterwards, so nothing may be there before."""
+    execute(postgres_url, "CREATE SCHEMA windlass")
+    mine = "CREATE FUNCTION windlass.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"
+    execute(postgres_url, mine)
+    with pytest.raises(psycopg.errors.RaiseException, match="holds other things already"):
+        execute(postgres_url, script_of(schema.MIGRATIONS[0]))
+    execute(postgres_url, "DROP FUNCTION windlass.mine")
+    execute(postgres_url, script_of(schema.MIGRATIONS[0]))
+
+
 def test_a_release_that_is_too_old_for_the_next_schema_refuses_it(postgres_url: str) -> None:
     """One that runs goes on until it ends; the next that opens the store is told what to do."""
     closed = NEXT._replace(sql=NEXT.sql.replace("oldest 1.", f"oldest {NEXT.number}."))
