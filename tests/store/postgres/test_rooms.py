@@ -227,7 +227,7 @@ SELECT 'work', n, gen_random_uuid(), windlass.clock() FROM generate_series(1, 5)
 
 
 def test_keys_are_pruned_some_at_a_time(database: Clocked) -> None:
-    """Prevents: a prune of millions of keys takes longer than it may, and deletes none, each time."""
+    """Prevents: a prune of millions of keys outlasts its time, and deletes none, each time."""
 
     async def main() -> None:
         database.db.execute(SPENT)

@@ -158,7 +158,7 @@ def _guard(number: int, names: Names) -> str:
         wrong = "({})".format(used.replace("%(schema)s", "{literal}"))
         problem = "holds other things already"
     else:
-        wrong = f"(SELECT max(number) FROM {{schema}}.migrations) IS DISTINCT FROM {number - 1}"
+        wrong = f"{_LAST} IS DISTINCT FROM {number - 1}"
         problem = f"is not at step {number - 1}"
     return names.fill(f"""\
 SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}';
@@ -170,6 +170,9 @@ DO $$ BEGIN
     END IF;
 END $$;
 """)
+
+
+_LAST = "(SELECT max(number) FROM {schema}.migrations)"
 
 
 def oldest_of(step: Migration) -> int:
