@@ -325,6 +325,30 @@ def test_a_slot_with_something_to_keep_is_not_even_locked(database: Clocked) -> 
     asyncio.run(main())
 
 
+LARGE = """
+INSERT INTO windlass.finished_jobs (seq, id, kind, state, payload, finished_at, slot)
+SELECT n, gen_random_uuid(), 'work', 'completed', json_build_object('text', repeat('x', 1000)),
+       windlass.clock(), windlass.slot_of(windlass.clock())
+FROM generate_series(1, 3000) AS n
+"""
+
+
+def test_a_large_slot_is_looked_through_before_it_is_locked(database: Clocked) -> None:
+    """Prevents: the last look reads every page of the slot while nobody else can."""
+
+    async def main() -> None:
+        database.db.execute(LARGE)
+        await database.advance(5 * DAY)
+        async with opened(database.url) as store:
+            with report(database):
+                assert await store.prune(Retention(finished=DAY), MANY) == 0
+            unseen = f"SELECT brin_summarize_new_values('{slot_at(START)}_finished_at_idx')"
+            assert database.db.execute(unseen.encode()).fetchone() == (0,)
+            assert await store.prune(Retention(finished=DAY), MANY) >= 1
+
+    asyncio.run(main())
+
+
 def test_prunes_at_the_same_time_do_not_wait_for_each_other(database: Clocked) -> None:
     """Prevents: of two workers that prune at once, one fails after its lock timeout."""
 

@@ -48,7 +48,7 @@ FROZEN = {
     1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
     2: "ceb5d789eb41c883563fbe4851299447c0c622837e37aae8153f32a6d7ee3990",
     3: "fbd7439de949fdfb550a0c9a071e8dfa4bf65fc39df4de49501224a9dbee2428",
-    4: "e26b9dd3df53a9574121dadc5d4be5677ca209ce7b5089f00856b9dc129214f1",
+    4: "8b090a651e58abc119672b8585140372102136b6a39e3e562b1ff61afa6a9c92",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 

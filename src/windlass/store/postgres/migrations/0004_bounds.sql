@@ -198,8 +198,11 @@ BEGIN
     IF NOT kept THEN
         RETURN 0;
     END IF;
-    -- Nothing young is there, unless the clock was set back since. To see that may take a while for
-    -- the first time, so it is not only asked under the lock, where others wait for the answer.
+    -- Nothing young is there, unless the clock was set back since. Under the lock, where others wait
+    -- for the answer, that is only asked again, and of an index that knows every page by then.
+    PERFORM brin_summarize_new_values(indexrelid) FROM pg_index
+    WHERE indrelid = room::regclass AND indexrelid IN (
+        SELECT inhrelid FROM pg_inherits WHERE inhparent = 'finished_jobs_finished'::regclass);
     EXECUTE format(found, 'WHERE finished_at >= $1') INTO kept USING horizon;
     IF kept THEN
         RETURN 0;
