@@ -15,9 +15,13 @@ import pytest
 from tests.app.bed import Bed, in_state, serving, until
 from tests.postgres.wheel import installations, newest
 from windlass import Context, State, Unique, Windlass
+from windlass.app.ids import Ids
+from windlass.core.job import JobFilter
 
 pytestmark = pytest.mark.parametrize("bed", ["postgres"], indirect=True)
 ENQUEUE = "SELECT windlass.enqueue(%s)"
+V4 = "1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b"
+V8 = "0190a8c2-2fa1-8d3b-a3f5-ef19b5a00000"
 
 
 def app_on(bed: Bed) -> Windlass:
@@ -219,6 +223,36 @@ def test_a_payload_that_the_handler_cannot_take_is_dead_with_the_reason(bed: Bed
         ('{"kind": "greet", "max_retries": -1}', "not negative", "what the kind says"),
         ('{"kind": "greet", "timeout": "0s"}', "a timeout is between", "30 seconds"),
         ('{"kind": "greet", "timeout": "1000000 years"}', "a timeout is between", "30 seconds"),
+        ('{"kind": "greet", "timeout": "soon"}', "a timeout is between", "30 seconds"),
+        ('{"kind": " "}', "has a kind", "name the handler"),
+        ('{"kind": "greet", "key": "a\\nb"}', "no control characters", "in one line"),
+        (json.dumps({"kind": "g" * 201}), "at most 200 characters", "shorten"),
+        (json.dumps({"kind": "greet", "queue": "q" * 201}), "at most 200 characters", "shorten"),
+        (json.dumps({"kind": "greet", "key": "k" * 201}), "at most 200 characters", "shorten"),
+        (json.dumps({"kind": "greet", "unique": "u" * 201}), "at most 200 characters", "shorten"),
+        ('{"kind": "greet", "delay": "-1 second"}', "a delay is between", "10 minutes"),
+        ('{"kind": "greet", "delay": "200000 years"}', "a delay is between", "10 minutes"),
+        ('{"kind": "greet", "delay": "later"}', "a delay is between", "10 minutes"),
+        ('{"kind": "greet", "delay": {}}', "a delay is between", "10 minutes"),
+        ('{"kind": "greet", "expires_in": "-1 hour"}', "expires_in is between", "1 day"),
+        ('{"kind": "greet", "expires_in": "never"}', "expires_in is between", "1 day"),
+        ('{"kind": "greet", "at": "infinity"}', "at is a time in", "2030-01-31"),
+        ('{"kind": "greet", "at": "20000-01-01"}', "at is a time in", "2030-01-31"),
+        ('{"kind": "greet", "at": "noon"}', "at is a time in", "2030-01-31"),
+        ('{"kind": "greet", "expires_at": "infinity"}', "expires_at is a time in", "2030-01-31"),
+        ('{"kind": "greet", "expires_at": "1000-01-01 BC"}', "expires_at is a time in", "2030-01"),
+        ('{"kind": "greet", "expires_at": 7}', "expires_at is a time in", "2030-01-31"),
+        ('{"kind": "greet", "at": "2030-01-01", "delay": "1s"}', "either a span", "leave out one"),
+        (
+            '{"kind": "greet", "expires_at": "2030-01-01", "expires_in": "1s"}',
+            "either a span",
+            "leave out one",
+        ),
+        ('{"kind": "greet", "unique": "u", "unique_until": "0s"}', "claimed, settled or", "1 day"),
+        ('{"kind": "greet", "unique": "u", "unique_until": "done"}', "claimed, settled", "1 day"),
+        (json.dumps({"kind": "greet", "id": V4}), "an id is a UUIDv7", "repeated safely"),
+        (json.dumps({"kind": "greet", "id": V8}), "an id is a UUIDv7", "repeated safely"),
+        ('{"kind": "greet", "id": "42"}', "an id is a UUIDv7", "repeated safely"),
     ],
 )
 def test_what_is_wrong_is_refused_with_what_would_be_right(
@@ -229,6 +263,41 @@ def test_what_is_wrong_is_refused_with_what_would_be_right(
     assert told in str(caught.value)
     assert hint in (caught.value.diag.message_hint or "")
     assert count(bed) == 0
+
+
+def test_what_is_only_just_right_is_taken(bed: Bed) -> None:
+    taken: tuple[dict[str, Any], ...] = (
+        {"kind": "g" * 200, "queue": "q" * 200, "key": "k" * 200, "unique": "u" * 200},
+        {"kind": "greet", "delay": 0, "expires_in": "36525 days", "timeout": "1 millisecond"},
+        {"kind": "greet", "at": "9999-12-30 00:00+00", "expires_at": "0001-01-02 00:00+00"},
+        {"kind": "greet", "unique": "u", "unique_until": "claimed"},
+        {"kind": "greet", "unique": "v", "unique_until": "settled"},
+        {"kind": "greet", "unique": "w", "unique_until": "36525 days", "key": ""},
+    )
+    for job in taken:
+        enqueue(bed, **job)
+    app = bed.app()
+
+    async def main() -> None:
+        found = await app.store.find(JobFilter(), limit=10)
+        assert len(found.jobs) == len(taken)
+
+    asyncio.run(main())
+
+
+def test_a_call_with_an_id_is_repeated_safely_even_when_the_job_has_ended(bed: Bed) -> None:
+    app = app_on(bed)
+    job_id = str(Ids().next())
+    told: dict[str, Any] = {"kind": "greet", "payload": {"name": "a"}, "id": job_id}
+
+    async def main() -> None:
+        async with serving(app):
+            enqueue(bed, **told)
+            await in_state(app.job_by_id(job_id), State.COMPLETED)
+            assert str(enqueue(bed, **told | {"id": job_id.upper().replace("-", "")})) == job_id
+        assert count(bed) == 1
+
+    asyncio.run(main())
 
 
 def test_fields_that_are_null_are_as_good_as_left_out(bed: Bed) -> None:

@@ -218,6 +218,27 @@ def test_nothing_is_kept_for_more_than_a_day_longer_than_its_retention(
     asyncio.run(main())
 
 
+SPENT = """
+INSERT INTO windlass.unique_keys (key, job, frees_on_claim, until)
+SELECT n, gen_random_uuid(), false, windlass.clock() FROM generate_series(1, 5) AS n;
+INSERT INTO windlass.done_keys (kind, key, job, at)
+SELECT 'work', n, gen_random_uuid(), windlass.clock() FROM generate_series(1, 5) AS n
+"""
+
+
+def test_keys_are_pruned_some_at_a_time(database: Clocked) -> None:
+    """Prevents: a prune of millions of keys outlasts its time, and deletes none, each time."""
+
+    async def main() -> None:
+        database.db.execute(SPENT)
+        await database.advance(2 * DAY)
+        async with opened(database.url) as store:
+            pruned = [await store.prune(Retention(finished=DAY), 2) for _ in range(4)]
+        assert pruned == [4, 4, 2, 0]
+
+    asyncio.run(main())
+
+
 # -- who reads the room blocks nobody ----------------------------------------------------------
 
 
@@ -274,6 +295,56 @@ def test_a_report_on_everything_is_not_waited_for_while_a_prune_runs_beside_it(
             async with asyncio.timeout(PROMPT):
                 while pruned < 4:  # The server may still be ending the prune that was cancelled.
                     pruned += await store.prune(Retention(finished=DAY), MANY)
+
+    asyncio.run(main())
+
+
+LOCKED = """
+SELECT relation::regclass::text FROM pg_locks
+WHERE mode = 'AccessExclusiveLock' AND relation::regclass::text LIKE 'windlass.%'
+"""
+
+
+def test_a_slot_with_something_to_keep_is_not_even_locked(database: Clocked) -> None:
+    """Prevents: while a prune looks through a large slot, nobody learns whether an id is known."""
+
+    async def main() -> None:
+        async with opened(database.url) as store, opened(database.url) as other:
+            old = await finish(store, database)
+            # Of the next round of the ring: the clock was set back since.
+            young = START + 32 * DAY
+            database.db.execute(FINISHED, [uuid4(), young, young])
+            await database.advance(5 * DAY)
+            with psycopg.connect(database.url) as pruner:
+                pruner.execute("SELECT windlass.prune('1 day', '1 day', '1 day', 1000)")
+                assert database.db.execute(LOCKED).fetchall() == []
+                async with asyncio.timeout(PROMPT):
+                    await other.enqueue([old])
+            assert await take(other) == []
+
+    asyncio.run(main())
+
+
+LARGE = """
+INSERT INTO windlass.finished_jobs (seq, id, kind, state, payload, finished_at, slot)
+SELECT n, gen_random_uuid(), 'work', 'completed', json_build_object('text', repeat('x', 1000)),
+       windlass.clock(), windlass.slot_of(windlass.clock())
+FROM generate_series(1, 3000) AS n
+"""
+
+
+def test_a_large_slot_is_looked_through_before_it_is_locked(database: Clocked) -> None:
+    """Prevents: the last look reads every page of the slot while nobody else can."""
+
+    async def main() -> None:
+        database.db.execute(LARGE)
+        await database.advance(5 * DAY)
+        async with opened(database.url) as store:
+            with report(database):
+                assert await store.prune(Retention(finished=DAY), MANY) == 0
+            unseen = f"SELECT brin_summarize_new_values('{slot_at(START)}_finished_at_idx')"
+            assert database.db.execute(unseen.encode()).fetchone() == (0,)
+            assert await store.prune(Retention(finished=DAY), MANY) >= 1
 
     asyncio.run(main())
 

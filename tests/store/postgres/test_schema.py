@@ -145,6 +145,8 @@ def test_migrations_are_numbered_without_a_gap_and_say_whom_they_serve() -> None
     assert [each.number for each in schema.MIGRATIONS] == list(range(1, schema.WANTED + 1))
     for step in schema.MIGRATIONS:
         assert 1 <= schema.oldest_of(step) <= step.number
+    serving = [schema.oldest_of(step) for step in schema.MIGRATIONS]
+    assert serving == sorted(serving), "whom an earlier step left behind, no later one serves"
 
 
 def run_windlass(*args: str) -> str:
@@ -420,6 +422,21 @@ def test_a_schema_that_no_longer_serves_this_release_is_refused(migrated_url: st
                 await store.migrate()
             with pytest.raises(SchemaMismatch, match="upgrade windlass here"):
                 await store.migrations()
+
+    asyncio.run(main())
+
+
+def test_a_release_that_one_step_left_behind_is_not_served_by_the_next(migrated_url: str) -> None:
+    """Prevents: a later step that says little about whom it serves lets an old release in again."""
+    number = schema.WANTED + 1
+    with connected(migrated_url) as db:
+        db.execute(NEWER, [number, number])
+        db.execute(NEWER, [number + 1, 1])
+
+    async def main() -> None:
+        async with opened(migrated_url) as store:
+            with pytest.raises(SchemaMismatch, match=f"has schema {number + 1}, which serves"):
+                await store.open()
 
     asyncio.run(main())
 

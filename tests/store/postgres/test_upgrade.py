@@ -48,6 +48,7 @@ FROZEN = {
     1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
     2: "ceb5d789eb41c883563fbe4851299447c0c622837e37aae8153f32a6d7ee3990",
     3: "fbd7439de949fdfb550a0c9a071e8dfa4bf65fc39df4de49501224a9dbee2428",
+    4: "8b090a651e58abc119672b8585140372102136b6a39e3e562b1ff61afa6a9c92",
 }
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
 
@@ -259,6 +260,53 @@ def test_a_worker_that_owns_nothing_needs_no_new_grant_to_go_on(postgres_url: st
         for step in schema.MIGRATIONS[1:]:
             execute(postgres_url, script_of(step))
         asyncio.run(main(url))
+
+
+def test_a_printed_script_gives_up_by_itself_while_a_report_reads_jobs(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: an ALTER TABLE waits for the report without limit, and every enqueue behind it."""
+    monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "50ms")
+    with psycopg.connect(migrated_url) as report:
+        report.execute("SELECT count(*) FROM windlass.jobs")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            execute(f"{migrated_url}?options=-cstatement_timeout%3D5s", script_of(NEXT))
+    execute(migrated_url, script_of(NEXT))
+
+
+def test_a_printed_script_waits_for_nobody_else_who_migrates_without_limit(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "50ms")
+    with psycopg.connect(migrated_url) as other:
+        lock = "SELECT pg_advisory_xact_lock(%s, hashtext('windlass'))"
+        other.execute(lock, [schema._LOCK])
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            execute(f"{migrated_url}?options=-cstatement_timeout%3D5s", script_of(NEXT))
+
+
+def test_no_printed_script_is_applied_twice_or_without_the_one_before(migrated_url: str) -> None:
+    """Prevents: psql goes on after a step that gave up, and applies the one after it."""
+    later = NEXT._replace(number=NEXT.number + 1)
+    with pytest.raises(psycopg.errors.RaiseException, match=f"is not at step {NEXT.number}"):
+        execute(migrated_url, script_of(later))
+    execute(migrated_url, script_of(NEXT))
+    with pytest.raises(psycopg.errors.RaiseException, match="is not at step"):
+        execute(migrated_url, script_of(NEXT))
+    execute(migrated_url, script_of(later._replace(sql="-- Serves all: oldest 1.\n")))
+
+
+def test_the_first_printed_script_takes_no_rights_from_what_others_have_there(
+    postgres_url: str,
+) -> None:
+    """What is in the schema is for nobody afterwards, so nothing may be there before."""
+    execute(postgres_url, "CREATE SCHEMA windlass")
+    mine = "CREATE FUNCTION windlass.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"
+    execute(postgres_url, mine)
+    with pytest.raises(psycopg.errors.RaiseException, match="holds other things already"):
+        execute(postgres_url, script_of(schema.MIGRATIONS[0]))
+    execute(postgres_url, "DROP FUNCTION windlass.mine")
+    execute(postgres_url, script_of(schema.MIGRATIONS[0]))
 
 
 def test_a_release_that_is_too_old_for_the_next_schema_refuses_it(postgres_url: str) -> None:

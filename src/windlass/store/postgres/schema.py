@@ -17,6 +17,7 @@ from windlass.store.sql import Migration, load_migrations, load_statements
 MIGRATIONS = load_migrations("windlass.store.postgres")
 WANTED = MIGRATIONS[-1].number
 _OLDEST = re.compile(r"^-- .*: oldest (\d+)\.$", re.MULTILINE)
+_SEARCH_PATH = re.compile(r'^SET LOCAL search_path = "(\w+)", pg_catalog;$', re.MULTILINE)
 _LOCK = 1_463_898_692
 _LOCK_TIMEOUT = "10s"
 _LONGEST_NAME = 40
@@ -136,13 +137,42 @@ async def _refuse_if_used(connection: AsyncConnection[Any], names: Names) -> Non
 
 
 def script(step: Migration) -> str:
-    """Return a migration as a script for psql, with the line that records it."""
+    """Return a migration as a script for psql: as careful as `migrate`, and recorded like there."""
+    schema = _SEARCH_PATH.search(step.sql)
+    if schema is None:
+        raise ValueError(f"migration {step.number} does not say which schema it is for")
+    names = Names(schema[1])
     values = (step.number, step.name, oldest_of(step), __version__, __version__)
     shown = ", ".join(str(v) if isinstance(v, int) else f"'{v}'" for v in values)
-    schema = re.search(r"SET LOCAL search_path = (.+), pg_catalog;", step.sql)
-    name = schema[1] if schema else ""
-    insert = _RECORD.replace("{schema}", name).replace("%s, %s, %s, %s, %s", shown)
-    return f"BEGIN;\n{step.sql.strip()}\n\n{insert};\nCOMMIT;\n"
+    insert = names.fill(_RECORD).replace("%s, %s, %s, %s, %s", shown)
+    return f"BEGIN;\n{_guard(step.number, names)}\n{step.sql.strip()}\n\n{insert};\nCOMMIT;\n"
+
+
+def _guard(number: int, names: Names) -> str:
+    """Return what keeps a script from waiting for long, and from any schema but the one before.
+
+    A psql that was not told to stop at an error goes on with the next step.
+    """
+    if number == 1:
+        _, _, used = names.statements()["schema_is_used"].partition("\n")
+        wrong = "({})".format(used.replace("%(schema)s", "{literal}"))
+        problem = "holds other things already"
+    else:
+        wrong = f"{_LAST} IS DISTINCT FROM {number - 1}"
+        problem = f"is not at step {number - 1}"
+    return names.fill(f"""\
+SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}';
+DO $$ BEGIN
+    PERFORM pg_advisory_xact_lock({_LOCK}, hashtext({{literal}}));
+    IF {wrong} THEN
+        RAISE EXCEPTION 'schema {names.schema} {problem}'
+            USING HINT = 'print the script anew, or say --schema with another name';
+    END IF;
+END $$;
+""")
+
+
+_LAST = "(SELECT max(number) FROM {schema}.migrations)"
 
 
 def oldest_of(step: Migration) -> int:

@@ -2,8 +2,10 @@
 -- {schema} is the name of the schema, {live} and {ended} the columns of jobs in the order of Job.
 
 -- name: schema_number
--- Say which schema this is, and from which number on a release may work on it.
-SELECT number, oldest, oldest_release FROM {schema}.migrations ORDER BY number DESC LIMIT 1
+-- Say which schema this is, and from which number on a release may work on it: no later step can
+-- make good for a release what an earlier one took from it.
+SELECT max(number) OVER (), oldest, oldest_release FROM {schema}.migrations
+ORDER BY oldest DESC, number DESC LIMIT 1
 
 -- name: schema_exists
 -- Say whether anything was migrated here; not by to_regclass, which may remember what was before.
