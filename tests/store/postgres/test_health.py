@@ -183,9 +183,11 @@ def test_a_prepared_transaction_counts_as_a_snapshot(migrated_url: str) -> None:
         db.execute("DELETE FROM windlass.workers")
         db.execute("PREPARE TRANSACTION 'forgotten'")
         db.autocommit = True
-        time.sleep(0.2)
-        assert 0.2 <= (snapshot_age(migrated_url) or 0) < 60
-        db.execute("ROLLBACK PREPARED 'forgotten'")
+        try:
+            time.sleep(0.2)
+            assert 0.2 <= (snapshot_age(migrated_url) or 0) < 60
+        finally:
+            db.execute("ROLLBACK PREPARED 'forgotten'")
     assert snapshot_age(migrated_url) == 0
 
 
