@@ -65,6 +65,18 @@ def shop(bed: Bed) -> Shop:
 
 
 @on_postgres
+def test_a_connection_in_autocommit_commits_at_once_unless_a_transaction_is_begun(
+    shop: Shop,
+) -> None:
+    with psycopg.connect(shop.url, autocommit=True) as db:
+        first = shop.note.using(tx=db).enqueue(1)
+        assert shop.seen() == [first.id]
+        with db.transaction(force_rollback=True):
+            shop.note.using(tx=db).enqueue(2)
+        assert shop.seen() == [first.id]
+
+
+@on_postgres
 @of_every_library
 def test_a_job_is_there_at_the_commit_and_not_before(shop: Shop, library: Library) -> None:
     async def body(users: Users) -> None:

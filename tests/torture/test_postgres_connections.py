@@ -8,19 +8,37 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import pytest
 
 from tests.postgres.proxy import Proxy
 from tests.torture.harness import LEASE, NOISE, WorkerProcess, until
-from tests.torture.yards import PostgresYard
+from tests.torture.yards import OTHERS, PostgresYard
 from windlass import Kind, State, StoreUnavailable, Windlass
 from windlass.core.job import Pulse, WorkerInfo
 
 IMPATIENT = {"windlass.store.postgres.line:Line.run.patience": 2.0}
 """Notices in two seconds what takes fifteen otherwise."""
+
+
+@pytest.mark.long
+def test_an_idle_windlass_worker_has_some_five_connections_a_process_and_one_for_the_supervisor(
+    postgres_yard: PostgresYard,
+) -> None:
+    """The number that docs/postgresql.md and docs/capacity.md have operators reckon with."""
+    yard = postgres_yard
+    count: LiteralString = (
+        f"SELECT count(*) FROM pg_stat_activity WHERE {OTHERS} AND application_name = 'windlass'"
+    )
+    fleet = yard.fleet("--processes=2")
+    fleet.crew(2)
+    until(lambda: yard.value(count) >= 2 * 4 + 1, "the connections of all three")
+    calm = time.monotonic() + 2
+    while time.monotonic() < calm:
+        assert 2 * 4 + 1 <= yard.value(count) <= 2 * 7 + 1, "duties that meet take some more"
+        time.sleep(0.05)
 
 
 # -- case 20 -----------------------------------------------------------------------------------

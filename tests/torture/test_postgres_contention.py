@@ -14,18 +14,43 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.torture.harness import LEASE, PATIENCE, until
+from tests.torture.harness import CALM, LEASE, PATIENCE, WorkerProcess, until
 from tests.torture.test_postgres_crashes import EFFECTS
 from tests.torture.yards import PostgresYard
 from windlass import IllegalMove, State, UnknownJob, Windlass
 from windlass.app.ids import Ids
 from windlass.core.changes import Changes, Move, Verb
-from windlass.core.job import Ask, Claim, Job, JobFilter, Lane, NewJob, Retention, WorkerInfo
+from windlass.core.job import (
+    SCHEDULE,
+    Ask,
+    Claim,
+    Job,
+    JobFilter,
+    Lane,
+    NewJob,
+    Retention,
+    WorkerInfo,
+)
 from windlass.core.settle import Transition
 
 LANE = Lane("default", "raced")
 
 # -- case 27 -----------------------------------------------------------------------------------
+
+
+def hold_every_connection(yard: PostgresYard) -> tuple[WorkerProcess, list[UUID]]:
+    """Start a worker, and return it with the jobs that hold all of its pools' connections."""
+    yard.ask(EFFECTS)
+    pool = {"WINDLASS_POOL_SIZE": "1", "WINDLASS_POOL_OVERFLOW": "1"}
+    worker = yard.worker(environ=pool, patches=CALM)
+    worker.started()
+    holders = [
+        yard.enqueue(kind, gate="all", attempts=9)
+        for kind in ("transact", "transact", "transact_in_thread", "transact_in_thread")
+    ]
+    for job in holders:
+        until(lambda: yard.ledger.entries("inside", job), f"{job} in its transaction")  # noqa: B023
+    return worker, holders
 
 
 @pytest.mark.long
@@ -34,20 +59,12 @@ def test_handlers_that_hold_every_pooled_connection_keep_nobody_from_settling(
 ) -> None:
     """Case 27. Prevents user code from starving the heartbeat, and so from losing its own lease."""
     yard = postgres_yard
-    yard.ask(EFFECTS)
-    pool = {"WINDLASS_POOL_SIZE": "1", "WINDLASS_POOL_OVERFLOW": "1"}
-    worker = yard.worker(environ=pool)
     rival = yard.worker(app="stranger")
+    worker, holders = hold_every_connection(yard)
     worker_id, rival_id = worker.started(), rival.started()
-    holders = [
-        yard.enqueue(kind, gate="all", attempts=9)
-        for kind in ("transact", "transact", "transact_in_thread", "transact_in_thread")
-    ]
-    for job in holders:
-        until(lambda: yard.ledger.entries("inside", job), f"{job} in its transaction")  # noqa: B023
     greedy = yard.enqueue("transact")
     yard.begun(greedy)
-    assert idle_in_transactions(yard) == 4
+    until(lambda: idle_in_transactions(yard) == 4, "nobody in a transaction but them")
     since = _last_seen(yard, worker_id)
 
     yard.seasoned(rival_id, worker_id)
@@ -61,6 +78,33 @@ def test_handlers_that_hold_every_pooled_connection_keep_nobody_from_settling(
     assert [(job.state, job.attempt, job.crashes) for job in done] == [(State.COMPLETED, 1, 0)] * 5
     assert not worker.events("lease.lost")
     assert not rival.events("job.rescued")
+
+
+@pytest.mark.long
+def test_handlers_that_hold_every_pooled_connection_keep_nobody_from_limits_flows_and_ticks(
+    postgres_yard: PostgresYard,
+) -> None:
+    """Case 27. Prevents tokens, flows and schedules that wait until some handler has committed."""
+    yard = postgres_yard
+    worker, holders = hold_every_connection(yard)
+    limited = yard.enqueue_many("limited", 8)
+    flow = yard.app.flow("pair")
+    first = flow.add(yard.producer("quick").draft({}))
+    flow.add(yard.producer("quick").draft({}), after=[first])
+    flow.enqueue()
+    yard.call(yard.app.schedules.aput("often", yard.producer("quick").draft({}), every="1s"))
+
+    soon = PATIENCE / 2  # Who waits for a connection of the pool is not there by then.
+    done = [yard.settled(job, within=soon) for job in (*limited, flow.id)]
+    assert {job.state for job in done} == {State.COMPLETED}
+    until(lambda: len(ticks(yard)) > 1, "two ticks", within=soon)
+    assert not any(yard.ledger.entries("committed", job) for job in holders), "they hold all still"
+    assert not worker.events("lease.lost")
+
+
+def ticks(yard: PostgresYard) -> list[Job]:
+    found = yard.call(yard.app.store.find(JobFilter(kind="quick"), limit=1000)).jobs
+    return [job for job in found if SCHEDULE in job.headers and job.state is State.COMPLETED]
 
 
 def idle_in_transactions(yard: PostgresYard) -> int:

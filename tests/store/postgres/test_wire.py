@@ -1,4 +1,4 @@
-"""A connection that is made, and then silent, keeps nobody waiting for ever."""
+"""A connection that is made, and then silent, keeps nobody waiting for ever; how one is made."""
 
 from __future__ import annotations
 
@@ -70,3 +70,38 @@ def test_who_has_no_deadline_waits_as_long_as_for_a_connection(mute_url: str) ->
         with pytest.raises(psycopg.OperationalError, match="did not answer in time"):
             connect()
         assert 1 < time.monotonic() - began < 6
+
+
+PATIENT = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+
+
+def options(url: str) -> list[dict[str, str]]:
+    """Return what libpq was told, by a blocking connection and by one that is awaited."""
+
+    async def awaited() -> dict[str, str]:
+        wire = await AsyncWire.knock(conninfo_of(url))
+        try:
+            return wire.info.get_parameters()
+        finally:
+            await wire.close()
+
+    with Wire.knock(conninfo_of(url), None) as wire:
+        return [wire.info.get_parameters(), asyncio.run(awaited())]
+
+
+def test_a_peer_that_is_gone_is_noticed_within_half_a_minute_unless_the_url_says_otherwise(
+    postgres_url: str,
+) -> None:
+    """Prevents: a connection that a firewall forgot, on which somebody waits for hours."""
+    for told in options(postgres_url):
+        assert {**told, **PATIENT, "application_name": "windlass"} == told
+    given = {"connect_timeout": "7", "tcp_user_timeout": "60000", "application_name": "shop"}
+    chosen = "&".join(f"{name}={value}" for name, value in given.items())
+    for told in options(f"{postgres_url}?{chosen}"):
+        assert {**told, **PATIENT, **given} == told

@@ -78,33 +78,37 @@ class Home:
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.create_task(quietly(), name="windlass-sweep")
 
-    async def look(self, speak: Speak[T], *, again: bool = True) -> T:
+    async def look(self, speak: Speak[T], *, again: bool = True, duty: bool = False) -> T:
         """Say something on a connection of the pool, by a cursor with our own loaders."""
-        return await self.borrow(lambda wire: speak(_cursor(wire)), again=again)
+        return await self.borrow(lambda wire: speak(_cursor(wire)), again=again, duty=duty)
 
     async def borrow(
         self,
         work: Callable[[AsyncWire], Awaitable[T]],
         *,
         again: bool = False,
+        duty: bool = False,
         patience: float = PATIENCE,
     ) -> T:
         """Do something with a connection of the pool; deadlocks and the like are tried again.
 
-        What can be done `again` is, on a new connection, if the one that idled has been lost.
+        What can be done `again` is, on a new connection, if the one that idled has been lost. A
+        worker's `duty` is done even if users hold all connections that they may have.
 
         Raises:
             StoreUnavailable: the server is away, or does not answer.
         """
         try:
-            return await retried(lambda: self._borrow(work, patience))
+            return await retried(lambda: self._borrow(work, patience, duty))
         except StoreUnavailable as error:
             if not again or not isinstance(error.__cause__, (psycopg.OperationalError, *FORGOTTEN)):
                 raise
-            return await retried(lambda: self._borrow(work, patience))
+            return await retried(lambda: self._borrow(work, patience, duty))
 
-    async def _borrow(self, work: Callable[[AsyncWire], Awaitable[T]], patience: float) -> T:
-        async with self.pool.connection(patience) as wire:
+    async def _borrow(
+        self, work: Callable[[AsyncWire], Awaitable[T]], patience: float, duty: bool
+    ) -> T:
+        async with self.pool.connection(patience, duty=duty) as wire:
             try:
                 async with asyncio.timeout(patience):
                     with translated(self._location):

@@ -24,6 +24,8 @@ _FRESH = 1.0
 """Seconds for which a connection that has just worked is taken to work still."""
 _PING = 2.0
 """Seconds after which an idle connection that does not answer is taken for dead."""
+SPARE = 4
+"""Connections that a pool opens for a worker's duties when users hold all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +45,9 @@ class Limits:
 class _Shelf(Generic[W]):
     """The idle connections of a pool, the last used on top."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, spare: int = 0) -> None:
         self._limits = limits
+        self._most = limits.most + spare
         self._idle: list[W] = []
         self._shut = False
         self.open = 0
@@ -67,7 +70,7 @@ class _Shelf(Generic[W]):
         """Keep a connection that can be used again, and is not one too many."""
         wire.idle_since = time.monotonic()
         idle = wire.pgconn.transaction_status == TransactionStatus.IDLE and not self._shut
-        if idle and len(self._idle) < self._limits.keep and self.open <= self._limits.most:
+        if idle and len(self._idle) < self._limits.keep and self.open <= self._most:
             self._idle.append(wire)
         else:
             self.drop(wire)
@@ -212,14 +215,15 @@ class Pool:
 class _AsyncLoan:
     """The same for an `async with`."""
 
-    __slots__ = ("_patience", "_pool", "_wire")
+    __slots__ = ("_duty", "_patience", "_pool", "_wire")
 
-    def __init__(self, pool: AsyncPool, patience: float | None) -> None:
+    def __init__(self, pool: AsyncPool, patience: float | None, duty: bool) -> None:
         self._pool = pool
         self._patience = patience
+        self._duty = duty
 
     async def __aenter__(self) -> AsyncWire:
-        self._wire = await self._pool.lend(self._patience)
+        self._wire = await self._pool.lend(self._patience, duty=self._duty)
         return self._wire
 
     async def __aexit__(
@@ -236,7 +240,8 @@ class AsyncPool:
         self._location = location
         self._limits = limits
         self._room = asyncio.BoundedSemaphore(limits.most)
-        self._shelf: _Shelf[AsyncWire] = _Shelf(limits)
+        self._spare = asyncio.BoundedSemaphore(SPARE)
+        self._shelf: _Shelf[AsyncWire] = _Shelf(limits, SPARE)
 
     @property
     def open(self) -> int:
@@ -248,25 +253,28 @@ class AsyncPool:
         """How many of those are lent out."""
         return self._shelf.in_use
 
-    def connection(self, patience: float | None) -> _AsyncLoan:
+    def connection(self, patience: float | None, *, duty: bool = False) -> _AsyncLoan:
         """Lend a connection; getting one takes no longer than that.
+
+        For a worker's duty there are a few more, for when users hold all that there are for them.
 
         Raises:
             StoreUnavailable: the server cannot be reached, or all connections are in use.
         """
-        return _AsyncLoan(self, patience)
+        return _AsyncLoan(self, patience, duty)
 
-    async def lend(self, patience: float | None) -> AsyncWire:
+    async def lend(self, patience: float | None, *, duty: bool = False) -> AsyncWire:
         """Lend a connection to who will `take_back` it."""
-        await self._enter(patience)
+        room = await self._enter(patience, duty)
         try:
             wire = self._shelf.take()
             if wire is None or not _is_fresh(wire):
                 with translated(self._location):
                     wire = await self._take(wire, patience)
         except BaseException:
-            self._room.release()
+            room.release()
             raise
+        wire.is_spare = room is self._spare
         return wire
 
     def take_back(self, wire: AsyncWire, error: BaseException | None) -> None:
@@ -274,21 +282,24 @@ class AsyncPool:
         if error is not None:
             self._shelf.mind(wire, error)
         self._shelf.put(wire)
-        self._room.release()
+        (self._spare if wire.is_spare else self._room).release()
 
     def close(self) -> None:
         """Close what is idle now, and what is in use when it comes back."""
         self._shelf.shut()
 
-    async def _enter(self, patience: float | None) -> None:
+    async def _enter(self, patience: float | None, duty: bool) -> asyncio.Semaphore:
+        """Wait for room, and return where it was found."""
         if not self._room.locked():
             await self._room.acquire()
-            return
+            return self._room
+        room = self._spare if duty else self._room
         try:
             async with asyncio.timeout(patience):
-                await self._room.acquire()
+                await room.acquire()
         except TimeoutError:
             raise StoreUnavailable(_exhausted(self._location, self._limits)) from None
+        return room
 
     async def _take(self, wire: AsyncWire | None, patience: float | None) -> AsyncWire:
         """Return the one that idled, if it answers, or the next that does, or a new one."""

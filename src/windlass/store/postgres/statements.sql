@@ -397,10 +397,26 @@ FROM (SELECT queue FROM {schema}.jobs WHERE id >= %(since)s AND id < %(until)s
 GROUP BY queue
 
 -- name: snapshot_age
--- Say for how many seconds the oldest snapshot of this database has been held.
-SELECT coalesce(extract(epoch FROM clock_timestamp() - min(xact_start)), 0)::float8
-FROM pg_stat_activity
-WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+-- Say for how many seconds the oldest snapshot of this database has been held, be it by a session,
+-- a prepared transaction or an idle slot; null if this role may not see since when some are held.
+-- A vacuum holds up nobody. Slots tell since when they are idle from PostgreSQL 17 on.
+WITH held AS (
+    SELECT xact_start AS since, backend_type IS NULL AS hidden
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+      AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+      AND coalesce(leader_pid, pid) NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
+    UNION ALL
+    SELECT prepared, false FROM pg_prepared_xacts WHERE database = current_database()
+    UNION ALL
+    SELECT (to_jsonb(slots) ->> 'inactive_since')::timestamptz, false
+    FROM pg_replication_slots AS slots
+    WHERE NOT active AND (database IS NULL OR database = current_database())
+      AND greatest(age(xmin), age(catalog_xmin)) > 100000
+)
+SELECT CASE WHEN bool_or(hidden) THEN NULL
+            ELSE coalesce(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8 END
+FROM held
 
 -- name: list_workers
 -- Return the workers that are known, newest first.
@@ -409,11 +425,13 @@ SELECT info, pulse, started_at, last_seen, lease_until,
 FROM {schema}.workers, {schema}.clock() AS now ORDER BY started_at DESC, id
 
 -- name: old_snapshots
--- Say how long the oldest snapshot of this database has been held, and by whom.
+-- Say how long a session has held the oldest snapshot of this database, and who; no vacuum, which
+-- holds up nobody.
 SELECT pid, usename, application_name, extract(epoch FROM now() - xact_start)::bigint
 FROM pg_stat_activity
-WHERE datname = current_database() AND backend_xmin IS NOT NULL
-  AND xact_start < now() - %(old)s::interval
+WHERE datname = current_database() AND xact_start < now() - %(old)s::interval
+  AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+  AND coalesce(leader_pid, pid) NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
 ORDER BY xact_start LIMIT 1
 
 -- name: old_prepared
@@ -447,5 +465,6 @@ ORDER BY n_dead_tup DESC LIMIT 5
 -- name: notifications
 -- Say how full the queue of notifications is, and who has been in a transaction for longest.
 SELECT pg_notification_queue_usage(), pid, application_name
-FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL
+FROM pg_stat_activity
+WHERE datname = current_database() AND xact_start IS NOT NULL AND backend_type = 'client backend'
 ORDER BY xact_start LIMIT 1

@@ -1,7 +1,8 @@
 """Owns the PostgreSQL store: the contract's methods, and which connection carries each.
 
 Claims and settles go by the hot line, a worker's rounds by a line of their own, the lease by a
-third connection: nothing that users do with the pool can keep a worker from its duties.
+third connection, and the pool has some to spare for what else a worker has to do: nothing that
+users do with it can keep a worker from its duties.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ class PostgresStore:
     async def prune(self, retention: Retention, limit: int) -> int:
         values = (retention.finished, retention.dead, WORKERS_KEPT, limit)
         # Not among the chores, which it would hold up: it may wait for whoever reads a whole room.
-        ((pruned,),) = await self._look(
+        ((pruned,),) = await self._duty(
             lambda cursor: work.fetch(cursor, self._sql["prune"], values)
         )
         return int(pruned)
@@ -286,7 +287,7 @@ class PostgresStore:
         return {name: msgspec.json.decode(value) for name, value in rows}
 
     async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
-        return await self._home().look(
+        return await self._duty(
             lambda cursor: work.apply(cursor, self._sql, self._names.schema, names, decide),
             again=False,
         )
@@ -300,7 +301,7 @@ class PostgresStore:
         return [row[0] for row in rows]
 
     async def hear(self, topics: Sequence[str], decide: Hear[T]) -> Applied[T]:
-        return await self._home().look(
+        return await self._duty(
             lambda cursor: work.hear(cursor, self._sql, self._names.schema, topics, decide),
             again=False,
         )
@@ -334,15 +335,15 @@ class PostgresStore:
         return await self._look(lambda cursor: looking.get(cursor, self._sql, job))
 
     async def get_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
-        return await self._look(lambda cursor: looking.get_many(cursor, self._sql, jobs))
+        return await self._duty(lambda cursor: looking.get_many(cursor, self._sql, jobs))
 
     async def done(self, kind: str, key: str) -> Job | None:
         values = {"kind": kind, "key": key}
-        rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["done"], values))
+        rows = await self._duty(lambda cursor: work.fetch(cursor, self._sql["done"], values))
         return job_of(rows[0]) if rows else None
 
     async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
-        return await self._look(lambda cursor: looking.find(cursor, self._sql, which, limit, after))
+        return await self._duty(lambda cursor: looking.find(cursor, self._sql, which, limit, after))
 
     async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
         return await self._look(lambda cursor: looking.error_groups(cursor, self._sql, kind, limit))
@@ -354,22 +355,22 @@ class PostgresStore:
         return await self._look(lambda cursor: looking.standing(cursor, self._sql, job, limit))
 
     async def depths(self, most: int) -> Depths:
-        return await self._look(lambda cursor: looking.depths(cursor, self._sql, most))
+        return await self._duty(lambda cursor: looking.depths(cursor, self._sql, most))
 
     async def arrivals(
         self, since: datetime, until: datetime, most: int
     ) -> Mapping[str, int] | None:
-        return await self._look(
+        return await self._duty(
             lambda cursor: looking.arrivals(cursor, self._sql, since, until, most)
         )
 
     async def workers(self) -> list[WorkerRecord]:
-        rows = await self._look(lambda cursor: work.fetch(cursor, self._sql["list_workers"]))
+        rows = await self._duty(lambda cursor: work.fetch(cursor, self._sql["list_workers"]))
         return [worker_of(row) for row in rows]
 
     async def findings(self) -> list[Finding]:
         ear = self._home().ear
-        return await self._look(lambda cursor: health.findings(cursor, self._sql, ear))
+        return await self._duty(lambda cursor: health.findings(cursor, self._sql, ear))
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -399,6 +400,10 @@ class PostgresStore:
 
     async def _look(self, speak: Speak[T]) -> T:
         return await self._home().look(speak)
+
+    async def _duty(self, speak: Speak[T], *, again: bool = True) -> T:
+        """Say what a worker has to, though handlers may hold all that is theirs of the pool."""
+        return await self._home().look(speak, again=again, duty=True)
 
     async def _sleep(self, sleeper: str, span: timedelta) -> None:
         served = self._served

@@ -143,6 +143,8 @@ class AsyncWire(AsyncConnection[Row]):
 
     made_at = 0.0
     idle_since = 0.0
+    is_spare = False
+    """Whether it was lent for a worker's duty, beyond what users may have."""
     prepared: dict[bytes, bytes]
     """The names of the statements that are prepared here."""
 
