@@ -28,6 +28,8 @@ from windlass.store.postgres import schema
 MORE = 150
 PACE = 0.004
 """Seconds between two jobs of the producer: some hundreds a second at most."""
+PAUSE = 0.1
+"""Seconds that each job takes, so that some run at any moment."""
 FINISHED = "SELECT count(*) FROM finished_jobs WHERE state = 'completed'"
 TOO_NEW = """
 INSERT INTO migrations (number, name, oldest, oldest_release, release)
@@ -114,7 +116,7 @@ def producing(url: str) -> Iterator[list[UUID]]:
         def produce() -> None:
             try:
                 while not enough.wait(PACE):
-                    sent.append(producer.enqueue({}).id)
+                    sent.append(producer.enqueue({"pause": PAUSE}).id)
             except BaseException as error:
                 failed.append(error)
 
