@@ -39,6 +39,7 @@ ELSEWHERE = "SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM dead_job
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)  # It starts a fleet, a migration and another fleet, one after the other.
 @pytest.mark.parametrize("number", [step.number for step in schema.MIGRATIONS[:-1]])
 def test_workers_go_on_while_the_schema_is_migrated_and_the_next_release_takes_over(
     number: int, postgres_url: str, tmp_path: Path
@@ -57,8 +58,7 @@ def test_workers_go_on_while_the_schema_is_migrated_and_the_next_release_takes_o
         assert said.count("applied ") == schema.WANTED - number
         assert during > before, "they worked while it was migrated"
         assert len(old.events("worker.started")) == 2, "and are the same as before"
-        new = yard.fleet("--processes=2")
-        new.crew(2)
+        yard.fleet("--processes=1").crew(1)
         jobs = [*sent, *yard.enqueue_many("quick", MORE)]
         old.send(signal.SIGTERM)
         jobs += yard.enqueue_many("quick", MORE)
