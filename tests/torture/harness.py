@@ -72,6 +72,10 @@ class WorkerProcess:
         """Wait for an event, and return its first line."""
         return self._until(lambda: self.events(name, **fields), f"{name} {fields}", within)[0]
 
+    def output(self) -> str:
+        """Return all that the process has said, as one line: it may have been wrapped anywhere."""
+        return " ".join(self._output.read_text().split())
+
     def log_size(self) -> int:
         """Return how many bytes the worker has logged."""
         return self._log.stat().st_size

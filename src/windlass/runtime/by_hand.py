@@ -16,11 +16,12 @@ from windlass.core.plan import Pool
 from windlass.runtime.burst import Burst
 from windlass.runtime.chores import Census, Keeper, Pruner, Rescuer
 from windlass.runtime.scaler import SlotScaler
+from windlass.runtime.schema_watch import SchemaWatch
 from windlass.runtime.service import Service
 from windlass.runtime.waits import first
 from windlass.runtime.worker import Worker
 
-_LEFT_OUT = (Burst, Census, Keeper, Pruner, Rescuer, SlotScaler)
+_LEFT_OUT = (Burst, Census, Keeper, Pruner, Rescuer, SchemaWatch, SlotScaler)
 """What looks after a fleet, or a long life; nobody is to lose what a test looks at."""
 _GLANCE = 0.02
 """Seconds of real time between two rounds while handlers take theirs."""

@@ -44,6 +44,7 @@ from windlass.runtime.options import WorkerOptions
 from windlass.runtime.registration import Registration
 from windlass.runtime.sampler import Sampler
 from windlass.runtime.scaler import SlotScaler
+from windlass.runtime.schema_watch import SchemaWatch
 from windlass.runtime.service import Service
 from windlass.runtime.threads import Threads
 from windlass.runtime.ticker import Ticker
@@ -291,6 +292,7 @@ class Worker:
             self._courier,
             Pruner(store, options.retention),
             Census(store, known=self._policies.kinds),
+            SchemaWatch(store, outgrown=self._outgrown),
             Chronicler(store, lambda: self._meters.tallies),
             Sampler(store, worker_id=lambda: self.id, sampled=self._vitals.sampled),
         ]
@@ -437,6 +439,12 @@ class Worker:
         if supervised and lost >= max(self._options.threads, 2) and not self._stop.is_set():
             log.warning("worker.recycling", worker_id=self.id, lost_threads=lost)
             self._tell(Leaving(f"{lost} threads are lost", replace=True))
+            self.stop()
+
+    def _outgrown(self, why: str) -> None:
+        """Drain; whoever comes instead is of a newer release, or refuses to start, and says why."""
+        if not self._stop.is_set():
+            self._tell(Leaving(why, replace=True))
             self.stop()
 
     def _lose_lease(self) -> None:

@@ -88,6 +88,11 @@ class Schema:
         newer = self.oldest > 0 and self.found > self.wanted >= self.oldest
         return self.found == self.wanted or newer
 
+    @property
+    def is_outgrowing(self) -> bool:
+        """Whether it was made for newer releases, and not for this one."""
+        return self.found is not None and self.found > self.wanted and not self.serves
+
 
 class Transaction(Protocol):
     """`with` in a thread, `async with` in a coroutine: gives a connection in a transaction.

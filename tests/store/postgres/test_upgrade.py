@@ -2,15 +2,16 @@
 
 What was released once is frozen: databases out there were made by it. So a schema is changed by a
 new migration, never by a change to an old one, and every migration is applied here to the schema
-before it. One more that nobody will ever apply stands for those to come.
+before it. One more that nobody will ever apply stands for those to come. What is asked of a store
+here is asked by the release before; ../test_leftovers.py has the later one, and
+tests/torture/test_postgres_upgrades.py has real processes of both.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 
 from tests.app.bed import serving, until
 from tests.store.clocked import opened
+from tests.store.postgres.releases import release_of
 from tests.store.postgres.roles import MAY_WORK, role
 from windlass import Windlass
 from windlass.app.ids import Ids
@@ -42,7 +44,7 @@ from windlass.core.job import (
 from windlass.core.settle import Transition
 from windlass.core.states import State
 from windlass.store.postgres import PostgresStore, schema
-from windlass.store.sql import Migration, load_statements
+from windlass.store.sql import Migration
 
 FROZEN = {
     1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
@@ -67,33 +69,6 @@ CREATE INDEX jobs_notes ON jobs (note) WHERE note <> '';
 STEPS = [*schema.MIGRATIONS[1:], NEXT]
 HOUR = timedelta(hours=1)
 IDS = Ids()
-
-
-@contextmanager
-def release_of(number: int) -> Iterator[None]:
-    """Be the release whose newest schema is this one."""
-    with pytest.MonkeyPatch.context() as patch:
-        known = [step for step in schema.MIGRATIONS if step.number <= number]
-        patch.setattr(schema, "MIGRATIONS", known)
-        patch.setattr(schema, "WANTED", number)
-        if number < 3:
-            patch.setattr(schema, "load_statements", _without_steps)
-            for columns in ("LIVE", "ENDED"):
-                patch.setattr(schema, columns, _no_steps(getattr(schema, columns)))
-        yield
-
-
-def _no_steps(columns: str) -> str:
-    assert columns.endswith(", steps, saga")
-    return columns.replace(", steps, saga", ", NULL::text[], NULL::text")
-
-
-def _without_steps(package: str) -> dict[str, str]:
-    """Return the statements as they were before jobs had steps."""
-    statements = load_statements(package)
-    redrive = statements["redrive"].replace(", steps, saga)", ")")
-    start, end = redrive.index(",\n       %(steps)s"), redrive.index("\nFROM job")
-    return {**statements, "redrive": redrive[:start] + redrive[end:]}
 
 
 def script_of(step: Migration) -> str:
@@ -310,7 +285,7 @@ def test_the_first_printed_script_takes_no_rights_from_what_others_have_there(
 
 
 def test_a_release_that_is_too_old_for_the_next_schema_refuses_it(postgres_url: str) -> None:
-    """One that runs goes on until it ends; the next that opens the store is told what to do."""
+    """A store that is open stays so, until its worker looks; the next one is told what to do."""
     closed = NEXT._replace(sql=NEXT.sql.replace("oldest 1.", f"oldest {NEXT.number}."))
 
     async def main() -> None:
