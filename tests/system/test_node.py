@@ -57,9 +57,9 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def node(directory: Path, program: str, url: str, *args: str) -> str:
+def node(directory: Path, script: str, url: str, *args: str) -> str:
     """Run a program, and return what it printed."""
-    (directory / "program.js").write_text(program)
+    (directory / "program.js").write_text(script)
     done = subprocess.run(
         [program("node"), "program.js", *args],
         cwd=directory,
