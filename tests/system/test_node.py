@@ -45,7 +45,7 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a directory in which `pg` is installed."""
     directory = tmp_path_factory.mktemp("node")
     (directory / "package.json").write_text('{"private": true, "type": "module"}')
-    command = [program("npm"), "install", "--silent", "--no-audit", "--no-fund", PG]
+    command = [str(program("npm")), "install", "--silent", "--no-audit", "--no-fund", PG]
     done = subprocess.run(
         command, cwd=directory, capture_output=True, text=True, timeout=100, check=False
     )

@@ -102,7 +102,16 @@ def test_every_case_is_tested_on_each_store_that_can_have_it(case: int) -> None:
 
 def test_a_landing_tries_on_a_server_whatever_can_be_tried_there() -> None:
     """Prevents the store that scales out from being tried only when somebody thinks of it."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-m", "not again", HERE]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "--quiet",
+        "-m",
+        "not again",
+        str(HERE),
+    ]
     done = subprocess.run(
         command, cwd=TESTS.parent, capture_output=True, text=True, timeout=100, check=False
     )
