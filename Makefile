@@ -30,7 +30,7 @@ test: $(VENV)/.dev ## run every quick test that needs nothing but wheels
 torture: $(VENV)/.dev ## run the tests that are slow by nature, up to minutes each
 	@$(BIN)/python -m pytest --ignore=tests/system -m '$(CASES)' --numprocesses=$(TORTURERS) --dist=worksteal
 
-test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15, PgBouncer and Prometheus
+test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15, PgBouncer, Prometheus and Node.js
 	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal
 
 check: $(VENV)/.dev ## lint, types, layers, dead code

@@ -236,6 +236,7 @@ def test_those_who_wait_are_woken_by_commits_to_the_new_file_too(
 def test_a_schema_that_is_newer_than_this_release_is_refused(
     store: SqliteStore, path: Path
 ) -> None:
+    """Case 19. Prevents a release from working on a schema that it does not understand."""
     asyncio.run(store.enqueue([new(1)]))
     asyncio.run(store.close())
     with sqlite3.connect(path) as db:
@@ -417,6 +418,8 @@ def steps(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], object]) 
 def test_the_cost_of_the_hot_path_does_not_grow_with_what_is_finished_or_waits(
     store: SqliteStore, path: Path
 ) -> None:
+    """Case 47, counted in steps of the machine below: what grows with the queue would show."""
+
     async def fill(first: int, count: int) -> None:
         await store.enqueue([new(first + n) for n in range(count)])
 

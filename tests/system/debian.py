@@ -21,6 +21,8 @@ PACKAGES: Mapping[str, str] = MappingProxyType(
         "pgbouncer": "pgbouncer",
         "openssl": "openssl",
         "prometheus": "promtool",
+        "nodejs": "node",
+        "npm": "npm",
     }
 )
 """The packages that are needed, each with the program that it is needed for."""
@@ -54,8 +56,8 @@ def missing() -> list[str]:
 
 
 def remedy() -> str:
-    """Say how the packages are installed."""
-    return f"apt-get install --no-install-recommends {' '.join(PACKAGES)}"
+    """Say how the packages are installed that are missing."""
+    return f"apt-get install --no-install-recommends {' '.join(missing())}"
 
 
 class Debian(Server):

@@ -46,6 +46,7 @@ def test_the_store_obeys_on_postgresql_15(law: Law, arena: Clocked) -> None:
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_the_store_obeys_through_a_pooler(law: Law, arena: Clocked, bouncer: PgBouncer) -> None:
+    """Case 25. Prevents a law that holds only as long as a session is one's own."""
     url = bouncer.through(arena.url)
     asyncio.run(law.check(lambda: open_bench(arena, url, arena.url)))
 
@@ -54,6 +55,7 @@ def test_the_store_obeys_through_a_pooler(law: Law, arena: Clocked, bouncer: PgB
 def test_the_store_obeys_through_a_pooler_by_polling_alone(
     law: Law, arena: Clocked, bouncer: PgBouncer
 ) -> None:
+    """Case 25, for those who have no way around the pooler."""
     url = bouncer.through(arena.url)
     asyncio.run(law.check(lambda: open_bench(arena, url, "off")))
 

@@ -1,6 +1,6 @@
 """Jobs from Node.js: the block in the docs runs, with the npm package `pg`, and a worker runs them.
 
-Needs node and npm, and the registry that npm is set up for; where they are not, it is skipped.
+Needs node and npm, and the registry that npm is set up for.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 from tests.app.bed import in_state, serving
 from tests.docs.test_docs import ON_POSTGRES, blocks_of
+from tests.system.debian import program
 from windlass import State, Windlass
 
 PG = "pg@8"
@@ -43,25 +43,25 @@ ENQUEUE = "SELECT windlass.enqueue($1) AS id"
 @pytest.fixture(scope="session")
 def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a directory in which `pg` is installed."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip("node and npm are not installed")
     directory = tmp_path_factory.mktemp("node")
     (directory / "package.json").write_text('{"private": true, "type": "module"}')
-    command = [npm, "install", "--silent", "--no-audit", "--no-fund", PG]
+    command = [str(program("npm")), "install", "--silent", "--no-audit", "--no-fund", PG]
     done = subprocess.run(
         command, cwd=directory, capture_output=True, text=True, timeout=100, check=False
     )
     if done.returncode:
-        pytest.skip(f"npm cannot install {PG}: {done.stderr[-300:]}")
+        pytest.fail(
+            f"npm cannot install {PG}: {done.stderr[-300:]}; "
+            "name a registry that has it: npm config set registry https://..."
+        )
     return directory
 
 
-def node(directory: Path, program: str, url: str, *args: str) -> str:
+def node(directory: Path, script: str, url: str, *args: str) -> str:
     """Run a program, and return what it printed."""
-    (directory / "program.js").write_text(program)
+    (directory / "program.js").write_text(script)
     done = subprocess.run(
-        ["node", "program.js", *args],
+        [program("node"), "program.js", *args],
         cwd=directory,
         env={**os.environ, "WINDLASS_URL": url},
         capture_output=True,

@@ -101,6 +101,7 @@ def test_a_job_longer_than_three_leases_runs_once_in_memory() -> None:
     assert len(runs) == 1
 
 
+@pytest.mark.long
 def test_a_thread_that_never_returns_costs_its_job_and_not_its_slot(yard: Yard) -> None:
     """Case 9. Prevents a worker that runs out of threads, and one that cannot be stopped."""
     worker = yard.worker(threads=1, shutdown_timeout="5s")
@@ -122,6 +123,7 @@ def test_a_thread_that_never_returns_costs_its_job_and_not_its_slot(yard: Yard) 
 STOPPERS = ("SystemExit", "KeyboardInterrupt", "CancelledError", "GeneratorExit")
 
 
+@pytest.mark.long
 def test_what_would_stop_a_program_only_fails_the_job_that_raises_it(yard: Yard) -> None:
     """Case 10. Prevents one `sys.exit()` in a handler from taking the whole worker with it."""
     worker = yard.worker()
@@ -148,6 +150,7 @@ UNSPEAKABLE = {
 }
 
 
+@pytest.mark.long
 def test_a_result_that_cannot_be_stored_fails_its_job_for_that_reason(yard: Yard) -> None:
     """Cases 38 and 40. Prevents the job that is stuck because its outcome cannot be written."""
     worker = yard.worker()
@@ -165,6 +168,7 @@ def test_a_result_that_cannot_be_stored_fails_its_job_for_that_reason(yard: Yard
     _assert_lives(yard, worker)
 
 
+@pytest.mark.long
 def test_an_outcome_that_makes_no_sense_still_settles_its_job(yard: Yard) -> None:
     """Case 38. Prevents the job that runs for ever in the books: lease kept, run long over."""
     worker = yard.worker()
@@ -180,6 +184,7 @@ def test_an_outcome_that_makes_no_sense_still_settles_its_job(yard: Yard) -> Non
     _assert_lives(yard, worker)
 
 
+@pytest.mark.long
 def test_an_error_that_cannot_be_told_is_recorded_as_far_as_it_can_be(yard: Yard) -> None:
     """Cases 38 and 41. Prevents an exception that breaks whoever wants to write it down."""
     worker = yard.worker()

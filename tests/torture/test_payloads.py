@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.torture.harness import until
+from tests.torture.harness import Yard, until
 from tests.torture.yards import SqliteYard, on_sqlite
 from windlass import Kind, PayloadError, PayloadInvalid, PayloadTooLarge, State, Windlass
 from windlass.app.ids import Ids
@@ -46,6 +47,24 @@ def test_a_payload_that_no_store_can_hold_is_refused_at_enqueue(
         assert isinstance(raised.value, PayloadInvalid)
         assert raised.value.field.startswith("number")
     assert yard.states() == {}
+
+
+def test_a_megabyte_passes_by_every_way_to_enqueue(yard: Yard) -> None:
+    """Case 24. Prevents a payload that is cut, or lost."""
+    large = Windlass(yard.url, max_payload=2_000_000)
+    kind = large.of(Kind("take_text", dict[str, Any]))
+    text = random.Random(1).randbytes(500_000).hex()
+    handles = [kind.enqueue({"text": text}), kind.enqueue({"text": text[::-1]})]
+    # As many as PostgreSQL gets by COPY.
+    drafts = [kind.draft({"text": text[: 20_000 + number]}) for number in range(25)]
+    handles += large.enqueue_many(drafts)
+
+    yard.worker().started()
+    done = [yard.settled(handle.id) for handle in handles]
+    assert {job.state for job in done} == {State.COMPLETED}
+    assert [job.result for job in done[:2]] == [f'"{text}"'.encode(), f'"{text[::-1]}"'.encode()]
+    assert [len(job.result or b"") for job in done[2:]] == [20_002 + n for n in range(25)]
+    large.close()
 
 
 @pytest.mark.parametrize("what", REFUSED)

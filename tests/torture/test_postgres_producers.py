@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
+from tests.postgres.server import FAST, Server
+from tests.torture.conftest import migrate
 from tests.torture.harness import LEASE, NOISE, PATIENCE, until
 from tests.torture.yards import PostgresYard
-from windlass import Kind, State, UnknownJob, Windlass
+from windlass import Kind, State, StoreUnavailable, UnknownJob, Windlass
 
 HOUR = 3600.0
 GID = f"torture-{random.getrandbits(40)}"
@@ -141,30 +144,72 @@ def heard_until(ear: psycopg.Connection[Any], last: str) -> list[str]:
 # -- case 24 -----------------------------------------------------------------------------------
 
 
-def test_a_megabyte_passes_and_a_worker_without_notifications_polls(
-    postgres_yard: PostgresYard,
-) -> None:
-    """Case 24. Prevents a payload that is cut, or lost, and a queue that stands without NOTIFY."""
+def test_without_notifications_workers_poll(postgres_yard: PostgresYard) -> None:
+    """Case 24. Prevents a queue that stands where nobody listens, as behind some poolers."""
     yard = postgres_yard
-    large = Windlass(yard.url, max_payload=2_000_000, listen_url="off")
-    kind = large.of(Kind("take_text", dict[str, Any]))
-    text = random.Random(1).randbytes(500_000).hex()
-    handles = [kind.enqueue({"text": text}), kind.enqueue({"text": text[::-1]})]
-    # As many as go by COPY.
-    drafts = [kind.draft({"text": text[: 20_000 + number]}) for number in range(25)]
-    handles += large.enqueue_many(drafts)
-
     yard.worker(poll_interval="300ms", environ={"WINDLASS_LISTEN_URL": "off"}).started()
-    done = [yard.settled(handle.id) for handle in handles]
-    assert {job.state for job in done} == {State.COMPLETED}
-    assert [job.result for job in done[:2]] == [f'"{text}"'.encode(), f'"{text[::-1]}"'.encode()]
-    assert [len(job.result or b"") for job in done[2:]] == [20_002 + n for n in range(25)]
-    assert yard.settled(yard.enqueue("quick")).state is State.COMPLETED
+    for _ in range(2):
+        assert yard.settled(yard.enqueue("quick")).state is State.COMPLETED
     assert yard.value("SELECT count(*) FROM sleepers") == 0
     assert not any(
         each.pulse.listening for each in yard.workers() if each.last_seen > each.started_at
     )
-    large.close()
+
+
+PAGES = 64
+"""The smallest queue of notifications that a server can have, in pages of 8 kB."""
+
+
+@pytest.fixture
+def clogged_yard(tmp_path: Path) -> Iterator[PostgresYard]:
+    """Give a yard on a server whose queue of notifications is soon full."""
+    with Server(settings={**FAST, "max_notify_queue_pages": PAGES}) as server:
+        url = server.create_database("clogged")
+        migrate(url)
+        with closing(PostgresYard(tmp_path, url)) as yard:
+            yield yard
+
+
+@contextmanager
+def clogged(yard: PostgresYard) -> Iterator[None]:
+    """Fill the queue of notifications, as a listener does that stands still in a transaction."""
+    with psycopg.connect(yard.url, autocommit=True) as deaf, yard.raw() as db:
+        deaf.execute("LISTEN clog")
+        deaf.execute("BEGIN")
+        deaf.execute("SELECT 1")
+        with pytest.raises(psycopg.errors.ProgramLimitExceeded):
+            for number in range(4 * PAGES):
+                db.execute("SELECT pg_notify('clog', %s)", [f"{number:07900}"])
+        yield
+
+
+@pytest.mark.long
+def test_where_no_sleeper_can_be_notified_it_finds_its_jobs_by_polling(
+    clogged_yard: PostgresYard,
+) -> None:
+    """Case 24. Prevents a lost job, and a queue that stands, where somebody wants to notify.
+
+    NOTIFY takes its transaction with it. Who enqueues is told so, and can do without wake-ups.
+    """
+    yard = clogged_yard
+    worker = yard.worker(poll_interval="300ms")
+    worker.started()
+    loud = Windlass(yard.plain_url, enqueue_timeout="1s")
+    quiet = Windlass(f"{yard.plain_url}?options=-cwindlass.wake%3Doff")
+    with clogged(yard):
+        until(lambda: yard.value("SELECT count(*) FROM sleepers"), "a worker that sleeps")
+        with pytest.raises(StoreUnavailable, match="too many notifications in the NOTIFY queue"):
+            enqueue_by(loud)
+        assert yard.states() == {}
+        until(lambda: yard.value("SELECT count(*) FROM sleepers"), "a worker that sleeps still")
+        assert yard.settled(enqueue_by(quiet)).state is State.COMPLETED
+        assert worker.is_running()
+    loud.close()
+    quiet.close()
+
+
+def enqueue_by(app: Windlass) -> UUID:
+    return app.of(Kind("quick", dict[str, Any])).enqueue({}).id
 
 
 # -- case 32 -----------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ def await_more(yard: Yard, count: int) -> None:
 # -- case 36 -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_a_cluster_missed_is_caught_up_when_it_is_back(yard: Yard) -> None:
     """Case 36. Prevents a flood of old jobs, or none at all, where it was said what is wanted."""
     manners: dict[str, dict[str, Any]] = {

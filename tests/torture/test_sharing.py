@@ -1,14 +1,19 @@
-"""Many processes on one file: names, kinds, crowds and readers that overstay."""
+"""Many processes on one file: names, kinds, crowds, readers that overstay, and a full disk."""
 
 from __future__ import annotations
 
+import os
+import resource
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
 
 import pytest
 
 from tests.torture.harness import PATIENCE, Yard, until
 from tests.torture.yards import SqliteYard, on_sqlite
-from windlass import State
+from windlass import State, StoreUnavailable
 
 
 def test_two_workers_of_one_name_have_ids_of_their_own_and_both_work(yard: Yard) -> None:
@@ -127,3 +132,47 @@ def test_the_file_is_sound_after_workers_were_killed_while_they_wrote(yard: Sqli
     with yard.raw() as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert db.execute("SELECT count(*) FROM jobs").fetchone() == (500,)
+
+
+ROOM = 300_000
+
+
+@contextmanager
+def full_disk(yard: SqliteYard, *processes: int) -> Iterator[None]:
+    """Have the kernel refuse these processes, soon, to make any file longer (RLIMIT_FSIZE)."""
+    longest = max(each.stat().st_size for each in yard.directory.iterdir())
+    before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in processes}
+    for pid, (_, hard) in before.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (longest + ROOM, hard))
+    try:
+        yield
+    finally:
+        for pid, limits in before.items():
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+
+@on_sqlite
+def test_a_full_disk_is_an_error_that_passes_and_no_job_is_lost_or_made_up(
+    yard: SqliteYard,
+) -> None:
+    """Case 31. Prevents a job that was accepted, or acknowledged, without being on the disk."""
+    worker = yard.worker(lease="60s", slots=1)
+    held = yard.enqueue("wait", gate="room")
+    yard.begun(held)
+    accepted: list[UUID] = []
+    with full_disk(yard, os.getpid(), worker.pid):
+        with pytest.raises(StoreUnavailable, match="disk"):
+            while True:
+                accepted.append(yard.enqueue("quick"))
+        yard.open_gate("room")
+        worker.event("service.failed", service="completer")
+        with pytest.raises(StoreUnavailable, match="disk"):
+            yard.enqueue("quick")
+        assert yard.states() == {State.RUNNING: 1, State.PENDING: len(accepted)}
+
+    done = [yard.settled(job) for job in [held, *accepted]]
+    assert {(job.state, job.attempt) for job in done} == {(State.COMPLETED, 1)}
+    assert yard.states() == {State.COMPLETED: 1 + len(accepted)}
+    assert worker.is_running()
+    with yard.raw() as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

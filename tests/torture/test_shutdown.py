@@ -44,6 +44,7 @@ def test_a_worker_that_is_told_to_end_lets_its_job_finish(yard: Yard, kind: str)
     assert not [each for each in yard.workers() if each.alive]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_is_told_twice_gives_its_jobs_back_at_once(
     yard: Yard, number: signal.Signals
@@ -111,6 +112,7 @@ def test_a_job_that_outlasts_the_grace_period_is_given_back_uncharged(
     assert not yard.ledger.entries("end", job)
 
 
+@pytest.mark.long
 def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_process(yard: Yard) -> None:
     """Case 17. Prevents a process that only SIGKILL ends, and a job that goes down with it."""
     worker = yard.worker(shutdown_timeout=f"{GRACE}s")
@@ -126,6 +128,7 @@ def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_process(yard
     assert_given_back(yard.job(job))
 
 
+@pytest.mark.long
 def test_a_thread_that_a_handler_left_to_the_interpreter_does_not_keep_the_process(
     yard: Yard,
 ) -> None:

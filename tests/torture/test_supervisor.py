@@ -81,6 +81,7 @@ def test_code_that_holds_the_interpreter_costs_no_lease_and_is_found(yard: Yard)
     assert "hold_interpreter" in stalled["stack"]
 
 
+@pytest.mark.long
 def test_without_its_supervisor_a_worker_drains_and_ends(yard: Yard) -> None:
     """Prevents workers that nobody supervises, and jobs that die with the supervisor."""
     fleet = yard.fleet()
@@ -134,6 +135,7 @@ def test_new_code_that_cannot_start_leaves_the_old_workers_alone(yard: Yard) -> 
     assert alive(old)
 
 
+@pytest.mark.long
 def test_a_fleet_drains_when_told_and_leaves_nothing_behind(yard: Yard) -> None:
     """Case 15."""
     fleet = yard.fleet("--processes=2")

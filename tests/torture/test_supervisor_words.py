@@ -88,6 +88,7 @@ def test_a_process_that_could_not_start_says_why_it_ended(yard: Yard) -> None:
     assert (ended["worker_id"], ended["why"]) == (worker, "shutdown")
 
 
+@pytest.mark.long
 def test_others_soon_know_what_a_worker_does(yard: Yard) -> None:
     """Prevents a list of workers that is as old as a third of their leases."""
     fleet = yard.fleet(lease="90s")

@@ -31,6 +31,7 @@ def test_fifty_processes_that_enqueue_the_same_at_once_add_one_job(yard: Yard) -
     assert sum(yard.states().values()) == 1
 
 
+@pytest.mark.long
 def test_twenty_processes_that_debounce_leave_one_job_that_is_due_last(yard: Yard) -> None:
     """Prevents a push that is lost, since two producers read the same due time."""
     produce(yard, 20, "supersede")
@@ -42,6 +43,7 @@ def test_twenty_processes_that_debounce_leave_one_job_that_is_due_last(yard: Yar
     assert timedelta(minutes=80) <= after < timedelta(minutes=81), "that of the last one"
 
 
+@pytest.mark.long
 def test_fifty_threads_that_enqueue_and_replace_while_workers_claim_lose_no_change(
     yard: Yard,
 ) -> None:
@@ -72,6 +74,7 @@ def test_fifty_threads_that_enqueue_and_replace_while_workers_claim_lose_no_chan
     assert len(runs) == len(set(runs))
 
 
+@pytest.mark.long
 def test_a_key_whose_worker_died_is_freed_with_what_becomes_of_its_job(yard: Yard) -> None:
     """Case 42. Prevents a key that nobody can have any more, since its holder is gone for ever."""
     once = yard.producer("wait", unique="settled")

@@ -22,6 +22,10 @@ on_postgres = pytest.mark.parametrize("yard", ["postgres"], indirect=True)
 """Marks a test of what only a server has, or what is tried there with fewer cases."""
 NAME = "windlass-yard"
 """The application name of the yard's own connections, which a test that ends others spares."""
+INDEXES: LiteralString = """
+SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
+WHERE indrelid = 'jobs'::regclass AND NOT indisprimary
+"""
 OTHERS = "datname = current_database() AND application_name <> 'windlass-yard'"
 
 
@@ -131,6 +135,17 @@ class PostgresYard(Yard):
         """Return the one value that a query has."""
         ((value,),) = self.ask(sql, *values)
         return value
+
+    @contextmanager
+    def unindexed(self) -> Iterator[psycopg.Connection[Any]]:
+        """Put many jobs in without their indexes, and make these afterwards, which is faster."""
+        with self.raw() as db:
+            indexes = db.execute(INDEXES).fetchall()
+            for name, _ in indexes:
+                db.execute(f"DROP INDEX {name}".encode())
+            yield db
+            for _, definition in indexes:
+                db.execute(definition.encode())
 
     def hang_up(self, which: LiteralString = "true") -> int:
         """Terminate the backends of everybody but the yard, and return how many those were."""

@@ -166,7 +166,7 @@ def test_what_was_released_is_frozen() -> None:
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.number:04}_{step.name}")
 def test_a_worker_goes_on_while_the_next_schema_is_made(step: Migration, postgres_url: str) -> None:
-    """Nothing is lost, nothing runs twice, and jobs in every state are what they were."""
+    """Case 19. Nothing is lost, nothing runs twice, and jobs in every state are what they were."""
     runs: Counter[int] = Counter()
     app = Windlass(postgres_url)
 
