@@ -201,6 +201,14 @@ CASES = [
         {"breaker": "smtp"},
     ),
     Case(
+        # Open for a minute, half-open while its probe fails, and so on.
+        "WindlassBreakerOpen",
+        {f'windlass_breaker_state{{{CLUSTER},breaker="smtp"}}': "0" + " 2 1" * 10},
+        "5m",
+        "9m",
+        {"breaker": "smtp"},
+    ),
+    Case(
         "WindlassScheduleLate",
         {f"windlass_schedule_lag_seconds{{{CLUSTER}}}": "0 30 90 150 210"},
         "2m",
@@ -293,6 +301,14 @@ def test_a_queue_that_nobody_has_counted_before_is_not_said_to_grow(tmp_path: Pa
         {},
     )
     _check(new, {f"{minute}m": [] for minute in range(60, 120, 5)}, tmp_path)
+
+
+def test_a_breaker_whose_first_probe_succeeds_wakes_nobody(tmp_path: Path) -> None:
+    """Nor does one that is half-open since, because nothing has come that could be its probe."""
+    state = f'windlass_breaker_state{{{CLUSTER},breaker="smtp"}}'
+    idle = f'windlass_breaker_state{{{CLUSTER},breaker="sms"}}'
+    once = Case("WindlassBreakerOpen", {state: "0 2 1 0x40", idle: "0 2 1x40"}, "", "", {})
+    _check(once, {f"{minute}m": [] for minute in range(40)}, tmp_path)
 
 
 @pytest.mark.parametrize(
