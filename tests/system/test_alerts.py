@@ -217,7 +217,21 @@ CASES = [
     ),
     Case(
         "WindlassStoreUnreachable",
-        {f"windlass_store_contact_age_seconds{PROCESS}": "1 1 31 91 151"},
+        {
+            f"windlass_store_contact_age_seconds{PROCESS}": "1 1 31 91 151",
+            f"windlass_loop_lag_seconds{PROCESS}": "0x9",
+        },
+        "2m",
+        "4m",
+        {"instance": "h:9090", "process": "1"},
+    ),
+    Case(
+        # The loop stands still as well, but not for as long: that is not why nobody answers.
+        "WindlassStoreUnreachable",
+        {
+            f"windlass_store_contact_age_seconds{PROCESS}": "1 1 31 91 151",
+            f"windlass_loop_lag_seconds{PROCESS}": "0 0 0 0 55",
+        },
         "2m",
         "4m",
         {"instance": "h:9090", "process": "1"},
@@ -301,6 +315,16 @@ def test_a_queue_that_nobody_has_counted_before_is_not_said_to_grow(tmp_path: Pa
         {},
     )
     _check(new, {f"{minute}m": [] for minute in range(60, 120, 5)}, tmp_path)
+
+
+def test_a_blocked_loop_is_not_taken_for_a_store_that_cannot_be_reached(tmp_path: Path) -> None:
+    """Whoever is woken for it looks at the database otherwise, which is well."""
+    ages = {
+        f"windlass_store_contact_age_seconds{PROCESS}": "1 3 63 123 183 243 1x9",
+        f"windlass_loop_lag_seconds{PROCESS}": "0 2 61 121 181 241 0x9",
+    }
+    blocked = Case("WindlassStoreUnreachable", ages, "", "", {})
+    _check(blocked, {f"{minute}m": [] for minute in range(10)}, tmp_path)
 
 
 def test_a_breaker_whose_first_probe_succeeds_wakes_nobody(tmp_path: Path) -> None:
