@@ -258,6 +258,14 @@ CASES = [
         {},
     ),
     Case(
+        # Workers serve, and none of them has ever sampled.
+        "WindlassSampleStale",
+        {f"windlass_up{PROCESS}": "_ _ 1x9"},
+        "2m",
+        "4m",
+        {},
+    ),
+    Case(
         "WindlassPoolExhausted",
         {
             f"windlass_pool_connections_in_use{PROCESS}": "3 29x20",
