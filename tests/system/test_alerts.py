@@ -380,6 +380,11 @@ def test_what_was_counted_long_ago_is_no_news_to_a_prometheus_that_was_away(
                 f'windlass_kind_target_seconds{{{CLUSTER},kind="k"}}': "5x60",
             },
         ),
+        (
+            "WindlassDepthGrowing",
+            f'windlass_queue_paused{{{CLUSTER},queue="q"}}',
+            {_depth("windlass_queue_jobs"): "50+20x60"},
+        ),
     ],
 )
 def test_what_is_paused_is_meant_to_wait(
