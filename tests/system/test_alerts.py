@@ -55,6 +55,32 @@ CASES = [
         {"instance": "h:9090"},
     ),
     Case(
+        # A container that dies with its workers, whose counts therefore stay at 0.
+        "WindlassRestarts",
+        {
+            f"windlass_start_time_seconds{{{CLUSTER}}}": "60x3 240x3 480 480 600 600 _ 780x9",
+            f"windlass_process_deaths_total{{{CLUSTER}}}": "0x20",
+        },
+        "8m",
+        "12m",
+        {"instance": "h:9090"},
+    ),
+    Case(
+        "WindlassNotScraped",
+        {f'up{{{CLUSTER},job="windlass"}}': "1x20 0x30"},
+        "29m",
+        "32m",
+        {"instance": "h:9090", "job": "windlass"},
+    ),
+    Case(
+        # It is up for a moment after each start.
+        "WindlassNotScraped",
+        {f'up{{{CLUSTER},job="shop/windlass-worker"}}': "1x20" + " 0 0 0 1" * 10},
+        "24m",
+        "40m",
+        {"instance": "h:9090", "job": "shop/windlass-worker"},
+    ),
+    Case(
         "WindlassHeartbeatStale",
         {
             f"windlass_heartbeat_age_seconds{PROCESS}": "5 5 5 28 80 140",

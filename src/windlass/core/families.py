@@ -105,7 +105,13 @@ OF_SUPERVISOR = (
         "Worker processes that ended without having been told to.",
     ),
     Family("windlass_crash_looping", "gauge", "Whether worker processes die as soon as they work."),
+    Family(
+        "windlass_start_time_seconds",
+        "gauge",
+        "Since when whoever serves these has counted, in Unix time.",
+    ),
 )
+"""What is told of a supervisor; a worker without one tells since when it has counted."""
 
 _QUEUE = ("queue",)
 _KIND = ("kind",)
