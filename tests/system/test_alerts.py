@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/prometheus/alerts.yml"
 PROCESS = '{instance="h:9090",process="1"}'
 CLUSTER = 'instance="h:9090"'
+BEGAN = f"windlass_start_time_seconds{{{CLUSTER}}}"
+"""Since when it has counted; promtool's clock begins at 0."""
 _ANNOTATIONS = re.compile(r"^ +annotations:\n(?: {10}.*\n)+", re.MULTILINE)
 
 
@@ -131,7 +133,7 @@ CASES = [
     # After a deploy all jobs of a kind fail within one scrape: the series are born above 0.
     Case(
         "WindlassDeadLettersGrowing",
-        {_counter("windlass_jobs_dead_total"): "_x5 500x30"},
+        {_counter("windlass_jobs_dead_total"): "_x5 500x30", BEGAN: "0x40"},
         "5m",
         "11m",
         {"queue": "q", "kind": "k"},
@@ -141,6 +143,7 @@ CASES = [
         {
             _counter("windlass_jobs_failed_total"): "_x5 500x30",
             _counter("windlass_job_duration_seconds_count"): "_x5 600x30",
+            BEGAN: "0x40",
         },
         "5m",
         "11m",
@@ -148,17 +151,25 @@ CASES = [
     ),
     Case(
         "WindlassRescues",
-        {_counter("windlass_jobs_rescued_total"): "_x5 500x30"},
+        {_counter("windlass_jobs_rescued_total"): "_x5 500x30", BEGAN: "0x40"},
         "4m",
         "7m",
         {},
     ),
     Case(
         "WindlassFencedWrites",
-        {_counter("windlass_jobs_fenced_total"): "_x5 500x30"},
+        {_counter("windlass_jobs_fenced_total"): "_x5 500x30", BEGAN: "0x40"},
         "4m",
         "7m",
         {"kind": "k"},
+    ),
+    # A kind fails for the first time, in workers that are old: theirs are new series, too.
+    Case(
+        "WindlassDeadLettersGrowing",
+        {_counter("windlass_jobs_dead_total"): "_x90 1x30", BEGAN: "0x120"},
+        "90m",
+        "96m",
+        {"queue": "q", "kind": "k"},
     ),
     Case(
         "WindlassSlower",
@@ -380,9 +391,30 @@ def test_a_breaker_whose_first_probe_succeeds_wakes_nobody(tmp_path: Path) -> No
 def test_what_was_counted_long_ago_is_no_news_to_a_prometheus_that_was_away(
     alert: str, name: str, tmp_path: Path
 ) -> None:
-    """Twenty minutes without a scrape do not make a series a new one; nor is an old one news."""
-    away = Case(alert, {_counter(name): "500x60 _x20 500x60"}, "", "", {})
-    _check(away, {f"{minute}m": [] for minute in range(60, 140, 5)}, tmp_path)
+    """Minutes or hours without a scrape do not make a series a new one; nor is an old one news."""
+    for gap in (20, 180):
+        series = {_counter(name): f"500x60 _x{gap} 500x60", BEGAN: f"0x60 _x{gap} 0x60"}
+        away = Case(alert, series, "", "", {})
+        _check(away, {f"{minute}m": [] for minute in range(60, 120 + gap, 5)}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("alert", "name"),
+    [
+        ("WindlassDeadLettersGrowing", "windlass_jobs_dead_total"),
+        ("WindlassErrorRate", "windlass_jobs_failed_total"),
+        ("WindlassRescues", "windlass_jobs_rescued_total"),
+        ("WindlassFencedWrites", "windlass_jobs_fenced_total"),
+    ],
+)
+def test_what_old_workers_have_counted_is_no_news_at_their_first_scrape(
+    alert: str, name: str, tmp_path: Path
+) -> None:
+    runs = _counter("windlass_job_duration_seconds_count")
+    series = {_counter(name): "_x60 500x60", runs: "_x60 600x60", BEGAN: "_x60 0x60"}
+    _check(
+        Case(alert, series, "", "", {}), {f"{minute}m": [] for minute in range(60, 120)}, tmp_path
+    )
 
 
 @pytest.mark.parametrize(
