@@ -176,7 +176,8 @@ CASES = [
         {
             f'windlass_kind_duration_seconds{{{CLUSTER},kind="k",percentile="p95"}}': (
                 "1x1500 2.5x100"
-            )
+            ),
+            _counter("windlass_job_duration_seconds_count"): "0+1x1600",
         },
         "1500m",
         "1560m",
@@ -415,6 +416,24 @@ def test_what_old_workers_have_counted_is_no_news_at_their_first_scrape(
     _check(
         Case(alert, series, "", "", {}), {f"{minute}m": [] for minute in range(60, 120)}, tmp_path
     )
+
+
+def test_one_failure_of_a_job_that_runs_at_night_is_no_rate(tmp_path: Path) -> None:
+    failed, runs = map(_counter, ("windlass_jobs_failed_total", "windlass_job_duration_seconds_count"))
+    for seen in ("3x60 4x60", "_x60 1x60"):
+        nightly = Case("WindlassErrorRate", {failed: seen, runs: seen, BEGAN: "0x120"}, "", "", {})
+        _check(nightly, {f"{minute}m": [] for minute in range(60, 120, 2)}, tmp_path)
+
+
+@pytest.mark.parametrize("runs", ["0x60 1x1440 2x200", "0+1x60 60x1440 61x200", "0x60 1x1440 2+1x200"])
+def test_a_few_runs_do_not_make_a_kind_slower(runs: str, tmp_path: Path) -> None:
+    """Neither today's percentile nor yesterday's means anything if it is that of one run."""
+    series = {
+        f'windlass_kind_duration_seconds{{{CLUSTER},kind="k",percentile="p95"}}': "1x1500 2.5x200",
+        _counter("windlass_job_duration_seconds_count"): runs,
+    }
+    few = Case("WindlassSlower", series, "", "", {})
+    _check(few, {f"{minute}m": [] for minute in range(1500, 1560, 5)}, tmp_path)
 
 
 @pytest.mark.parametrize(
