@@ -18,6 +18,7 @@ PROCESS = '{instance="h:9090",process="1"}'
 CLUSTER = 'instance="h:9090"'
 BEGAN = f"windlass_start_time_seconds{{{CLUSTER}}}"
 """Since when it has counted; promtool's clock begins at 0."""
+NARROWED = ("kubernetes/scaler.yaml", "grafana/windlass.json")
 _ANNOTATIONS = re.compile(r"^ +annotations:\n(?: {10}.*\n)+", re.MULTILINE)
 
 
@@ -481,8 +482,45 @@ def test_an_alert_fires_when_it_has_to_and_not_before(case: Case, tmp_path: Path
     _check(case, {case.quiet: [], case.fires: [fired]}, tmp_path)
 
 
-def _check(case: Case, expected: dict[str, list[Any]], tmp_path: Path) -> None:
-    text = RULES.read_text()
+def test_a_copy_of_the_rules_sees_one_fleet_alone(tmp_path: Path) -> None:
+    """Both fleets are scraped; the workers of the one are no comfort to the other."""
+    up = {f'windlass_up{{{CLUSTER},fleet="{name}"}}': "1x20" for name in ("shop", "bank")}
+    up[f'windlass_up{{{CLUSTER},fleet="shop"}}'] = "1 1 0x20"
+    died = Case("WindlassNoWorkers", up, "", "", {})
+    _check(died, {"9m": []}, tmp_path)
+    rules = _narrowed(RULES.read_text())
+    fired = {"exp_labels": {"fleet": "shop", "severity": "critical"}}
+    _check(died, {"3m": [], "9m": [fired]}, tmp_path, rules=rules)
+    (tmp_path / "shop.yml").write_text(rules)
+    checked = promtool("check", "rules", "--lint=all", "--lint-fatal", tmp_path / "shop.yml")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("path", [*NARROWED, "prometheus/alerts.yml"])
+def test_all_that_is_asked_of_prometheus_can_be_narrowed_to_a_fleet(path: str) -> None:
+    text = _narrowed((ROOT / "deploy" / path).read_text())
+    asked = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    assert re.findall(r"windlass_[a-z_]+\{fleet='shop'[,}]", asked)
+    assert not re.findall(r"windlass_[a-z_]+(?![a-z_]|\{fleet='shop'[,}])", asked)
+    assert not re.findall(r"\bup\{(?!fleet=)", asked)
+    if path.endswith(".json"):
+        json.loads(text)
+
+
+def _narrowed(text: str) -> str:
+    """Return a file as it is after what the head of the rules, and the docs, tell to do with it."""
+    told = re.search(r'^#   (sed -E ".*") alerts.yml$', RULES.read_text(), re.MULTILINE)
+    assert told is not None
+    assert told[1] in (ROOT / "docs/metrics.md").read_text()
+    made = subprocess.run(["sh", "-c", told[1]], input=text, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+def _check(
+    case: Case, expected: dict[str, list[Any]], tmp_path: Path, *, rules: str | None = None
+) -> None:
+    text = RULES.read_text() if rules is None else rules
     # What an alert says is for people; promtool would have it repeated here, word by word.
     (tmp_path / "alerts.yml").write_text(_ANNOTATIONS.sub("", text))
     document = {
