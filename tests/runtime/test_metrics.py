@@ -133,9 +133,12 @@ async def test_metrics_and_probes_are_served_while_the_loop_is_blocked(bed: Bed)
         looking.start()
         await in_state(await block.aenqueue(), State.COMPLETED)
         looking.join()
+        _, after = await afetch(where)
     (status, text), live, health = seen
     assert status == 200
     assert (value(text, 'windlass_loop_lag_seconds{process="1"}') or 0) > 0.5
+    assert (value(text, 'windlass_loop_late_seconds_total{process="1"}') or 0) < 0.5
+    assert (value(after, 'windlass_loop_late_seconds_total{process="1"}') or 0) > 0.5, "it is kept"
     assert live == (200, "ok\n")
     assert health == (200, '{"live": true, "ready": true}\n')
 

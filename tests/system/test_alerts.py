@@ -101,6 +101,17 @@ CASES = [
         {"instance": "h:9090", "process": "1"},
     ),
     Case(
+        # Four seconds of every five; no single stall is long.
+        "WindlassLoopBlocked",
+        {
+            f"windlass_loop_lag_seconds{PROCESS}": "0x5 3 0 1 2 0 3 1 2 3 0 1",
+            f"windlass_loop_late_seconds_total{PROCESS}": "0+2x4 8+48x10",
+        },
+        "6m",
+        "12m",
+        {"instance": "h:9090", "process": "1"},
+    ),
+    Case(
         "WindlassDeadLettersGrowing",
         {_counter("windlass_jobs_dead_total"): "3x60 4+1x30"},
         "60m",

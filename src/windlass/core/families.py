@@ -72,6 +72,12 @@ OF_PROCESSES = (
         "windlass_loop_lag_seconds", "gauge", "For how long the event loop stands still.", _PROCESS
     ),
     Family(
+        "windlass_loop_late_seconds_total",
+        "counter",
+        "For how long the event loop has stood still in all.",
+        _PROCESS,
+    ),
+    Family(
         "windlass_heartbeat_age_seconds", "gauge", "Since when the lease was renewed.", _PROCESS
     ),
     Family("windlass_lease_seconds", "gauge", "For how long a renewal is good.", _PROCESS),

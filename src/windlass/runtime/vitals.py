@@ -99,6 +99,7 @@ class Vitals:
             gauges={
                 **self._gauges(),
                 "windlass_cpu_seconds_total": round(time.process_time(), 3),
+                "windlass_loop_late_seconds_total": round(self._heart.late, 3),
                 "windlass_memory_bytes": float(resident(os.getpid())),
             },
             life=self._life(),
