@@ -77,7 +77,7 @@ class Heart:
         self._ticker: asyncio.TimerHandle | None = None
         self._stalled = False
         self.late = 0.0
-        """By how many seconds the loop was late in all; short stalls that come often are seen so."""
+        """By how many seconds the loop was late in all; it shows short stalls that come often."""
         self._told = Pulse()
         self._thread = threading.Thread(target=self._run, name="windlass-heart", daemon=True)
 
