@@ -4,19 +4,69 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from windlass.core.families import FAMILIES
 
+yaml = pytest.importorskip("yaml", reason="pip install windlass[dev]")
 ROOT = Path(__file__).parents[2]
 RULES = (ROOT / "deploy/prometheus/alerts.yml").read_text()
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy/grafana/windlass.json").read_text())
 _NAME = re.compile(r"\bwindlass_[a-z0-9_]+")
 _SELECTOR = re.compile(r"\b(windlass_[a-z0-9_]+)\{([^}]*)\}")
 _PARTS = ("_bucket", "_sum", "_count")
+_TARGET = {"instance", "job"}
+"""The labels that Prometheus gives to all that it scrapes."""
+_GROUPED = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)\s*")
+_MATCHED = re.compile(r"\b(?:on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+_AGGREGATED = re.compile(r"\b(?:sum|min|max|avg|count|absent)\s*(?:by\s*)?\(")
+_SHOWN = re.compile(r"\{\{\s*(?:\$labels\.)?(\w+)")
+
+
+class Asked(NamedTuple):
+    """An expression, and what is said of each of its series, by their labels."""
+
+    expr: str
+    said: str
+
+    def mistakes(self) -> Iterator[str]:
+        """Tell which labels are named that nothing here has."""
+        known = [self._labels(name) for name in _NAME.findall(self.expr)]
+        for found in _GROUPED.finditer(self.expr):
+            within = _NAME.findall(_enclosed(self.expr[found.end() :]))
+            for label in _words(found[1]):
+                yield from (
+                    f"{label} of {name}" for name in within if label not in self._labels(name)
+                )
+        matched = {label for found in _MATCHED.findall(self.expr) for label in _words(found)}
+        yield from matched - set().union(_TARGET, *known)
+        if _AGGREGATED.search(self.expr):
+            left = {label for found in _GROUPED.findall(self.expr) for label in _words(found)}
+        else:
+            left = set.intersection(*known) if known else _TARGET
+        yield from set(_SHOWN.findall(self.said)) - left
+
+    def _labels(self, name: str) -> set[str]:
+        family = FAMILIES[family_of(name)]
+        return {*family.labels, *_TARGET, *(["le"] if name.endswith("_bucket") else [])}
+
+
+def _words(labels: str) -> list[str]:
+    return re.findall(r"\w+", labels)
+
+
+def _enclosed(text: str) -> str:
+    """Return what is between the first parenthesis and the one that closes it."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if not depth:
+            return text[:at]
+    return text
 
 
 def family_of(name: str) -> str:
@@ -34,6 +84,36 @@ def expressions() -> list[str]:
 
 def variables() -> list[str]:
     return [each["query"] for each in DASHBOARD["templating"]["list"]]
+
+
+def asked() -> list[Asked]:
+    """Return all that is asked of Prometheus: by rules, and by the dashboard."""
+    rules = [rule for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]]
+    targets = [target for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+    return [
+        *(Asked(rule["expr"], rule.get("annotations", {}).get("summary", "")) for rule in rules),
+        *(Asked(target["expr"], target["legendFormat"]) for target in targets),
+    ]
+
+
+@pytest.mark.parametrize("each", asked(), ids=lambda each: each.expr)
+def test_series_are_grouped_matched_and_named_by_labels_that_they_have(each: Asked) -> None:
+    assert not list(each.mistakes())
+
+
+@pytest.mark.parametrize(
+    ("expr", "said"),
+    [
+        ("max by (qeue) (windlass_queue_jobs)", ""),
+        ("max by (kind) (windlass_queue_paused) and max by (kind) (windlass_kind_paused)", ""),
+        ("windlass_up unless on (proces) windlass_loop_lag_seconds", ""),
+        ("max by (queue) (windlass_queue_jobs)", "{{ $labels.state }}"),
+        ("max(windlass_queue_jobs)", "{{queue}}"),
+        ("windlass_up", "{{ $labels.proces }}"),
+    ],
+)
+def test_a_label_that_is_mistyped_or_gone_is_found(expr: str, said: str) -> None:
+    assert list(Asked(expr, said).mistakes())
 
 
 def test_alerts_use_only_metrics_that_exist() -> None:

@@ -71,6 +71,7 @@ def value(text: str, series: str) -> float | None:
 @on_embedded_stores
 @awaited
 async def test_a_worker_serves_what_it_has_counted(bed: Bed) -> None:
+    before = time.time()
     app = bed.app(metrics_port=PORT)
 
     @app.job(queue="mail", max_retries=0)
@@ -91,6 +92,7 @@ async def test_a_worker_serves_what_it_has_counted(bed: Bed) -> None:
                 and value(text, f"windlass_jobs_failed_total{labels}") == 1
                 and value(text, f"windlass_job_duration_seconds_count{labels}") == 2
                 and value(text, 'windlass_slots{process="1"}') == 100
+                and before < (value(text, "windlass_start_time_seconds") or 0) < time.time()
             )
 
         await until(is_counted)
@@ -133,9 +135,12 @@ async def test_metrics_and_probes_are_served_while_the_loop_is_blocked(bed: Bed)
         looking.start()
         await in_state(await block.aenqueue(), State.COMPLETED)
         looking.join()
+        _, after = await afetch(where)
     (status, text), live, health = seen
     assert status == 200
     assert (value(text, 'windlass_loop_lag_seconds{process="1"}') or 0) > 0.5
+    assert (value(text, 'windlass_loop_late_seconds_total{process="1"}') or 0) < 0.5
+    assert (value(after, 'windlass_loop_late_seconds_total{process="1"}') or 0) > 0.5, "it is kept"
     assert live == (200, "ok\n")
     assert health == (200, '{"live": true, "ready": true}\n')
 

@@ -22,8 +22,8 @@ import pytest
 
 from tests.runtime.bombs import plant
 from tests.runtime.exposition import parse
+from tests.system.alerts import RULES, promtool
 from tests.system.debian import program
-from tests.system.test_alerts import RULES, promtool
 from windlass import Windlass
 
 ROOT = Path(__file__).parents[2]

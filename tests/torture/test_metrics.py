@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import time
 import urllib.error
 import urllib.request
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from tests.torture.harness import WorkerProcess, Yard, until
 from tests.torture.yards import PostgresYard, on_postgres, on_sqlite
+from windlass.core.families import EVENTS, FAMILIES
 from windlass.core.sample import read_sample
 from windlass.core.sample_walk import walk_after
 from windlass.runtime.sampler import Sampler
@@ -31,6 +33,19 @@ INSERT INTO jobs (id, kind, queue, payload)
 SELECT new_id(clock_timestamp() - n * interval '0.8 ms'), 'kind-1', 'queue-' || n % 200, '{}'
 FROM generate_series(1, 50000) AS n
 """
+OF_A_QUIET_JOB = {"claimed", "completed"}
+NEED_A_CAUSE = {
+    *(f"windlass_jobs_{event}_total" for event in EVENTS if event not in OF_A_QUIET_JOB),
+    "windlass_store_errors_total",
+    "windlass_queue_arrival_rate",  # Two samples, which are fifteen seconds apart.
+    "windlass_queue_service_rate",
+    "windlass_kind_target_seconds",  # A kind with a target.
+    "windlass_kind_duration_seconds",  # Runs that were written down, fifteen seconds later.
+    "windlass_kind_wait_seconds",
+    "windlass_breaker_state",
+    "windlass_limit_in_use",
+}
+"""The families of which a worker that has run one job has nothing to tell yet."""
 
 
 def served(fleet: WorkerProcess) -> str:
@@ -69,6 +84,25 @@ def test_metrics_and_probes_answer_while_every_interpreter_is_held(yard: Yard) -
     assert max(values(where, "windlass_heartbeat_age_seconds").values()) < 2, "it is renewed"
     yard.settled(job)
     until(lambda: fetch(where, "/health/ready")[0] == 200, "a worker that is ready again")
+
+
+@on_postgres
+def test_a_worker_that_has_run_a_job_serves_every_family_that_needs_no_cause(
+    yard: PostgresYard,
+) -> None:
+    """A gauge that is mistyped where it is set is left out, and its alert could never fire."""
+    before = time.time()
+    yard.enqueue("foreign")  # It waits, since nobody here can run it, so that a sample finds it.
+    fleet = yard.fleet("--processes=1", metrics_port="25000")
+    fleet.crew(1)
+    where = served(fleet)
+    yard.settled(yard.enqueue("quick"))
+    until(lambda: values(where, "windlass_sample_age_seconds"), "a sample")
+    until(lambda: values(where, "windlass_jobs_completed_total"), "a job that is counted")
+    told = set(re.findall(r"^# TYPE (\S+)", fetch(where)[1], re.MULTILINE))
+    assert told >= set(FAMILIES) - NEED_A_CAUSE
+    (began,) = values(where, "windlass_start_time_seconds").values()
+    assert before < began < time.time()
 
 
 @pytest.mark.long

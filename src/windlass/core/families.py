@@ -72,6 +72,12 @@ OF_PROCESSES = (
         "windlass_loop_lag_seconds", "gauge", "For how long the event loop stands still.", _PROCESS
     ),
     Family(
+        "windlass_loop_late_seconds_total",
+        "counter",
+        "For how long the event loop has stood still in all.",
+        _PROCESS,
+    ),
+    Family(
         "windlass_heartbeat_age_seconds", "gauge", "Since when the lease was renewed.", _PROCESS
     ),
     Family("windlass_lease_seconds", "gauge", "For how long a renewal is good.", _PROCESS),
@@ -105,7 +111,13 @@ OF_SUPERVISOR = (
         "Worker processes that ended without having been told to.",
     ),
     Family("windlass_crash_looping", "gauge", "Whether worker processes die as soon as they work."),
+    Family(
+        "windlass_start_time_seconds",
+        "gauge",
+        "Since when whoever serves these has counted, in Unix time.",
+    ),
 )
+"""What is told of a supervisor; a worker without one tells since when it has counted."""
 
 _QUEUE = ("queue",)
 _KIND = ("kind",)

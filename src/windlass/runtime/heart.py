@@ -76,6 +76,8 @@ class Heart:
         self._ticked = time.monotonic()
         self._ticker: asyncio.TimerHandle | None = None
         self._stalled = False
+        self.late = 0.0
+        """By how many seconds the loop was late in all; it shows short stalls that come often."""
         self._told = Pulse()
         self._thread = threading.Thread(target=self._run, name="windlass-heart", daemon=True)
 
@@ -86,6 +88,7 @@ class Heart:
 
     def start(self) -> None:
         """Begin to beat."""
+        self._ticked = time.monotonic()
         self._tick()
         self._thread.start()
 
@@ -99,6 +102,7 @@ class Heart:
 
     def _tick(self) -> None:
         """Leave a trace, from the loop, that the loop moves."""
+        self.late += self.lag
         self._ticked = time.monotonic()
         self._ticker = self._loop.call_later(_LOOK, self._tick)
 

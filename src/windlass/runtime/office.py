@@ -50,6 +50,7 @@ class Office:
         self._processes = 0
         self._numbers: dict[int, int] = {}
         self._looked_at = time.monotonic()
+        self._began_at = round(time.time(), 3)
         self.crash_looping = False
         """Whether workers die as soon as they work."""
 
@@ -116,6 +117,7 @@ class Office:
                 "windlass_processes": self._processes,
                 "windlass_process_deaths_total": self._deaths,
                 "windlass_crash_looping": float(self.crash_looping),
+                "windlass_start_time_seconds": self._began_at,
             },
         )
 

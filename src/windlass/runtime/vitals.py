@@ -49,6 +49,7 @@ class Vitals:
         """The cluster-wide figures, as they were read last."""
         self._sampled_at = 0.0
         self._asked_at = time.monotonic()
+        self._began_at = round(time.time(), 3)
 
     def attach(
         self,
@@ -98,6 +99,7 @@ class Vitals:
             gauges={
                 **self._gauges(),
                 "windlass_cpu_seconds_total": round(time.process_time(), 3),
+                "windlass_loop_late_seconds_total": round(self._heart.late, 3),
                 "windlass_memory_bytes": float(resident(os.getpid())),
             },
             life=self._life(),
@@ -155,7 +157,11 @@ class Vitals:
 
     def page(self) -> str:
         """Write them for Prometheus."""
-        return page({"1": self._process()}, now=time.monotonic())
+        return page(
+            {"1": self._process()},
+            now=time.monotonic(),
+            supervisor={"windlass_start_time_seconds": self._began_at},
+        )
 
     def health(self) -> Health:
         """Say whether the worker is alive and ready; who can ask this sees that the process is."""
