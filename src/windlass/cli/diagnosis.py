@@ -147,6 +147,7 @@ async def _examine_work(app: Windlass, report: Report) -> None:
     report.problems.extend([] if here is None else [here])
     told = () if here is None else (socket.gethostname(),)
     report.problems.extend(checkup.workers_clocks_apart(workers, told))
+    report.problems.extend(await checkup.broken_schedules(app.store))
     report.notes.extend(checkup.releases_apart(workers))
     paused = await app.control.paused()
     alive = [worker for worker in workers if worker.alive]
