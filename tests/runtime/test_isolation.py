@@ -274,6 +274,11 @@ def test_no_more_isolated_jobs_are_claimed_than_children_are_free(bed: Bed, nurs
             assert worker._works.executor.in_children == 2
             states = [(await handle.ajob()).state for handle in handles]
             assert (states.count(State.RUNNING), states.count(State.PENDING)) == (2, 3)
+            (reason, *_) = (
+                await nursery.app.control.why(handles[states.index("pending")].id)
+            ).reasons
+            assert reason.facts == {"workers": [worker.id], "children": 2}
+            assert worker._pulse().in_children == 2
             (nursery.HERE / "gate").touch()
             for handle in handles:
                 await handle.aresult("30s")
