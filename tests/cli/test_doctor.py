@@ -159,7 +159,11 @@ def test_a_schedule_that_no_worker_can_tick_is_a_problem_as_long_as_that_is_so(s
     shop.ok("migrate")
     store = SqliteStore(shop.file)
     mark = {"next": "2026-03-01T12:00:00Z", "why": "unknown time zone 'Mars/X'"}
-    records = {"unserved:daily news": mark, "unserved:old": mark, "unserved:mine": {"next": None}}
+    records: dict[str, Any] = {
+        "unserved:daily news": mark,
+        "unserved:old": mark,
+        "unserved:mine": {"next": None},
+    }
     records |= {"schedule:daily news": {"unserved": True}, "schedule:old": {}}
     decided = store.apply([*records], lambda _known, _now: Changes(answer=None, records=records))
     shop.store(decided, store)

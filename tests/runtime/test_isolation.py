@@ -555,6 +555,7 @@ def test_a_suspect_that_waits_for_a_child_is_tried_again_every_second(
             before = (await suspected.ajob()).attempt
             await until(lambda: has_been_tried(suspected, before + 2))
             job = await in_state(suspected, State.SCHEDULED)
+            assert job.reason == "snoozed", "by which `windlass why` tells it from a retry"
             assert (job.due_at - datetime.now(UTC)).total_seconds() <= 1
             assert [each.outcome for each in job.history] == ["suspected"]
             assert (job.failures, job.crashes) == (0, 0)
