@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 from uuid import uuid4
 
@@ -61,6 +62,34 @@ def test_a_job_is_followed_from_its_enqueue_to_its_end(bed: Bed) -> None:
     asyncio.run(main())
 
 
+@on_embedded_stores
+def test_a_job_that_finds_no_thread_is_told_so_and_one_that_needs_none_is_run(bed: Bed) -> None:
+    app = bed.app()
+
+    async def main() -> None:
+        go = threading.Event()
+
+        @app.job
+        def block() -> None:
+            go.wait(30)
+
+        @app.job
+        async def pass_by() -> None:
+            pass
+
+        async with serving(app, slots="10", threads="1") as worker:
+            first = await block.aenqueue()
+            await in_state(first, State.RUNNING)
+            second = await block.aenqueue()
+            reason = await becomes(app, second, Cause.BUSY)
+            assert reason.facts == {"workers": [worker.id], "threads": 1}
+            await in_state(await pass_by.aenqueue(), State.COMPLETED)
+            go.set()
+            await in_state(second, State.COMPLETED)
+
+    asyncio.run(main())
+
+
 def test_a_limit_says_which_job_has_what_it_lacks(bed: Bed) -> None:
     app = bed.app()
 
@@ -82,6 +111,29 @@ def test_a_limit_says_which_job_has_what_it_lacks(bed: Bed) -> None:
             assert reason.facts["jobs"] == [str(first.id)]
             go.set()
             await in_state(second, State.COMPLETED)
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_pause_of_a_kind_is_told_to_a_job_under_its_older_name(bed: Bed) -> None:
+    app = bed.app()
+    before = bed.app(store=app.store)
+
+    @before.job
+    async def post() -> None:
+        pass
+
+    @app.job(aliases=["post"])
+    async def send() -> None:
+        pass
+
+    async def main() -> None:
+        await app.control.pause(kind="send")
+        async with serving(app):
+            handle = await post.aenqueue()
+            reason = (await reasons(app, handle))[0]
+            assert (reason.cause, reason.facts) == (Cause.PAUSED, {"kind": "send"})
 
     asyncio.run(main())
 

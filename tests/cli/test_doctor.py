@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windlass.cli import checkup
+from windlass.core.changes import Changes
 from windlass.core.job import Pulse
 from windlass.release import __version__
 from windlass.store.memory import MemoryStore
@@ -152,6 +153,25 @@ def test_a_paused_queue_is_a_note_and_what_waits_in_it_is_no_problem(shell: Shel
     assert problems(shell) == []
     notes = shell.ok("doctor", "--json").json["notes"]
     assert {"problem": "queue mail is paused", "remedy": "windlass queues resume mail"} in notes
+
+
+def test_a_schedule_that_no_worker_can_tick_is_a_problem_as_long_as_that_is_so(shop: Shell) -> None:
+    shop.ok("migrate")
+    store = SqliteStore(shop.file)
+    mark = {"next": "2026-03-01T12:00:00Z", "why": "unknown time zone 'Mars/X'"}
+    records: dict[str, Any] = {
+        "unserved:daily news": mark,
+        "unserved:old": mark,
+        "unserved:mine": {"next": None},
+    }
+    records |= {"schedule:daily news": {"unserved": True}, "schedule:old": {}}
+    decided = store.apply([*records], lambda _known, _now: Changes(answer=None, records=records))
+    shop.store(decided, store)
+    (found,) = problems(shop)
+    assert found["problem"] == (
+        "schedule daily news is due, and no worker can tick it: unknown time zone 'Mars/X'"
+    )
+    assert found["remedy"].endswith("windlass schedules show 'daily news'")
 
 
 def test_secrets_without_a_key_are_a_problem(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,9 @@ def test_breakers_that_are_open_are_told() -> None:
     assert told(looked(workers=(worker(),), breakers=("smtp",))) == [
         "breaker smtp is open: windlass breakers list"
     ]
+    assert told(looked(workers=(worker(),), half_open=("smtp",))) == [
+        "breaker smtp is half-open: windlass breakers list"
+    ]
     many = looked(workers=(worker(),), breakers=("a", "b", "c", "d"))
     assert told(many) == ["breakers a, b, c and 1 more are open: windlass breakers list"]
 

@@ -113,6 +113,22 @@ def test_a_snoozed_job_is_not_taken_for_one_that_failed() -> None:
     assert only(job).cause is Cause.SNOOZED
 
 
+def test_a_job_that_found_no_child_is_not_taken_for_one_that_is_retried() -> None:
+    error = ErrorInfo(type="Refused", message="no")
+    suspected, snoozed = (
+        Attempt(number=2, worker="w", started_at=NOW, duration=SECOND, outcome=outcome)
+        for outcome in ("suspected", "snoozed")
+    )
+    facts: dict[str, Any] = {"state": State.SCHEDULED, "due_at": NOW + SECOND, "error": error}
+    job = a_job(history=(suspected,), reason="snoozed", attempt=3, failures=1, **facts)
+    reason = reasons(job)[0]
+    assert reason.cause is Cause.SNOOZED
+    assert reason.told.startswith("no child process was free to run it, or none could start")
+    assert reason.remedy == "windlass worker MODULE:ATTR --children N"
+    by_handler = a_job(history=(snoozed,), reason="snoozed", **facts)
+    assert only(by_handler).told.startswith("its handler put it off")
+
+
 def test_a_job_that_waits_for_an_event_says_how_to_send_it_and_how_long_it_waits() -> None:
     job = a_job(state=State.SCHEDULED, waiting_for="event:paid now", due_at=NOW + MINUTE)
     reason = only(job)
@@ -166,6 +182,13 @@ def test_what_will_bar_a_scheduled_job_is_told_besides() -> None:
 def test_a_pause_is_told_with_the_command_that_ends_it(paused: Pauses, command: str) -> None:
     reason = only(a_job(key="a b"), paused=paused)
     assert (reason.cause, reason.remedy) == (Cause.PAUSED, command)
+
+
+def test_a_kind_is_paused_under_its_older_names_too_and_told_by_the_one_to_resume() -> None:
+    paused = Pauses(queues=frozenset({"mail"}), kinds=frozenset({"post"}))
+    queue, kind = reasons(a_job(), paused=paused, kind="post")
+    assert (queue.facts, kind.facts) == ({"queue": "mail"}, {"kind": "post"})
+    assert kind.remedy == "windlass queues resume --kind post"
 
 
 def test_an_open_breaker_says_until_when_and_why() -> None:
@@ -238,6 +261,65 @@ def test_the_slots_of_a_queue_can_be_in_use_while_others_are_free() -> None:
     assert "for queue mail" in only(a_job(), workers=[worker], held=held).told
     elsewhere = {"w1": [a_job(id=OTHER, state=State.RUNNING, queue="files")]}
     assert only(a_job(), workers=[worker], held=elsewhere).cause is Cause.NEXT
+
+
+def pooled(name: str = "w1", **told: Any) -> WorkerRecord:
+    """A worker that has room for two jobs in threads, and for two in children."""
+    pools = {"send": "children", "read": "threads"}
+    usual = {"slots": 100, "kinds": ("send", "read", "ask"), "threads": 2, "children": 2}
+    return a_worker(name, **{**usual, "pools": pools, **told})
+
+
+def two(kind: str) -> dict[str, list[Job]]:
+    return {"w1": [a_job(id=job_id(9, n), kind=kind, state=State.RUNNING) for n in range(2)]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "option"),
+    [("send", "child processes", "children"), ("read", "threads", "threads")],
+)
+def test_where_no_thread_or_child_is_free_that_is_told_though_slots_are(
+    kind: str, what: str, option: str
+) -> None:
+    reason = only(a_job(kind=kind), workers=[pooled()], held=two(kind))
+    assert reason.cause is Cause.BUSY
+    assert reason.told == f"all 2 {what} of the workers that would run it are in use (w1)"
+    assert (
+        reason.remedy == f"more workers, or more {what}: windlass worker MODULE:ATTR --{option} N"
+    )
+    assert reason.facts == {"workers": ["w1"], option: 2}
+    other = "read" if kind == "send" else "send"
+    for there in (other, "ask"):
+        assert only(a_job(kind=there), workers=[pooled()], held=two(kind)).cause is Cause.NEXT
+    has_room = [pooled(), pooled("w2")]
+    assert only(a_job(kind=kind), workers=has_room, held=two(kind)).cause is Cause.NEXT
+
+
+def test_of_a_worker_that_nobody_looked_at_its_heartbeat_tells_what_is_free() -> None:
+    full = pooled(pulse=Pulse(running=2, in_children=2))
+    assert only(a_job(), workers=[full]).facts["children"] == 2
+    assert only(a_job(kind="read"), workers=[full]).cause is Cause.NEXT
+    assert only(a_job(), workers=[full], held={"w1": []}).cause is Cause.NEXT
+
+
+def test_whoever_lacks_slots_and_children_is_told_both() -> None:
+    slots, children = reasons(a_job(), workers=[pooled(slots=2)], held=two("send"))
+    assert (slots.facts["slots"], children.facts["children"]) == (2, 2)
+
+
+def test_a_suspect_needs_a_child_whatever_its_kind() -> None:
+    history = (Attempt(number=1, worker="w", started_at=NOW, duration=SECOND, outcome="suspected"),)
+    job = a_job(kind="ask", history=history)
+    busy, mark = reasons(job, workers=[pooled()], held=two("send"))
+    assert (busy.facts["children"], mark.cause) == (2, Cause.SUSPECT)
+
+
+def test_a_worker_of_a_release_that_tells_nothing_of_threads_is_judged_by_how_busy_it_is() -> None:
+    old = a_worker(pulse=Pulse(running=1, busy=1.0))
+    held = {"w1": [a_job(id=OTHER, state=State.RUNNING)]}
+    assert only(a_job(), workers=[old], held=held).cause is Cause.BUSY
+    new = pooled(pulse=Pulse(running=1, busy=1.0))
+    assert only(a_job(kind="ask"), workers=[new], held=held).cause is Cause.NEXT
 
 
 def test_a_job_behind_others_says_for_about_how_long() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.core.families import EVENTS, FAMILIES
 from windlass.core.job import Attempt, ErrorInfo, Job
@@ -17,6 +18,7 @@ from windlass.core.states import State
 from windlass.observe.figures import Figures, Life, Process, Totals, page, read, written
 from windlass.observe.meters import PAIRS, Meters
 from windlass.runtime.board import Board
+from windlass.runtime.vitals import leave
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -169,6 +171,34 @@ def test_figures_survive_the_way_over_the_board() -> None:
     board.close()
     assert board.read() is None
     assert read(b"\xc1garbage") is None
+
+
+def test_as_many_and_as_long_names_as_there_may_be_find_room_on_the_board() -> None:
+    meters = Meters()
+    for number in range(PAIRS):
+        queue, kind = (f"{part:03}".ljust(120, "隊") for part in divmod(number, 50))
+        meters.claimed([job(queue, kind)], 0.1)
+    figures, board = meters.figures(), Board.create()
+    assert leave(board, figures)
+    data = board.read()
+    assert data is not None
+    assert read(data) == figures
+    board.close()
+
+
+def test_of_figures_that_find_no_room_the_signs_of_life_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prevents a healthy worker from being taken for one that is stuck."""
+    monkeypatch.setattr("windlass.runtime.board._PAGE", 300)
+    meters, board = Meters(), Board.create()
+    meters.claimed([job()], 0.1)
+    told = Figures(gauges={"windlass_slots": 3}, life=Life(serves=True, beat_at=1.0, asked_at=2.0))
+    assert not leave(board, replace(meters.figures(), gauges=told.gauges, life=told.life))
+    data = board.read()
+    assert data is not None
+    assert read(data) == told
+    board.close()
 
 
 def test_whoever_reads_the_board_never_sees_half_a_page() -> None:

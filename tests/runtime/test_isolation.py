@@ -274,6 +274,11 @@ def test_no_more_isolated_jobs_are_claimed_than_children_are_free(bed: Bed, nurs
             assert worker._works.executor.in_children == 2
             states = [(await handle.ajob()).state for handle in handles]
             assert (states.count(State.RUNNING), states.count(State.PENDING)) == (2, 3)
+            (reason, *_) = (
+                await nursery.app.control.why(handles[states.index("pending")].id)
+            ).reasons
+            assert reason.facts == {"workers": [worker.id], "children": 2}
+            assert worker._pulse().in_children == 2
             (nursery.HERE / "gate").touch()
             for handle in handles:
                 await handle.aresult("30s")
@@ -550,6 +555,7 @@ def test_a_suspect_that_waits_for_a_child_is_tried_again_every_second(
             before = (await suspected.ajob()).attempt
             await until(lambda: has_been_tried(suspected, before + 2))
             job = await in_state(suspected, State.SCHEDULED)
+            assert job.reason == "snoozed", "by which `windlass why` tells it from a retry"
             assert (job.due_at - datetime.now(UTC)).total_seconds() <= 1
             assert [each.outcome for each in job.history] == ["suspected"]
             assert (job.failures, job.crashes) == (0, 0)

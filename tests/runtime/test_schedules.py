@@ -321,6 +321,51 @@ def test_a_schedule_that_nobody_understands_stops_no_other(
     assert any("pip install tzdata" in line["why"] for line in lines)
 
 
+def test_a_schedule_that_no_host_understands_is_ever_later_and_another_host_may_tick_it(
+    bed: Bed,
+) -> None:
+    """Prevents the alert from never firing, and one host without time zones from delaying all."""
+    app, clock = clocked(bed)
+    reporting(app)
+    told: list[float] = []
+    sampler = Sampler(
+        app.store, worker_id=lambda: "w", sampled=lambda made, _: told.append(made["schedule_lag"])
+    )
+
+    async def main() -> None:
+        for name in ("zone", "shape"):
+            await app.schedules.aput(name, "report", cron="* * * * *", overlap="allow")
+        await _rewrite(app, "zone", lambda each: each["schedule"]["cadence"].update(tz="Mars/X"))
+        await _rewrite(app, "shape", lambda record: record.update(ticks="many"))
+        ticking = ticker(app)
+        clock.advance(minutes=1)
+        await ticking.tick()
+        await ticking.tick()
+        ringing = await app.store.ringing(9)
+        assert set(ringing.records) == {RECORD + "zone", RECORD + "shape"}, "others may be able to"
+        for _ in range(15):
+            clock.advance(seconds=20)
+            await ticking.tick()
+            await ticking.tick()
+            await sampler.tick()
+        assert 300 <= told[-1] < 301
+        assert (await app.store.ringing(9)).records == {}, "they stand in nobody's way"
+        marks = await app.store.records(UNSERVED)
+        assert "pip install tzdata" in marks[UNSERVED + "zone"]["why"]
+        assert "later release" in marks[UNSERVED + "shape"]["why"]
+        assert [each.state for each in await app.schedules.alist()] == ["unserved"]
+        await _rewrite(app, "zone", lambda each: each["schedule"]["cadence"].update(tz="UTC"))
+        await _rewrite(app, "shape", lambda record: record.update(ticks=0))
+        clock.advance(minutes=1)
+        await ticking.tick()
+        await sampler.tick()
+        assert {job.headers[SCHEDULE] for job in await jobs(app)} == {"zone", "shape"}
+        assert told[-1] == 0
+        assert await app.store.records(UNSERVED) == {}
+
+    asyncio.run(main())
+
+
 async def _rewrite(app: Windlass, name: str, change: Any) -> None:
     def decide(known: Any, _now: datetime) -> Changes[None]:
         record = known[RECORD + name]

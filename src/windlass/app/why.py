@@ -82,6 +82,7 @@ class _Gathering:
             workers=workers,
             held=held,
             paused=Pauses.of(await self._store.records(PAUSES)),
+            kind=self._registry[job.kind].kind if job.kind in self._registry else None,
             breakers=await self._breakers(job.kind),
             holds=tuple(self._holds(job, accounts, changes, held, now)),
             standing=standing,

@@ -1,7 +1,10 @@
-"""Owns what `windlass doctor` finds by comparing: the clocks of hosts, and releases of workers."""
+"""Owns what `windlass doctor` finds by comparing: clocks of hosts, releases of workers, schedules
+that are due and those that tick.
+"""
 
 from __future__ import annotations
 
+import shlex
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -9,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from windlass.cli import show
 from windlass.core.job import Finding, WorkerRecord
+from windlass.core.schedule import RECORD, UNSERVED
 from windlass.release import __version__
 from windlass.store import Store
 
@@ -16,6 +20,7 @@ _APART = timedelta(seconds=2)
 """By how much two clocks may differ, beside what it takes to ask."""
 _NAMED = 5
 _HOSTS_TOLD = 10
+_SCHEDULES_TOLD = 10
 
 
 def _host_time() -> datetime:
@@ -122,3 +127,19 @@ def releases_apart(workers: Sequence[WorkerRecord]) -> Iterator[Finding]:
 def _some(names: Sequence[str]) -> str:
     rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + rest
+
+
+async def broken_schedules(store: Store) -> list[Finding]:
+    """Find schedules that are due, and that no worker can make sense of."""
+    marks = await store.records(UNSERVED)
+    broken = {name: str(mark["why"]) for name, mark in sorted(marks.items()) if mark.get("why")}
+    found: list[Finding] = []
+    for mark, why in list(broken.items())[:_SCHEDULES_TOLD]:
+        name = mark.removeprefix(UNSERVED)
+        # A mark may be out of date.
+        known = (await store.records(RECORD + name)).get(RECORD + name, {})
+        if known.get("unserved"):
+            problem = f"schedule {name} is due, and no worker can tick it: {why}"
+            remedy = f"mend that on the workers' hosts; windlass schedules show {shlex.quote(name)}"
+            found.append(Finding(problem=problem, remedy=remedy))
+    return found

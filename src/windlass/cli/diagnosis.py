@@ -143,6 +143,7 @@ async def _examine_work(app: Windlass, report: Report) -> None:
     report.problems.extend(await app.store.findings())
     workers, sweep = await app.store.workers(), await app.store.sweep()
     report.problems.extend(await checkup.clocks(app.store, workers))
+    report.problems.extend(await checkup.broken_schedules(app.store))
     report.notes.extend(checkup.releases_apart(workers))
     paused = await app.control.paused()
     alive = [worker for worker in workers if worker.alive]

@@ -267,7 +267,10 @@ def _portrait(status: ScheduleStatus, payload: object) -> Group:
     head = Text.assemble(("schedule ", "dim"), (inert(status.name), "bold"), "  ", _state(status))
     parts: list[RenderableType] = [head, Text(), grid]
     if status.state == "unserved":
-        why = "no live worker ticks it: does one have its kind, and the code that declares it?"
+        why = (
+            "no live worker ticks it: does one have its kind, the code that declares it, and its "
+            "time zone? windlass doctor"
+        )
         parts.insert(1, Text(why, "red"))
     text = json.dumps(payload, indent=2, ensure_ascii=False)
     return Group(*parts, Text(), Text("payload", "bold"), show.block(text))

@@ -272,6 +272,11 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     queue_slots: dict[str, int] = {}
     """How many of its slots a queue may have, where that is fewer."""
     kinds: tuple[str, ...] = ()
+    pools: dict[str, str] = {}
+    """Of kinds that do not run in its event loop, whether they run in `threads` or `children`."""
+    threads: int | None = None
+    children: int | None = None
+    """How many it has, to run jobs in; None: its release does not tell."""
 
     def serves(self, lane: Lane) -> bool:
         """Say whether it would run the jobs of a lane."""
@@ -289,6 +294,9 @@ class Pulse(Struct, frozen=True, kw_only=True):
     """How many jobs it runs at once at present; None: it has not told yet."""
     busy: float = 0.0
     """The share in use of the slots that it can have, or of its threads, whichever is scarcer."""
+    in_threads: int = 0
+    in_children: int = 0
+    """How many of the jobs that it runs are in threads, and in child processes."""
     waiting: bool = False
     """Whether there is, as far as it knows, work that it could run and has no room for."""
     cpu: float = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -12,6 +12,7 @@ from windlass.core.durations import human
 
 START = "windlass worker MODULE:ATTR"
 """What starts a worker."""
+_NAMED = 5
 
 
 class Cause(StrEnum):
@@ -74,3 +75,10 @@ def at(moment: datetime, now: datetime) -> str:
     told = moment.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", "Z")
     far = f"{span(now - moment)} ago" if moment <= now else f"in {span(moment - now)}"
     return f"{told}, {far}"
+
+
+def some(names: Iterable[str]) -> str:
+    """Write a few names, and how many more there are."""
+    listed = list(names)
+    rest = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return ", ".join(listed[:_NAMED]) + rest

@@ -94,10 +94,10 @@ def read_sample(record: Json | None) -> Sample | None:
         return None
 
 
-def open_breakers(sample: Sample) -> tuple[str, ...]:
-    """Return the names of the breakers that let nothing through."""
-    is_open = _BREAKERS[BreakerState.OPEN]
-    return tuple(sorted(name for name, state in sample.breakers.items() if state == is_open))
+def breakers_in(sample: Sample, state: BreakerState) -> tuple[str, ...]:
+    """Return the names of the breakers that are in a state."""
+    code = _BREAKERS[state]
+    return tuple(sorted(name for name, each in sample.breakers.items() if each == code))
 
 
 def is_rated(before: Sample, now: datetime) -> bool:

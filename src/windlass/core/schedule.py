@@ -229,9 +229,9 @@ def record_of(known: ScheduleRecord) -> Json:
     return record
 
 
-def mark_of(known: ScheduleRecord) -> Json:
-    """Return the record that says that nobody serves a schedule, and since which tick."""
-    return {"next": None if known.next is None else known.next.isoformat()}
+def mark_of(record: Json, why: str | None = None) -> Json:
+    """Return the record that says that nobody serves a schedule, since which tick, and why."""
+    return {"next": record.get("next")} | ({} if why is None else {"why": why})
 
 
 # -- what people do to a schedule ------------------------------------------------------------------
@@ -276,6 +276,21 @@ def put_off(known: ScheduleRecord, now: datetime) -> ScheduleRecord | None:
     if known.alarm is None or known.alarm > now or not (known.unserved or is_late(known, now)):
         return None
     return replace(known, unserved=True, alarm=now + GRACE)
+
+
+def put_off_unread(record: Json | None, now: datetime) -> Json | None:
+    """Return a record that cannot be read here as one that nobody minds; None unless that is so.
+
+    Whoever can read it may come yet, and finds it as it was but for that.
+    """
+    if record is None:
+        return None
+    try:
+        alarm = msgspec.convert(record.get("alarm"), datetime)
+        is_early = now <= alarm + GRACE
+    except (msgspec.ValidationError, TypeError):
+        is_early = False  # It does not tell since when; and it rings.
+    return None if is_early and not record.get("unserved") else {**record, "unserved": True}
 
 
 def is_late(known: ScheduleRecord, now: datetime) -> bool:

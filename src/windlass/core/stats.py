@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from windlass.core.breaker_record import BreakerState
 from windlass.core.error_figures import ErrorFigures, errors_of
 from windlass.core.job import Connections, ErrorGroup, Json, WorkerRecord
 from windlass.core.kind_figures import KindFigures, kind_of
@@ -25,7 +26,7 @@ from windlass.core.queue_figures import (
     total_of,
 )
 from windlass.core.redaction import Redaction
-from windlass.core.sample import DRAINING, Sample, open_breakers
+from windlass.core.sample import DRAINING, Sample, breakers_in
 from windlass.core.sample_history import History, curve, recent_rate
 
 __all__ = [
@@ -96,6 +97,8 @@ class Stats:
     services: tuple[float, ...]
     breakers: tuple[str, ...] = ()
     """The names of the breakers that are open."""
+    half_open: tuple[str, ...] = ()
+    """The names of those that are being tried with a few jobs."""
     unknown: Mapping[str, str]
     """Why a figure is None, by its name, or which queues a sum is without."""
 
@@ -208,7 +211,8 @@ def _stats(
         services=_curve(facts, facts.history.total.services)
         if whole
         else added(each.services for each in queues),
-        breakers=open_breakers(facts.sample),
+        breakers=breakers_in(facts.sample, BreakerState.OPEN),
+        half_open=breakers_in(facts.sample, BreakerState.HALF_OPEN),
         unknown=unknown,
     )
 

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from windlass.core.breaker_record import BreakerState, BreakerStatus
+from windlass.core.crowding import crowding
 from windlass.core.fates import finished, running
 from windlass.core.holds import Hold
 from windlass.core.job import EVENT, FLOW, Job, Saga, Standing, WorkerRecord
 from windlass.core.pauses import Pauses, resuming
-from windlass.core.reasons import START, Cause, Reason, at, span
+from windlass.core.reasons import START, Cause, Reason, at, some, span
 from windlass.core.states import State
 from windlass.core.suspicion import is_suspect
 
 AHEAD_COUNTED = 10_000
 """How many jobs before one are counted; more than that is many."""
-_NAMED = 5
+_SNOOZED = "snoozed"
 _NEVER = timedelta(days=365 * 50)
 """Who waits for longer has no time set."""
 
@@ -36,6 +37,8 @@ class Scene:
     held: Mapping[str, Sequence[Job]] = field(default_factory=dict)
     """What workers hold, of those that were looked at."""
     paused: Pauses = field(default_factory=Pauses)
+    kind: str | None = None
+    """What the job's kind is called now, if the job has it under an older name."""
     breakers: Sequence[BreakerStatus] = ()
     """Those that the job's kind goes by."""
     holds: Sequence[Hold] = ()
@@ -65,11 +68,16 @@ def _scheduled(job: Job, now: datetime) -> Reason:
         return _parked(job, job.waiting_for, now)
     when, retry = at(job.due_at, now), f"windlass jobs retry {job.id}"
     outcome = job.history[-1].outcome if job.history else ""
-    if job.error is not None and outcome not in ("snoozed", "released"):
+    if job.reason == _SNOOZED and outcome != _SNOOZED:
+        # What leaves no attempt behind never began: see `Snoozed`.
+        told = f"no child process was free to run it, or none could start; it is tried at {when}"
+        remedy = f"{START} --children N"
+        return Reason(cause=Cause.SNOOZED, told=told, remedy=remedy, until=job.due_at)
+    if job.error is not None and outcome not in (_SNOOZED, "released"):
         told = f"attempt {job.attempt} failed, and it is retried at {when}: {job.error}"
         facts = {"attempt": job.attempt, "failures": job.failures, "error": str(job.error)}
         return Reason(cause=Cause.RETRYING, told=told, remedy=retry, until=job.due_at, facts=facts)
-    if outcome == "snoozed":
+    if outcome == _SNOOZED:
         told = f"its handler put it off until {when}"
         return Reason(cause=Cause.SNOOZED, told=told, remedy=retry, until=job.due_at)
     told = f"it is not due until {when}"
@@ -105,7 +113,11 @@ def _parked(job: Job, waiting_for: str, now: datetime) -> Reason:
 
 
 def _barred(job: Job, scene: Scene) -> Iterator[Reason]:
-    for what, name in scene.paused.holding(job.lane):
+    held = dict.fromkeys(scene.paused.holding(job.lane))
+    if scene.kind is not None:
+        # A kind is paused under every name that it has, or had.
+        held |= dict.fromkeys(scene.paused.holding(job.lane._replace(kind=scene.kind)))
+    for what, name in held:
         yield Reason(
             cause=Cause.PAUSED,
             told=f"{what} {name} is paused",
@@ -151,16 +163,16 @@ def _unserved(job: Job, scene: Scene) -> Reason | None:
     if not alive:
         return Reason(cause=Cause.NO_WORKER, told="no worker is alive", remedy=START)
     if not in_queue:
-        told = f"no live worker serves queue {job.queue} ({_some(each.info.id for each in alive)})"
+        told = f"no live worker serves queue {job.queue} ({some(each.info.id for each in alive)})"
         remedy = f"{START} --queues {queue}"
         return Reason(cause=Cause.UNSERVED, told=told, remedy=remedy)
     if not serving:
-        names = _some(each.info.id for each in in_queue)
+        names = some(each.info.id for each in in_queue)
         told = f"no live worker that serves queue {job.queue} knows kind {kind} ({names})"
         remedy = f"let the worker import its handler: {START} --imports MODULE"
         return Reason(cause=Cause.UNKNOWN_KIND, told=told, remedy=remedy)
     if all(each.pulse.state == "draining" for each in serving):
-        names = _some(each.info.id for each in serving)
+        names = some(each.info.id for each in serving)
         told = f"all workers that would run it are about to end ({names})"
         return Reason(cause=Cause.DRAINING, told=told, remedy=START)
     return None
@@ -181,8 +193,7 @@ def _crowded(job: Job, scene: Scene) -> Iterator[Reason]:
     for breaker in scene.breakers:
         if breaker.state is BreakerState.HALF_OPEN:
             yield from of_breaker(breaker, scene.now)
-    if (busy := _busy(job, scene)) is not None:
-        yield busy
+    yield from crowding(job, scene.workers, scene.held)
     if scene.standing.ahead:
         yield _behind(job, scene.standing)
 
@@ -193,9 +204,9 @@ def _limited(hold: Hold, now: datetime) -> Reason:
     parts = [f"limit {hold.limit}{size} lets no more start{of_key}"]
     if hold.holders:
         names = (f"{worker} ({count})" for worker, count in hold.holders.items())
-        parts.append(f"held by {_some(names)}")
+        parts.append(f"held by {some(names)}")
     if hold.jobs:
-        parts.append(f"for {_some(str(each.id) for each in hold.jobs)}")
+        parts.append(f"for {some(str(each.id) for each in hold.jobs)}")
     if hold.next_at is not None:
         parts.append(f"the next is free {at(hold.next_at, now)}")
     return Reason(
@@ -212,35 +223,6 @@ def _limited(hold: Hold, now: datetime) -> Reason:
             "jobs": [str(each.id) for each in hold.jobs],
         },
     )
-
-
-def _busy(job: Job, scene: Scene) -> Reason | None:
-    serving = [each for each in scene.workers if each.alive and each.info.serves(job.lane)]
-    full = [each for each in serving if _is_full(each, job.queue, scene.held)]
-    if len(full) < len(serving):
-        return None
-    slots = sum(_slots(each) for each in full)
-    names = _some(each.info.id for each in full)
-    told = f"all {slots} slots of the workers that would run it are in use ({names})"
-    if any(job.queue in each.info.queue_slots for each in full):
-        told = f"all slots that workers have for queue {job.queue} are in use ({names})"
-    facts = {"workers": [each.info.id for each in full], "slots": slots}
-    remedy = f"more workers, or more slots: {START} --slots N"
-    return Reason(cause=Cause.BUSY, told=told, remedy=remedy, facts=facts)
-
-
-def _is_full(worker: WorkerRecord, queue: str, held: Mapping[str, Sequence[Job]]) -> bool:
-    jobs = held.get(worker.info.id)
-    if jobs is None:
-        return worker.pulse.running >= _slots(worker)
-    share = worker.info.queue_slots.get(queue)
-    if share is not None and sum(job.queue == queue for job in jobs) >= share:
-        return True
-    return len(jobs) >= _slots(worker) or (worker.pulse.busy >= 1 and bool(jobs))
-
-
-def _slots(worker: WorkerRecord) -> int:
-    return worker.pulse.slots or worker.info.least_slots or worker.info.slots
 
 
 def _behind(job: Job, standing: Standing) -> Reason:
@@ -280,9 +262,3 @@ def _marks(job: Job, now: datetime) -> Iterator[Reason]:
     if job.expires_at is not None and job.state is not State.RUNNING:
         told = f"it is cancelled if it has not started before {at(job.expires_at, now)}"
         yield Reason(cause=Cause.EXPIRES, told=told, until=job.expires_at)
-
-
-def _some(names: Iterator[str] | Sequence[str]) -> str:
-    listed = list(names)
-    rest = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return ", ".join(listed[:_NAMED]) + rest

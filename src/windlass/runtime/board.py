@@ -14,7 +14,10 @@ from windlass.runtime.blackbox import shared_file
 
 _HEAD = struct.Struct("<QQQ")
 """The number of the page, its size, and its checksum."""
-_PAGE = 8 * 1024 * 1024
+_PAGE = 32 * 1024 * 1024
+"""As much as a thousand pairs of the longest names take, with all that is told of each; what is not
+written takes no memory.
+"""
 _TRIES = 3
 
 
@@ -30,14 +33,15 @@ class Board:
         """Make a board with nothing on it."""
         return cls(shared_file())
 
-    def write(self, data: bytes) -> None:
-        """Put this in place of what was there before; more than a page is left out."""
+    def write(self, data: bytes) -> bool:
+        """Put this in place of what was there before; False if it is more than a page."""
         if len(data) > _PAGE:
-            return
+            return False
         number = self._written + 1
         os.pwrite(self.fd, data, _place(number))
         os.pwrite(self.fd, _HEAD.pack(number, len(data), zlib.crc32(data)), 0)
         self._written = number
+        return True
 
     def read(self) -> bytes | None:
         """Return what was written last; None if there is nothing, or it changes all the time."""

@@ -6,9 +6,10 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from windlass.core.job import WorkerInfo
+from windlass.core.plan import Pool
 from windlass.observe.logs import get_logger
 from windlass.runtime.options import WorkerOptions
 from windlass.store import Store
@@ -23,7 +24,7 @@ class Registration:
         self,
         store: Store,
         options: WorkerOptions,
-        kinds: Iterable[str],
+        kinds: Mapping[str, Pool],
         *,
         told: Callable[[str], None],
         is_stopping: Callable[[], bool],
@@ -31,6 +32,7 @@ class Registration:
         self._store = store
         self._options = options
         self._kinds = tuple(sorted(kinds))
+        self._pools = {kind: pool.value for kind, pool in kinds.items() if pool is not Pool.LOOP}
         self._told = told
         self._is_stopping = is_stopping
         self._rebirth: asyncio.Task[None] | None = None
@@ -56,6 +58,9 @@ class Registration:
                 excluded=tuple(sorted(options.excluded)),
                 queue_slots=dict(options.queue_slots),
                 kinds=self._kinds,
+                pools=self._pools,
+                threads=options.threads,
+                children=options.children,
             )
         )
         # Only now: nobody may renew, or claim under, a lease that does not exist yet.

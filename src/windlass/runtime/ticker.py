@@ -29,6 +29,7 @@ from windlass.core.schedule import (
     owed,
     put,
     put_off,
+    put_off_unread,
     read_record,
     record_of,
     righted,
@@ -52,27 +53,35 @@ _MOST = 1_000
 """How many jobs one change makes, and how many schedules one look puts off."""
 _LONGEST = 1.0
 """Seconds after which a schedule is found that somebody else has put there."""
+_UNREAD = "its record cannot be read; was it made by a later release?"
 _STAGGER = 0.03
 """Seconds by which workers come one after the other, so that most find the work done."""
 
 
 @dataclass(kw_only=True)
 class _Round:
-    """What becomes of some schedules, and which of them nobody understands."""
+    """What becomes of some schedules, and which of them nobody here understands, and why."""
 
     rung: dict[str, Rung] = field(default_factory=dict)
+    unread: dict[str, Json] = field(default_factory=dict)
+    """The records to be written of those that cannot be read here."""
     broken: dict[str, str] = field(default_factory=dict)
+    found: Mapping[str, Json]
     now: datetime
 
     def changes(self) -> Changes[_Round]:
-        """Return what is to be written; what is broken is looked at again after a while."""
+        """Return what is to be written; what cannot be read is looked at again after a while."""
         alarms = {name: each.record.alarm for name, each in self.rung.items()}
-        alarms |= dict.fromkeys(self.broken, self.now + GRACE)
-        known = {name: each.record for name, each in self.rung.items()}
-        marks = {UNSERVED + name: mark_of(each) for name, each in known.items() if each.unserved}
+        alarms |= dict.fromkeys(self.unread, self.now + GRACE)
+        records = {name: record_of(each.record) for name, each in self.rung.items()} | self.unread
+        marks = {
+            UNSERVED + name: mark_of(record, self.broken.get(name))
+            for name, record in records.items()
+            if record.get("unserved")
+        }
         return Changes(
             answer=self,
-            records={RECORD + name: record_of(each) for name, each in known.items()} | marks,
+            records={RECORD + name: record for name, record in records.items()} | marks,
             alarms={RECORD + name: alarm for name, alarm in alarms.items()},
             enqueue=[job for each in self.rung.values() for job in each.jobs],
         )
@@ -115,6 +124,8 @@ class Ticker(Service):
         self._ended: dict[str, UUID] = {}
         self._roused = asyncio.Event()
         self._told: set[str] = set()
+        self._broken: dict[str, tuple[Schedule, str]] = {}
+        """What cannot be reckoned here, and why: left to others until evidently none can."""
         self._seen: datetime | None = None
         self._check_at: datetime | None = None
         self.has_looked = False
@@ -139,7 +150,7 @@ class Ticker(Service):
         await self._mind_ended()
         ringing, known, ours = await self._look()
         done = await self._ring(_some(ours), ringing.now)
-        moved = await self._put_off(known.keys() - ours.keys(), known, ringing.now)
+        moved = await self._put_off(known.keys() - ours.keys(), known, ringing)
         await self._mind_others(ringing)
         await self._mind_clock(ringing.now)
         if (done and len(ours) > BATCH) or (moved and len(ringing.records) >= _SHOWN):
@@ -172,15 +183,19 @@ class Ticker(Service):
             shown = min(shown * _FURTHER, _FURTHEST)
 
     def _is_ours(self, name: str, known: ScheduleRecord) -> bool:
-        if known.schedule.job.kind not in self._kinds:
+        if known.schedule.job.kind not in self._kinds or self._why_broken(name, known):
             return False
         return not known.schedule.declared or name in self._declared
+
+    def _why_broken(self, name: str, known: ScheduleRecord) -> str:
+        schedule, why = self._broken.get(name, (None, ""))
+        return why if schedule == known.schedule else ""
 
     async def _apply(self, names: Collection[str], decide: _Decide) -> _Round:
         """Let something be decided under the lock of some schedules."""
 
         def reduce(known: Mapping[str, Json], now: datetime) -> Changes[_Round]:
-            made = _Round(now=now)
+            made = _Round(found=known, now=now)
             decide({name: read_record(known.get(RECORD + name)) for name in names}, made)
             return made.changes()
 
@@ -243,7 +258,9 @@ class Ticker(Service):
                     if rung := ring(name, each, look, left):
                         made.rung[name] = spans.around(rung)
                 except ConfigError as error:
+                    # Its alarm stays as it is: another host may be able to.
                     made.broken[name] = str(error)
+                    self._broken[name] = each.schedule, str(error)
 
         done = await self._apply(names, decide)
         spans.end()
@@ -292,30 +309,41 @@ class Ticker(Service):
     # -- what is not for us --------------------------------------------------------------------
 
     async def _put_off(
-        self, names: Collection[str], shown: Mapping[str, ScheduleRecord | None], now: datetime
+        self, names: Collection[str], shown: Mapping[str, ScheduleRecord | None], ringing: Ringing
     ) -> bool:
         """Put off what evidently nobody minds, so that it does not stand in the way of others."""
-        stale = [name for name in names if (each := shown[name]) is None or put_off(each, now)]
-
-        def decide(known: Mapping[str, ScheduleRecord | None], made: _Round) -> None:
-            for name, each in known.items():
-                if each is None:
-                    made.broken[name] = "its record cannot be read; was it made by a later release?"
-                elif after := put_off(each, made.now):
-                    made.rung[name] = Rung(record=after)
-
+        found = ringing.records
+        stale = [
+            name for name in names if _is_stale(shown[name], found[RECORD + name], ringing.now)
+        ]
         if not stale:
             return False
         for begin in range(0, min(len(stale), _MOST), BATCH):
-            done = await self._apply(stale[begin : begin + BATCH], decide)
+            done = await self._apply(stale[begin : begin + BATCH], self._leave)
             for name, why in done.broken.items():
+                self._broken.pop(name, None)  # It is tried again when it rings again.
                 self._tell_broken(name, why)
         return True
+
+    def _leave(self, known: Mapping[str, ScheduleRecord | None], made: _Round) -> None:
+        for name, each in known.items():
+            if each is not None:
+                if after := put_off(each, made.now):
+                    made.rung[name] = Rung(record=after)
+                    if why := self._why_broken(name, each):
+                        made.broken[name] = why
+            elif left := put_off_unread(made.found.get(RECORD + name), made.now):
+                made.unread[name] = left
+                made.broken[name] = _UNREAD
 
     def _tell_broken(self, name: str, why: str) -> None:
         if name not in self._told:
             self._told.add(name)
             log.error("schedule.broken", schedule=name, why=why)
+
+
+def _is_stale(known: ScheduleRecord | None, record: Json, now: datetime) -> bool:
+    return bool(put_off_unread(record, now) if known is None else put_off(known, now))
 
 
 def _some(schedules: Mapping[str, ScheduleRecord]) -> Mapping[str, ScheduleRecord]:

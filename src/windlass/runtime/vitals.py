@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from windlass.core.job import Connections, Json, Pulse
 from windlass.observe.endpoint import Endpoint, Health
 from windlass.observe.figures import Figures, Life, Process, page, written
+from windlass.observe.logs import get_logger
 from windlass.observe.meters import Meters
+from windlass.runtime.board import Board
 from windlass.runtime.heart import Heart
 from windlass.runtime.leash import Leash
 from windlass.runtime.options import WorkerOptions
@@ -21,6 +23,7 @@ from windlass.runtime.usage import resident
 from windlass.runtime.works import Works
 from windlass.store import Store
 
+log = get_logger("windlass.worker")
 _EVERY = 1.0
 """Seconds between two of the figures that a supervisor is shown."""
 
@@ -44,6 +47,7 @@ class Vitals:
         self._slots: Callable[[], int]
         self._endpoint: Endpoint | None = None
         self._shown_at = 0.0
+        self._is_cut = False
         self._renewed_at = 0.0
         self.sample: Json | None = None
         """The cluster-wide figures, as they were read last."""
@@ -134,7 +138,9 @@ class Vitals:
         now, board = time.monotonic(), None if self._leash is None else self._leash.board
         if board is not None and now - self._shown_at >= _EVERY:
             self._shown_at = now
-            board.write(written(self.figures()))
+            if not leave(board, self.figures()) and not self._is_cut:
+                self._is_cut = True
+                log.warning("figures.cut", why="the names of queues and kinds are too long")
 
     # -- for a worker that serves them itself --------------------------------------------------
 
@@ -170,6 +176,17 @@ class Vitals:
     def _process(self) -> Process:
         figures = self.figures()
         return Process(figures, self._heart.lag, figures.life.beat_at)
+
+
+def leave(board: Board, figures: Figures) -> bool:
+    """Leave figures on a board; if they are too many, signs of life and gauges alone, and False.
+
+    Without those the supervisor would take the process for one that is stuck.
+    """
+    if board.write(written(figures)):
+        return True
+    board.write(written(replace(figures, counts={}, histograms={}, sample=None)))
+    return False
 
 
 def _pool_gauges(connections: Connections | None) -> dict[str, float]:

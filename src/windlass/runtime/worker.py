@@ -391,12 +391,15 @@ class Worker:
             self._leash.say(word)
 
     def _pulse(self) -> Pulse:
+        executor = self._works.executor
         return Pulse(
             state="draining" if self._works.draining else "running",
             processed=self._tally.processed,
-            running=len(self._works.executor.runs),
+            running=len(executor.runs),
             slots=self._slots,
             busy=self._busy(),
+            in_threads=executor.in_threads,
+            in_children=executor.in_children,
             waiting=self._works.demand.waiting,
             cpu=round(self._cpu.read(), 3),
             fenced=self._tally.fenced,

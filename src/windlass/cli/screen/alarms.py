@@ -82,10 +82,12 @@ def _stands_still(queue: QueueFigures) -> bool:
 
 
 def _breakers(looked: Looked) -> Iterator[Alarm]:
-    if names := looked.stats.breakers:
-        what, are = ("breaker", "is") if len(names) == 1 else ("breakers", "are")
-        told = f"{what} {figures.several(names)} {are} open: windlass breakers list"
-        yield Alarm(told=told, urgent=True)
+    stats = looked.stats
+    for state, names in (("open", stats.breakers), ("half-open", stats.half_open)):
+        if names:
+            what, are = ("breaker", "is") if len(names) == 1 else ("breakers", "are")
+            told = f"{what} {figures.several(names)} {are} {state}: windlass breakers list"
+            yield Alarm(told=told, urgent=state == "open")
 
 
 def _kinds(looked: Looked) -> Iterator[Alarm]:

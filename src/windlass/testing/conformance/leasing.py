@@ -23,6 +23,9 @@ async def a_registered_worker_is_shown_as_it_told(bench: Bench) -> None:
         least_slots=2,
         queues=("mail", "default"),
         kinds=("send", "report"),
+        pools={"report": "children"},
+        threads=4,
+        children=2,
     )
     await bench.store.register(info)
     (record,) = await bench.store.workers()
@@ -44,6 +47,8 @@ async def a_heartbeat_renews_the_lease(bench: Bench) -> None:
         running=3,
         slots=8,
         busy=0.375,
+        in_threads=2,
+        in_children=1,
         waiting=True,
         cpu=0.25,
         loop_lag=timedelta(microseconds=1_500),
