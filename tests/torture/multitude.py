@@ -45,10 +45,10 @@ FROM generate_series(1, 100000) AS n
 """
 NEWCOMERS = """
 INSERT INTO jobs (id, kind, queue, payload)
-SELECT new_id(clock_timestamp() - n * interval '0.8 ms'), 'kind-1', 'queue-' || n % 200, '{}'
+SELECT new_id(now() - n * interval '0.8 ms'), 'kind-1', 'queue-' || n % 200, '{}'
 FROM generate_series(1, 50000) AS n
 """
-"""Fifty thousand jobs, made within the last forty seconds."""
+"""Fifty thousand jobs, made within the forty seconds before this begins."""
 
 
 def fill(yard: PostgresYard) -> None:
