@@ -147,6 +147,27 @@ def test_jobs_that_no_live_worker_serves_are_a_problem(shell: Shell) -> None:
     assert "kind unknown are pending in queue slow" in found["problem"]
 
 
+def test_a_worker_that_drains_serves_nothing(shell: Shell) -> None:
+    """`why`, `stats` and the metrics say so, too: doctor must not find that all is well."""
+    shell.enqueue("send_email")
+    shell.register("w1")
+    shell.beat("w1", Pulse())
+    assert problems(shell) == []
+    shell.beat("w1", Pulse(state="draining"))
+    (found,) = problems(shell)
+    assert found["problem"].endswith(", and all workers drain")
+    assert found["remedy"].startswith("windlass worker ")
+    shell.register("w2", kinds=("other",))
+    (found,) = problems(shell)
+    assert found["problem"] == (
+        "jobs of kind send_email are pending in queue default, "
+        "and all workers that serve them drain"
+    )
+    assert found["remedy"].startswith("windlass worker ")
+    shell.register("w3")
+    assert problems(shell) == []
+
+
 def test_a_paused_queue_is_a_note_and_what_waits_in_it_is_no_problem(shell: Shell) -> None:
     shell.enqueue(queue="mail")
     shell.ok("queues", "pause", "mail")

@@ -67,6 +67,22 @@ def test_before_any_worker_the_jobs_are_counted_and_the_rest_is_said_to_be_unkno
     assert told["slots_needed"] is None
 
 
+def test_a_reason_that_many_queues_have_is_one_line_that_names_three(shell: Shell) -> None:
+    """Prevents a screen of lines that are all alike, just when all workers are gone."""
+    shell.fill_queues(50)
+    said = shell.ok("stats").err.splitlines()
+    assert [line for line in said if "no worker serves it" in line] == [
+        "drained in: q000, q001, q002 and 47 more: no worker serves it: it does not drain"
+    ]
+    shell.ok("queues", "pause", "q001")
+    said = shell.ok("stats").err.splitlines()
+    assert (
+        "drained in: q000, q002, q003 and 46 more: no worker serves it: it does not drain" in said
+    )
+    assert "drained in: q001: it is paused: it does not drain" in said
+    assert len(said) <= 5
+
+
 def test_of_what_nobody_knows_that_is_said(post: Shell) -> None:
     assert (
         "nothing is known of a queue mial; try: windlass queues list"

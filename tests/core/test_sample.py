@@ -106,6 +106,36 @@ def test_queues_are_told_with_depth_oldest_and_who_serves_them() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("pauses", "oldest", "unserved"),
+    [
+        (Pauses(), 900.0, 2),
+        (Pauses(kinds=frozenset({"unknown"})), 60.0, 1),
+        (Pauses(keys=frozenset({"acme"})), 900.0, 1),
+        (Pauses(kinds=frozenset({"unknown"}), keys=frozenset({"acme"})), 5.0, 0),
+        (Pauses(kinds=frozenset({"unknown", "send", "scan"})), 0.0, 0),
+        (Pauses(queues=frozenset({"mail"})), 900.0, 2),
+    ],
+)
+def test_what_is_paused_by_its_kind_or_key_makes_its_queue_neither_old_nor_unserved(
+    pauses: Pauses, oldest: float, unserved: int
+) -> None:
+    """Else who pauses a kind is alarmed, and told to pause the queue with all that is well in it.
+
+    A pause of the queue itself is told beside the two, so that alerts can leave it out.
+    """
+    waits = (
+        (Lane("mail", "unknown", 0, ""), 900),
+        (Lane("mail", "scan", 0, "acme"), 60),
+        (Lane("mail", "send", 0, ""), 5),
+    )
+    heads = tuple(Head(lane=lane, position=NOW - age * SECOND) for lane, age in waits)
+    made = sampled(facts(heads=heads, workers=(worker(),), pauses=pauses), None, by="w")
+    assert series(made, "windlass_queue_oldest_pending_seconds") == {("mail",): oldest}
+    assert series(made, "windlass_queue_unserved_lanes") == {("mail",): unserved}
+    assert series(made, "windlass_queue_paused") == {("mail",): float(bool(pauses.queues))}
+
+
 def test_workers_that_drain_serve_nothing() -> None:
     drains = msgspec.structs.replace(worker(), pulse=Pulse(state="draining"))
     head = Head(lane=Lane("mail", "send", 0, ""), position=NOW)

@@ -345,6 +345,15 @@ def test_lanes_that_nobody_serves_and_breakers_that_are_open_are_told() -> None:
     assert (found.breakers, found.half_open) == (("api", "bank"), ("post",))
 
 
+def test_jobs_that_a_pause_of_their_kind_holds_are_not_told_to_be_gone_soon() -> None:
+    """They have waited for long, though not as the queue's oldest: free slots do not help them."""
+    stuck = {"arrival_rate": 0.0, "service_rate": 0.0, "jobs": {"pending": 3}}
+    found = mail(queue(oldest=None, held=600.0, **stuck))
+    assert (found.oldest, found.drain_seconds) == (600.0, None)
+    assert "nothing leaves" in found.unknown["drain_seconds"]
+    assert mail(queue(oldest=700.0, held=600.0, **stuck)).oldest == 700.0
+
+
 def test_what_is_paused_waits_though_nothing_else_does() -> None:
     idle, paused = queue(jobs={}, oldest=None), Pauses(queues=frozenset({"files"}))
     found = stats(idle, queue(), kinds=_both_queues(), pauses=paused)

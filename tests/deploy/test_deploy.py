@@ -267,6 +267,33 @@ def test_prometheus_finds_the_pods_and_their_token() -> None:
     assert credentials["key"] in only("Secret")["stringData"]
 
 
+def test_the_alerts_become_what_the_prometheus_operator_takes() -> None:
+    """It loads no plain file of rules, so that its users had none of the alerts."""
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    (line,) = re.findall(r"^(.*PrometheusRule.*) \| kubectl apply -f -$", page, re.MULTILINE)
+    made = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
+    rules = yaml.safe_load(made.stdout)
+    assert rules.pop("apiVersion") == only("PodMonitor")["apiVersion"] == "monitoring.coreos.com/v1"
+    assert rules.pop("kind") == "PrometheusRule"
+    assert re.fullmatch(r"[a-z0-9-]+", rules.pop("metadata")["name"])
+    shipped = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8"))
+    assert rules == {"spec": {"groups": shipped["groups"]}}
+    for rule in (each for group in shipped["groups"] for each in group["rules"]):
+        assert set(rule) <= {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
+        texts = (*rule["labels"].values(), *rule["annotations"].values(), rule["expr"])
+        assert all(isinstance(each, str) for each in texts), "it takes nothing else there"
+
+
+def test_no_worker_is_shipped_at_the_port_of_prometheus() -> None:
+    """On a host with both, Prometheus scraped itself there, and saw no worker."""
+    image = dict(pair.split("=", 1) for pair in shlex.split(instructions()["ENV"][0]))
+    (port,) = {each["METRICS_PORT"] for each in (Unit(UNIT).environment, image, config())}
+    assert port != "9090"
+    page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
+    assert f"`METRICS_PORT={port}`, as all of `deploy/` does" in page
+    assert f'targets: ["worker-1:{port}"' in page
+
+
 # -- the page about it -----------------------------------------------------------------------------
 
 

@@ -14,6 +14,15 @@ from typing import Any
 import pytest
 
 from tests.torture.harness import WorkerProcess, Yard, until
+from tests.torture.multitude import (
+    BREAKERS,
+    LIMITED,
+    NEWCOMERS,
+    QUEUES,
+    SHARDS,
+    WORKERS,
+    fill,
+)
 from tests.torture.yards import PostgresYard, on_postgres, on_sqlite
 from windlass.core.families import EVENTS, FAMILIES
 from windlass.core.sample import read_sample
@@ -21,18 +30,8 @@ from windlass.core.sample_walk import walk_after
 from windlass.runtime.sampler import Sampler
 from windlass.store.postgres import PostgresStore
 
-MILLION = """
-INSERT INTO jobs (id, kind, queue, state, payload, due_at)
-SELECT gen_random_uuid(), 'kind-' || n % 20, 'queue-' || n % 200,
-       CASE WHEN n % 5 = 0 THEN 'scheduled' ELSE 'pending' END, '{"to": "somebody"}',
-       now() + (n - 1000000) * interval '1 millisecond'
-FROM generate_series(1, 1000000) AS n
-"""
-NEWCOMERS = """
-INSERT INTO jobs (id, kind, queue, payload)
-SELECT new_id(clock_timestamp() - n * interval '0.8 ms'), 'kind-1', 'queue-' || n % 200, '{}'
-FROM generate_series(1, 50000) AS n
-"""
+BAR = 0.5
+"""Seconds that the store may take to tell what a sample is made of."""
 OF_A_QUIET_JOB = {"claimed", "completed"}
 NEED_A_CAUSE = {
     *(f"windlass_jobs_{event}_total" for event in EVENTS if event not in OF_A_QUIET_JOB),
@@ -128,40 +127,47 @@ def test_counts_do_not_fall_when_a_process_is_killed_and_labels_do_not_grow(yard
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
-@on_postgres
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("yard", ["postgres"], indirect=True)
 def test_a_million_jobs_in_two_hundred_queues_are_sampled_within_half_a_second(
     yard: PostgresYard,
 ) -> None:
-    """Case 47: the cluster-wide figures stay cheap, and say where they end."""
-    with yard.unindexed() as db:
-        db.execute(MILLION)
+    """Case 47: the cluster-wide figures stay cheap, and say where they end.
+
+    With all that a sample reads: dead jobs, workers, what is recorded of kinds, limits, breakers.
+    """
+    fill(yard)
     made: list[Any] = []
 
     async def sample() -> None:
         store = PostgresStore(yard.plain_url, listen_url="off")
-        for _ in range(3):
-            sampler = Sampler(store, worker_id=lambda: "w", sampled=lambda *it: made.append(it[0]))
+        sampler = Sampler(store, worker_id=lambda: "w", sampled=lambda *it: made.append(it[0]))
+        for _ in range(5):
             await sampler._sample(None, "w", walk_after(None))
         # The others ask who is new, too, since of most queues not all jobs are counted.
         yard.ask(NEWCOMERS)
         before = read_sample(made[-1])
         assert before is not None
-        before.at -= 30
+        before.at = yard.value("SELECT extract(epoch FROM clock())::float8") - 30
         for _ in range(3):
-            await sampler._sample(before, "w", walk_after(before))
+            await sampler._sample(before, "w", walk_after(None))
         await store.close()
 
     asyncio.run(sample())
-    samples = [each for each in map(read_sample, made) if each is not None]
-    assert [len(each.queues) for each in samples] == [200] * 6
-    later = samples[3:]
-    assert later[0].queues["queue-7"].estimated
-    assert later[0].queues["queue-7"].arrival_rate == pytest.approx(250 / 40, rel=0.3)
-    # The best of three, since other tests run beside this one.
-    assert min(each.seconds for each in samples[:3]) <= 0.5
-    assert min(each.seconds for each in later) <= 0.5
-    queue = samples[0].queues["queue-7"]
+    samples = [found for each in made if (found := read_sample(each)) is not None]
+    first, later = samples[:5], samples[5:]
+    newer = later[0].queues["queue-7"]
+    assert newer.estimated
+    assert newer.arrival_rate == pytest.approx(250 / 40, rel=0.3)
+    assert len(later) == 3
+    assert all(len(each.queues) == QUEUES == len(each.kinds) for each in samples)
+    assert first[0].workers["running"] == WORKERS
+    assert sum(first[0].limits.values()) == LIMITED * SHARDS * 15
+    assert len(first[0].breakers) == BREAKERS
+    queue = first[0].queues["queue-7"]
     assert queue.jobs["pending"] > 100
-    assert "pending" in queue.capped
+    assert {"pending", "dead"} <= set(queue.capped)
     assert len(repr(made[0])) < 100_000, "a record stays small"
+    took = [[each.seconds for each in some] for some in (first, later)]
+    # The least: what others on the machine take is not the store's.
+    assert max(map(min, took)) <= BAR, f"{took}, with a load of {os.getloadavg()[0]:.1f}"

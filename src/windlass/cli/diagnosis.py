@@ -13,6 +13,7 @@ from windlass.core.breaker_record import BreakerStatus
 from windlass.core.errors import WindlassError
 from windlass.core.job import ErrorGroup, Finding, Lane, Sweep, WorkerRecord
 from windlass.core.pauses import resuming
+from windlass.core.sample import is_draining
 from windlass.core.states import State
 from windlass.core.why import of_breaker
 from windlass.store import Store
@@ -201,26 +202,32 @@ def _examine_dead(groups: Sequence[ErrorGroup], now: datetime, report: Report) -
 def _examine_waiting(
     waiting: Sequence[Lane], alive: Sequence[WorkerRecord], sweep: Sweep, report: Report
 ) -> None:
-    """Find what waits in vain."""
+    """Find what waits in vain; a worker that drains starts nothing any more."""
     start = f"windlass worker {report.app or 'module:attribute'}"
-    if not alive:
+    staying = [worker for worker in alive if not is_draining(worker)]
+    if not staying:
+        nobody = "all workers drain" if alive else "no worker is alive"
         if waiting:
             oldest = min(head.position for head in sweep.heads if head.lane in waiting)
             since = show.short(sweep.now - oldest)
-            report.problem(f"jobs have been pending for {since}, and no worker is alive", start)
+            report.problem(f"jobs have been pending for {since}, and {nobody}", start)
         else:
-            report.note("no worker is alive", start)
+            report.note(nobody, start)
         return
-    unserved = dict.fromkeys((lane.kind, lane.queue) for lane in _unserved(waiting, alive))
-    for kind, queue in list(unserved)[:_LANES_TOLD]:
+    unserved = {(lane.kind, lane.queue): lane for lane in _unserved(waiting, staying)}
+    for lane in list(unserved.values())[:_LANES_TOLD]:
+        told = f"jobs of kind {lane.kind} are pending in queue {lane.queue}"
+        if any(worker.info.serves(lane) for worker in alive):
+            report.problem(f"{told}, and all workers that serve them drain", start)
+            continue
         report.problem(
-            f"jobs of kind {kind} are pending in queue {queue}, and no live worker serves them",
+            f"{told}, and no live worker serves them",
             "is the handler's module imported by the worker, and does it serve this queue "
             "(--queues, --exclude)?",
         )
 
 
-def _unserved(waiting: Sequence[Lane], alive: Sequence[WorkerRecord]) -> Iterator[Lane]:
+def _unserved(waiting: Sequence[Lane], staying: Sequence[WorkerRecord]) -> Iterator[Lane]:
     for lane in waiting:
-        if not any(worker.info.serves(lane) for worker in alive):
+        if not any(worker.info.serves(lane) for worker in staying):
             yield lane

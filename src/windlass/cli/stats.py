@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import typer
@@ -13,6 +13,7 @@ from windlass.app import Windlass
 from windlass.cli import options, show, target
 from windlass.cli.figures import amount, figures_facts, percent, rate, seconds
 from windlass.cli.listing import Column, Listing
+from windlass.cli.screen.figures import several
 from windlass.cli.sparks import ASCII, spark
 from windlass.core.states import State
 from windlass.core.stats import ErrorFigures, KindFigures, QueueFigures, Stats, WorkerFigures
@@ -216,22 +217,36 @@ def _print(title: str, listing: Listing, rows: Sequence[object]) -> None:
 
 def _notes(found: Stats) -> None:
     """Say why what is not known is not, and what is to be done about it."""
-    reasons: dict[str, list[str]] = {}
-    for figure, why in found.unknown.items():
-        reasons.setdefault(why, []).append(_LABELS[figure])
-    for each in found.queues:
-        for figure, why in each.unknown.items():
-            if why not in reasons and f"{each.name}: {why}" not in reasons:
-                reasons.setdefault(f"{each.name}: {why}", []).append(_LABELS[figure])
-    if any(reasons):
+    if reasons := list(_reasons(found)):
         show.say("")
-    for why, figures in reasons.items():
-        show.note(f"{', '.join(figures)}: {why}")
+    for each in reasons:
+        show.note(each)
     if found.estimated:
         show.note("~ is estimated by the ids of new jobs: there are too many to count them all")
     if found.sample_age is not None:
         ago = show.short(timedelta(seconds=found.sample_age))
         show.note(f"queues are as a worker counted them {ago} ago")
+
+
+def _reasons(found: Stats) -> Iterator[str]:
+    """Say each reason once: that of the whole, or of all queues that have it, however many."""
+    whole = _by_reason(found.unknown)
+    alike: dict[tuple[str, str], list[str]] = {}
+    for queue in found.queues:
+        for why, labels in _by_reason(queue.unknown).items():
+            if why not in whole:
+                alike.setdefault((labels, why), []).append(queue.name)
+    # That of the whole may be that of one queue, by whose name it begins.
+    told = {f"{name}: {why}" for (_, why), names in alike.items() for name in names}
+    yield from (f"{labels}: {why}" for why, labels in whole.items() if why not in told)
+    yield from (f"{labels}: {several(names)}: {why}" for (labels, why), names in alike.items())
+
+
+def _by_reason(unknown: Mapping[str, str]) -> dict[str, str]:
+    reasons: dict[str, list[str]] = {}
+    for figure, why in unknown.items():
+        reasons.setdefault(why, []).append(_LABELS[figure])
+    return {why: ", ".join(labels) for why, labels in reasons.items()}
 
 
 def _count(queue: QueueFigures, state: State) -> Text:

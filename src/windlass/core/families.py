@@ -132,14 +132,14 @@ OF_CLUSTER = (
     Family(
         "windlass_queue_oldest_pending_seconds",
         "gauge",
-        "For how long the oldest pending job of a queue has been due.",
+        "For how long the oldest pending job of a queue has been due, paused kinds and keys aside.",
         _QUEUE,
     ),
     Family("windlass_queue_workers", "gauge", "Live workers that serve a queue.", _QUEUE),
     Family(
         "windlass_queue_unserved_lanes",
         "gauge",
-        "Lanes of a queue that have pending jobs, and that no live worker would run.",
+        "Lanes with pending jobs that no live worker would run, paused kinds and keys aside.",
         _QUEUE,
     ),
     Family("windlass_queue_paused", "gauge", "Whether a queue is paused.", _QUEUE),

@@ -47,7 +47,7 @@ class QueueFigures:
     paused: bool
     workers: int
     unserved: int = 0
-    """Lanes with pending jobs that no live worker would run."""
+    """Lanes with pending jobs that no live worker would run, paused kinds and keys aside."""
     slots: int
     """How many of its jobs the workers that serve it can run at once."""
     arrival_rate: float | None
@@ -138,7 +138,7 @@ def _load(name: str, scene: QueueScene, serving: Sequence[WorkerRecord]) -> Load
         waiting=waiting,
         capped=_PENDING in queue.capped,
         # A store may still believe that something waits in a lane that is empty.
-        oldest=queue.oldest if waiting else None,
+        oldest=_oldest(queue) if waiting else None,
         paused=queue.paused if name == OTHER else name in scene.pauses.queues,
         slots=sum(slots_of(each, name) for each in serving),
         running=queue.jobs.get(_RUNNING, 0),
@@ -149,6 +149,12 @@ def _load(name: str, scene: QueueScene, serving: Sequence[WorkerRecord]) -> Load
         again=work.again,
         work=work.each,
     )
+
+
+def _oldest(queue: QueueSample) -> float | None:
+    """Return how long the oldest waits, paused or not: either way it has not just come."""
+    waits = [each for each in (queue.oldest, queue.held) if each is not None]
+    return max(waits, default=None)
 
 
 def _why_no_rates(scene: QueueScene, queue: QueueSample, *, untold: bool) -> str:

@@ -40,10 +40,12 @@ class QueueSample(Struct, kw_only=True, omit_defaults=True):
     capped: list[str] = []
     """The states in which there are more than were counted."""
     oldest: float | None = None
-    """Seconds for which the oldest pending job has been due."""
+    """Seconds for which the oldest pending job has been due whose kind and key are not paused."""
+    held: float | None = None
+    """The same of the oldest one whose kind or key is paused."""
     workers: int = 0
     unserved: int = 0
-    """Lanes with pending jobs that no live worker would run."""
+    """Lanes with pending jobs that no live worker would run, paused kinds and keys aside."""
     paused: bool = False
     left: int = 0
     """Jobs that left it for good, ever; rates are differences of that."""
@@ -178,6 +180,10 @@ def is_draining(worker: WorkerRecord) -> bool:
 
 def _note_head(queue: QueueSample, head: Head, facts: Facts, alive: Sequence[WorkerRecord]) -> None:
     waited = max((facts.now - head.position).total_seconds(), 0.0)
+    # Else a kind that is paused on purpose would alarm for its queue, whose others are well.
+    if any(what != "queue" for what, _ in facts.pauses.holding(head.lane)):
+        queue.held = max(queue.held or 0.0, waited)
+        return
     queue.oldest = max(queue.oldest or 0.0, waited)
     queue.unserved += not any(
         worker.info.serves(head.lane) for worker in alive if not is_draining(worker)
