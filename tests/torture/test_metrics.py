@@ -9,6 +9,7 @@ import signal
 import time
 import urllib.error
 import urllib.request
+from statistics import median
 from typing import Any
 
 import pytest
@@ -30,8 +31,9 @@ from windlass.core.sample_walk import walk_after
 from windlass.runtime.sampler import Sampler
 from windlass.store.postgres import PostgresStore
 
-BAR = 0.5
-"""Seconds that the store may take to tell what a sample is made of."""
+COUNTED = "SELECT state, queue, count(*) FROM jobs GROUP BY state, queue"
+BAR = 0.75
+"""Of the time that it takes to count all jobs, what a sample may take."""
 OF_A_QUIET_JOB = {"claimed", "completed"}
 NEED_A_CAUSE = {
     *(f"windlass_jobs_{event}_total" for event in EVENTS if event not in OF_A_QUIET_JOB),
@@ -129,21 +131,29 @@ def test_counts_do_not_fall_when_a_process_is_killed_and_labels_do_not_grow(yard
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("yard", ["postgres"], indirect=True)
-def test_a_million_jobs_in_two_hundred_queues_are_sampled_within_half_a_second(
+def test_a_million_jobs_in_two_hundred_queues_are_sampled_faster_than_counted(
     yard: PostgresYard,
 ) -> None:
     """Case 47: the cluster-wide figures stay cheap, and say where they end.
 
     With all that a sample reads: dead jobs, workers, what is recorded of kinds, limits, breakers.
+    On a quiet machine that takes about 0.35 s, and to count all jobs once 0.8 s.
     """
     fill(yard)
     made: list[Any] = []
+    counted: list[float] = []
+
+    def count() -> None:
+        began = time.perf_counter()
+        yard.ask(COUNTED)
+        counted.append(time.perf_counter() - began)
 
     async def sample() -> None:
         store = PostgresStore(yard.plain_url, listen_url="off")
         sampler = Sampler(store, worker_id=lambda: "w", sampled=lambda *it: made.append(it[0]))
         for _ in range(5):
             await sampler._sample(None, "w", walk_after(None))
+            count()
         # The others ask who is new, too, since of most queues not all jobs are counted.
         yard.ask(NEWCOMERS)
         before = read_sample(made[-1])
@@ -151,6 +161,7 @@ def test_a_million_jobs_in_two_hundred_queues_are_sampled_within_half_a_second(
         before.at = yard.value("SELECT extract(epoch FROM clock())::float8") - 30
         for _ in range(3):
             await sampler._sample(before, "w", walk_after(None))
+            count()
         await store.close()
 
     asyncio.run(sample())
@@ -169,5 +180,4 @@ def test_a_million_jobs_in_two_hundred_queues_are_sampled_within_half_a_second(
     assert {"pending", "dead"} <= set(queue.capped)
     assert len(repr(made[0])) < 100_000, "a record stays small"
     took = [[each.seconds for each in some] for some in (first, later)]
-    # The least: what others on the machine take is not the store's.
-    assert max(map(min, took)) <= BAR, f"{took}, with a load of {os.getloadavg()[0]:.1f}"
+    assert max(map(median, took)) <= BAR * median(counted), f"{took}, counted in {counted}"
