@@ -23,12 +23,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.app.bed import serving
+from tests.app.bed import serving, until
 from tests.observe.inside import Inside
 from windlass import Context, Secret, Windlass
 from windlass.core.job import flow_id, member_id
 from windlass.core.redaction import Redaction
-from windlass.observe.lines import Lines
+from windlass.observe.lines import Lines, giving_way
 from windlass.observe.logs import configure_logging, get_logger
 from windlass.observe.run_lines import run_lines
 from windlass.observe.running import fields_of, running
@@ -147,6 +147,30 @@ def test_every_line_is_written_in_the_order_in_which_it_was_said(sink: io.String
         "in between",
         "job.finished",
     ]
+
+
+@alone
+def test_lines_give_way_to_jobs_that_are_to_be_started_but_not_for_long(sink: io.StringIO) -> None:
+    """Prevents that lines are made while a store waits for a worker, and that they never are."""
+    is_busy = True
+
+    async def main() -> None:
+        nonlocal is_busy
+        with giving_way(lambda: is_busy):
+            post(Job())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert not sink.getvalue()
+            user.warning("at once, and after what was said before")
+            assert [line["event"] for line in records(sink)][:2] == ["job.started", "job.finished"]
+            post(Job())
+            await until(lambda: len(records(sink)) == 5, within=5)
+            is_busy = False
+            post(Job())
+            await asyncio.sleep(0)
+            assert len(records(sink)) == 7
+
+    asyncio.run(main())
 
 
 @alone
