@@ -153,16 +153,16 @@ def test_a_part_that_fails_takes_neither_the_others_nor_what_was_there_before(
 
 @needs_proc
 def test_what_others_use_of_the_cpus_is_told_without_what_we_use_ourselves() -> None:
-    everybody, ours = Others(os.getpid()), proc.all_seconds([os.getpid()])
-    busy, began = proc.busy_seconds(), time.monotonic()
-    while time.monotonic() < began + 1.1:
+    busy = proc.busy_seconds()
+    others, ours = Others(os.getpid()), proc.all_seconds([os.getpid()])
+    began = time.monotonic()
+    while proc.all_seconds([os.getpid()]) < ours + 1.1:
         sum(range(10_000))
-    used = everybody.cpus()
-    seconds = time.monotonic() - began
     spent = proc.all_seconds([os.getpid()]) - ours
+    seconds, used = time.monotonic() - began, others.cpus()
     assert used is not None
-    assert spent > 0
-    assert used == pytest.approx((proc.busy_seconds() - busy - spent) / seconds, abs=0.25)
+    # What all have used since is more than what others did, at least by what we did.
+    assert used * seconds + 0.8 * spent <= proc.busy_seconds() - busy + 0.1 * seconds
     assert Others(os.getpid()).cpus() is None  # Too short to tell.
 
 

@@ -279,8 +279,12 @@ def test_the_alerts_become_what_the_prometheus_operator_takes() -> None:
     shipped = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8"))
     assert rules == {"spec": {"groups": shipped["groups"]}}
     for rule in (each for group in shipped["groups"] for each in group["rules"]):
-        assert set(rule) <= {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
-        texts = (*rule["labels"].values(), *rule["annotations"].values(), rule["expr"])
+        of_alerts = (
+            {"alert", "for", "keep_firing_for", "annotations"} if "alert" in rule else {"record"}
+        )
+        assert set(rule) <= {"expr", "labels", *of_alerts}
+        named = {**rule.get("labels", {}), **rule.get("annotations", {})}
+        texts = (*named.values(), rule["expr"])
         assert all(isinstance(each, str) for each in texts), "it takes nothing else there"
 
 
