@@ -6,7 +6,7 @@ buckets of their times (`core.latency`). Who wants percentiles needs no Promethe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
@@ -59,16 +59,21 @@ class Window(Struct, frozen=True, kw_only=True):
         return total(self.durations)
 
     def __add__(self, other: Window) -> Window:
-        return Window(
-            at=self.at,
-            completed=self.completed + other.completed,
-            failed=self.failed + other.failed,
-            retried=self.retried + other.retried,
-            dead=self.dead + other.dead,
-            cancelled=self.cancelled + other.cancelled,
-            durations=add_sparse(self.durations, other.durations),
-            waits=add_sparse(self.waits, other.waits),
-            errors=_both(self.errors, other.errors, ERRORS),
+        return Window.of([self, other], self.at)
+
+    @classmethod
+    def of(cls, windows: Sequence[Window], at: float) -> Window:
+        """Add up several at once: there may be hundreds of kinds, and a loop waits for it."""
+        return cls(
+            at=at,
+            completed=sum(each.completed for each in windows),
+            failed=sum(each.failed for each in windows),
+            retried=sum(each.retried for each in windows),
+            dead=sum(each.dead for each in windows),
+            cancelled=sum(each.cancelled for each in windows),
+            durations=add_sparse(*[each.durations for each in windows]),
+            waits=add_sparse(*[each.waits for each in windows]),
+            errors=_all([each.errors for each in windows], ERRORS),
         )
 
 
@@ -88,11 +93,8 @@ class KindStats(Struct, frozen=True, kw_only=True):
     def lately(self, now: datetime, span: timedelta = SPAN) -> Window:
         """Return what happened within the last hour, or less: the windows that end in it."""
         since = (now - span).timestamp()
-        found = Window(at=since)
-        for window in self.windows:
-            if window.at + WINDOW.total_seconds() > since:
-                found += window
-        return found
+        step = WINDOW.total_seconds()
+        return Window.of([each for each in self.windows if each.at + step > since], since)
 
     def slots(self, now: datetime) -> tuple[Window, ...]:
         """Return a window for each five minutes of the last hour, the one that runs the last.
@@ -135,7 +137,7 @@ def recorded(
     made: Json = msgspec.to_builtins(
         KindStats(
             windows=windows,
-            left=_both(known.left, left),
+            left=_all([known.left, left]),
             errors=_seen(known.errors, errors, windows, now.timestamp()),
             at=now.timestamp(),
         )
@@ -163,13 +165,14 @@ def _seen(
     return {name: seen[name] for name in latest}
 
 
-def _both(known: Mapping[str, int], news: Mapping[str, int], most: int = NAMES) -> dict[str, int]:
+def _all(several: Iterable[Mapping[str, int]], most: int = NAMES) -> dict[str, int]:
     """Add counts up; who comes after there are as many names as there may be is `other`."""
-    both = {OTHER: 0}
-    for name, count in (*known.items(), *news.items()):
-        called = name if name in both or len(both) <= most else OTHER
-        both[called] = both.get(called, 0) + count
-    return {name: count for name, count in both.items() if count or name != OTHER}
+    summed = {OTHER: 0}
+    for counts in several:
+        for name, count in counts.items():
+            called = name if name in summed or len(summed) <= most else OTHER
+            summed[called] = summed.get(called, 0) + count
+    return {name: count for name, count in summed.items() if count or name != OTHER}
 
 
 def is_forgotten(record: Json, now: datetime) -> bool:

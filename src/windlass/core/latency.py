@@ -46,11 +46,13 @@ def sparse(counts: Iterable[int]) -> list[int]:
     return [each for number, count in enumerate(counts) if count for each in (number, count)]
 
 
-def add_sparse(one: Sequence[int], other: Sequence[int]) -> list[int]:
+def add_sparse(*several: Sequence[int]) -> list[int]:
     """Add up buckets that are written sparsely."""
-    counts = _read(one)
-    for number, count in _read(other).items():
-        counts[number] = counts.get(number, 0) + count
+    counts: dict[int, int] = {}
+    for buckets in several:
+        for number, count in zip(buckets[::2], buckets[1::2], strict=False):
+            if number >= 0 and count > 0:
+                counts[number] = counts.get(number, 0) + count
     return [each for number in sorted(counts) for each in (number, counts[number])]
 
 

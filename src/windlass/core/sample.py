@@ -6,7 +6,7 @@ One worker at a time makes them, at most every `EVERY`, and keeps them in the re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from windlass.core import kind_stats
 from windlass.core.breaker_record import RECORD as BREAKERS
 from windlass.core.breaker_record import BreakerState, read_status
 from windlass.core.job import Depths, Head, Json, Lane, WorkerRecord
+from windlass.core.kind_stats import KindStats
 from windlass.core.limits import RECORD as LIMITS
 from windlass.core.metrics import NAMES, OTHER, bounded
 from windlass.core.pauses import Pauses
@@ -127,11 +128,12 @@ class Facts(Struct, kw_only=True):
 def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
     """Make a sample; rates are the difference to the one before."""
     alive = [worker for worker in facts.workers if worker.alive]
+    stats = {name: kind_stats.read_stats(record) for name, record in facts.stats.items()}
     made = Sample(
         at=facts.now.timestamp(),
         by=by,
-        queues=_queues(facts, alive),
-        kinds=_kinds(facts),
+        queues=_queues(facts, stats, alive),
+        kinds=_kinds(facts, stats),
         breakers=_breakers(facts.breakers),
         limits=_limits(facts.limits),
         workers={
@@ -146,11 +148,13 @@ def sampled(facts: Facts, before: Sample | None, *, by: str) -> Sample:
     return made
 
 
-def _queues(facts: Facts, alive: Sequence[WorkerRecord]) -> dict[str, QueueSample]:
+def _queues(
+    facts: Facts, stats: Mapping[str, KindStats], alive: Sequence[WorkerRecord]
+) -> dict[str, QueueSample]:
     weight: dict[str, float] = {}
     for each in facts.depths.counts:
         weight[each.queue] = weight.get(each.queue, 0.0) + each.count
-    left = _left(facts.stats)
+    left = _left(stats.values())
     for name in (*left, *facts.pauses.queues, *(head.lane.queue for head in facts.heads)):
         weight.setdefault(name, 0.0)
     named = bounded(weight)
@@ -198,19 +202,19 @@ def _serving(queue: str, alive: Sequence[WorkerRecord]) -> int:
     )
 
 
-def _left(stats: Mapping[str, Json]) -> dict[str, int]:
+def _left(stats: Iterable[KindStats]) -> dict[str, int]:
     left: dict[str, int] = {}
-    for record in stats.values():
-        for queue, count in kind_stats.read_stats(record).left.items():
+    for each in stats:
+        for queue, count in each.left.items():
             left[queue] = left.get(queue, 0) + count
     return left
 
 
-def _kinds(facts: Facts) -> dict[str, KindSample]:
+def _kinds(facts: Facts, stats: Mapping[str, KindStats]) -> dict[str, KindSample]:
     kinds: dict[str, KindSample] = {}
     free: set[str] = set()
-    for name, record in facts.stats.items():
-        lately = kind_stats.read_stats(record).lately(facts.now)
+    for name, known in stats.items():
+        lately = known.lately(facts.now)
         if lately.runs:
             kinds[name.removeprefix(kind_stats.RECORD)] = KindSample(
                 durations=kind_stats.percentiles(lately.durations),

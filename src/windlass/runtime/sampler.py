@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -78,7 +79,9 @@ class Sampler(Service):
         began = time.perf_counter()
         facts = await self._ask(walk, before)
         seconds = time.perf_counter() - began
-        made = replace(sampled(facts, before, by=by), seconds=round(seconds, 4), walk=walk)
+        # In a thread: with hundreds of kinds it takes as long as the loop must not stand still.
+        made = await asyncio.to_thread(sampled, facts, before, by=by)
+        made = replace(made, seconds=round(seconds, 4), walk=walk)
         record: Json = msgspec.to_builtins(made)
         await self._store.apply([CLUSTER, HISTORY, TURN], partial(_kept, made, record))
         self._sampled(record, time.perf_counter() - began)
