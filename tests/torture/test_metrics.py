@@ -9,6 +9,8 @@ import signal
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -31,9 +33,8 @@ from windlass.core.sample_walk import walk_after
 from windlass.runtime.sampler import Sampler
 from windlass.store.postgres import PostgresStore
 
-COUNTED = "SELECT state, queue, count(*) FROM jobs GROUP BY state, queue"
-BAR = 0.75
-"""Of the time that it takes to count all jobs, what a sample may take."""
+BAR = 0.5
+"""Seconds of the server's CPU that a sample may take."""
 OF_A_QUIET_JOB = {"claimed", "completed"}
 NEED_A_CAUSE = {
     *(f"windlass_jobs_{event}_total" for event in EVENTS if event not in OF_A_QUIET_JOB),
@@ -47,6 +48,16 @@ NEED_A_CAUSE = {
     "windlass_limit_in_use",
 }
 """The families of which a worker that has run one job has nothing to tell yet."""
+
+
+def server_seconds(yard: PostgresYard) -> float:
+    """Return the CPU time that the server has spent for the sessions that there are."""
+    ticks = 0
+    for pid in yard.value("SELECT array_agg(pid) FROM pg_stat_activity WHERE datid IS NOT NULL"):
+        with suppress(FileNotFoundError):
+            fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def served(fleet: WorkerProcess) -> str:
@@ -131,37 +142,34 @@ def test_counts_do_not_fall_when_a_process_is_killed_and_labels_do_not_grow(yard
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("yard", ["postgres"], indirect=True)
-def test_a_million_jobs_in_two_hundred_queues_are_sampled_faster_than_counted(
+def test_a_million_jobs_in_two_hundred_queues_are_sampled_within_half_a_second(
     yard: PostgresYard,
 ) -> None:
     """Case 47: the cluster-wide figures stay cheap, and say where they end.
 
     With all that a sample reads: dead jobs, workers, what is recorded of kinds, limits, breakers.
-    On a quiet machine that takes about 0.35 s, and to count all jobs once 0.8 s.
+    Of the server's own time, that is: it takes 0.2 s, and 0.35 s pass on a quiet machine.
     """
     fill(yard)
     made: list[Any] = []
-    counted: list[float] = []
-
-    def count() -> None:
-        began = time.perf_counter()
-        yard.ask(COUNTED)
-        counted.append(time.perf_counter() - began)
+    took: list[float] = []
 
     async def sample() -> None:
         store = PostgresStore(yard.plain_url, listen_url="off")
         sampler = Sampler(store, worker_id=lambda: "w", sampled=lambda *it: made.append(it[0]))
         for _ in range(5):
+            before = server_seconds(yard)
             await sampler._sample(None, "w", walk_after(None))
-            count()
+            took.append(server_seconds(yard) - before)
         # The others ask who is new, too, since of most queues not all jobs are counted.
         yard.ask(NEWCOMERS)
-        before = read_sample(made[-1])
-        assert before is not None
-        before.at = yard.value("SELECT extract(epoch FROM clock())::float8") - 30
+        known = read_sample(made[-1])
+        assert known is not None
+        known.at = yard.value("SELECT extract(epoch FROM clock())::float8") - 30
         for _ in range(3):
-            await sampler._sample(before, "w", walk_after(None))
-            count()
+            before = server_seconds(yard)
+            await sampler._sample(known, "w", walk_after(None))
+            took.append(server_seconds(yard) - before)
         await store.close()
 
     asyncio.run(sample())
@@ -179,5 +187,4 @@ def test_a_million_jobs_in_two_hundred_queues_are_sampled_faster_than_counted(
     assert queue.jobs["pending"] > 100
     assert {"pending", "dead"} <= set(queue.capped)
     assert len(repr(made[0])) < 100_000, "a record stays small"
-    took = [[each.seconds for each in some] for some in (first, later)]
-    assert max(map(median, took)) <= BAR * median(counted), f"{took}, counted in {counted}"
+    assert 0 < median(took) <= BAR, took
