@@ -103,7 +103,7 @@ def test_the_command_line_finds_handlers_that_are_imported_besides(tmp_path: Pat
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(30) == 0
             assert worker.stderr is not None
-            assert '"event":"job.started"' in worker.stderr.read()
+            assert '"event": "job.started"' in worker.stderr.read()
         finally:
             worker.kill()
 

@@ -220,7 +220,7 @@ def _encodable(value: object) -> object:
     return _repr(value) if plain is value else plain
 
 
-_ENCODER = json.JSONEncoder(default=_encodable, allow_nan=False, separators=(",", ":"))
+_ENCODER = json.JSONEncoder(default=_encodable, allow_nan=False)
 
 
 def _console(*, colors: bool) -> Callable[[Line], str]:

@@ -83,22 +83,24 @@ class RunLines:
         for _, job, worker_id, began, ended, seconds in posts:
             key = (job.kind, job.queue, job.attempt, worker_id)
             as_json = (alike.get(key) or self._remember(key))[0]
-            fields = f'"logger":"windlass.job","job_id":"{_dashed(job.id)}"{as_json}'
+            fields = f'"logger": "windlass.job", "job_id": "{_dashed(job.id)}"{as_json}'
             if (flow := flow_of(job.id)) is not None:
-                fields = f'{fields},"flow":"{flow}"'
+                fields = f'{fields}, "flow": "{flow}"'
             if began:
                 if not 0 <= began - second < _SECOND:
                     second = self._tick(began // _SECOND)
+                micros = (began - second) // 1000
                 made.append(
-                    f'{{"timestamp":"{self._stamp}.{(began - second) // 1000:06d}Z","level":"info",'
-                    f'"event":"job.started",{fields}}}\n'
+                    f'{{"timestamp": "{self._stamp}.{micros:06d}Z", "level": "info", '
+                    f'"event": "job.started", {fields}}}\n'
                 )
             if ended:
                 if not 0 <= ended - second < _SECOND:
                     second = self._tick(ended // _SECOND)
+                micros = (ended - second) // 1000
                 made.append(
-                    f'{{"timestamp":"{self._stamp}.{(ended - second) // 1000:06d}Z","level":"info",'
-                    f'"event":"job.finished",{fields},"duration":{seconds:.6f}}}\n'
+                    f'{{"timestamp": "{self._stamp}.{micros:06d}Z", "level": "info", '
+                    f'"event": "job.finished", {fields}, "duration": {seconds:.6f}}}\n'
                 )
         return "".join(made)
 
@@ -127,8 +129,8 @@ class RunLines:
             self._alike.clear()
         kind, queue, attempt, worker_id = key
         as_json = (
-            f',"worker_id":{quoted(worker_id)},"kind":{quoted(kind)},'
-            f'"queue":{quoted(queue)},"attempt":{attempt}'
+            f', "worker_id": {quoted(worker_id)}, "kind": {quoted(kind)}, '
+            f'"queue": {quoted(queue)}, "attempt": {attempt}'
         )
         fields = {"worker_id": worker_id, "kind": kind, "queue": queue, "attempt": attempt}
         as_text = " ".join(f"{name}={shown(each)}" for name, each in fields.items())
