@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -42,12 +43,19 @@ def mute_url() -> Iterator[str]:
                 except OSError:
                     return
                 held.append(client)
-                client.recv(4096)
-                client.sendall(HANDSHAKE)
+                with suppress(OSError):
+                    client.recv(4096)
+                    client.sendall(HANDSHAKE)
 
-        threading.Thread(target=serve, daemon=True).start()
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
         port = listener.getsockname()[1]
         yield f"postgresql://ann@127.0.0.1:{port}/db?sslmode=disable&gssencmode=disable"
+        listener.shutdown(socket.SHUT_RDWR)  # It wakes who waits for the next one.
+        for client in held:
+            with suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+        serving.join(10)
         for client in held:
             client.close()
 
