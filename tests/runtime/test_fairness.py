@@ -176,15 +176,16 @@ def test_the_same_key_may_be_given_twice_and_by_a_kind() -> None:
 
 
 class Slow(Through):
-    """A store whose claims take their time, and that knows how many were under way at once."""
+    """A store whose claims take their time, and that counts those sent before another was here."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
-        self.claims = self.most = 0
+        self.claims = self.all = self.ahead = 0
 
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
         self.claims += 1
-        self.most = max(self.most, self.claims)
+        self.all += 1
+        self.ahead += self.claims > 1
         try:
             jobs: list[Job] = await self.inner.claim(claim, worker=worker, token=token)
             await asyncio.sleep(0.02)
@@ -207,10 +208,8 @@ def test_where_keys_have_their_turn_later_the_next_claim_does_not_wait_for_the_l
 
     async def main() -> None:
         await app.aenqueue_many(serve.draft(f"t{number}") for number in range(1_000))
-        async with serving(app, slots=2_000, batch_size=200) as worker:
+        async with serving(app, slots=2_000, batch_size=200):
             await until(lambda: len(began) == 1_000)
-            shortages, _ = worker._works.demand.look()
-            assert not shortages, "there was room for more all the time"
 
     asyncio.run(main())
-    assert store.most == 2
+    assert store.ahead > store.all / 2
