@@ -6,17 +6,17 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Twice as many as there are CPUs: tests with real processes wait most of the time.
 TESTERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
-# Fewer for tests of short leases, which notice when nobody has time for them.
+# Fewer for tests of short leases, which fail when CPUs are short.
 TORTURERS ?= $(shell $(PYTHON) -c 'import os; print(-(-3 * (os.cpu_count() or 1) // 2))')
 
-# Which of them `make torture` runs.
+# The pytest marker of the tests that `make torture` runs.
 CASES ?= long
 
 # Tests start hundreds of processes: without bytecode, each would compile all of the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture test-system check format bench bench-sqlite bench-capacity profile clean
+.PHONY: help demo test torture test-wheel test-pythons test-system check format bench bench-sqlite bench-redis bench-capacity profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,21 +24,29 @@ help: ## list the targets
 demo: $(VENV)/.base ## watch a thousand jobs run on an embedded queue
 	@$(BIN)/windlass demo
 
-test: $(VENV)/.dev ## run every quick test that needs nothing but wheels
-	@$(BIN)/python -m pytest --ignore=tests/system -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal
+test: $(VENV)/.dev ## run every quick test; needs nothing but wheels
+	@$(BIN)/python -m pytest --ignore=tests/system --ignore=tests/wheel -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal --durations=10
 
 torture: $(VENV)/.dev ## run the tests that are slow by nature, up to minutes each
-	@$(BIN)/python -m pytest --ignore=tests/system -m '$(CASES)' --numprocesses=$(TORTURERS) --dist=worksteal
+	@$(BIN)/python -m pytest --ignore=tests/system --ignore=tests/wheel -m '$(CASES)' --numprocesses=$(TORTURERS) --dist=worksteal --durations=10
 
-test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15, PgBouncer, Prometheus and Node.js
+test-wheel: $(VENV)/.dev ## test the wheel in empty environments: on every installed Python, with each extra alone
+	@$(BIN)/python -m pytest tests/wheel --numprocesses=$(TESTERS) --dist=worksteal --durations=10 -o tmp_path_retention_count=1
+
+test-pythons: $(VENV)/.dev ## run a quick part of the tests on the other installed versions of Python
+	@$(BIN)/python -m tests.wheel.other_pythons
+
+test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15, PgBouncer, Redis 7.0, Prometheus, Node.js and Chromium
 	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal
 
-check: $(VENV)/.dev ## lint, types, layers, dead code
+check: $(VENV)/.dev ## lint, types, layers, dead code, declared dependencies, words
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@PYTHONPATH=src $(BIN)/lint-imports
 	@$(BIN)/vulture
+	@$(BIN)/deptry src
+	@$(BIN)/python tools/check_words.py
 
 format: $(VENV)/.dev ## rewrite the sources in the house format
 	@$(BIN)/ruff check --fix .
@@ -50,15 +58,18 @@ bench: $(VENV)/.bench ## race the PostgreSQL store against its peers, side by si
 bench-sqlite: $(VENV)/.bench ## race the SQLite store against Huey's, side by side
 	@$(BIN)/python -m benchmarks.sqlite
 
-bench-capacity: $(VENV)/.bench ## measure what docs/capacity.md tells, and put it there (eight minutes)
+bench-redis: $(VENV)/.bench ## race the Redis store against its peers, side by side (half an hour)
+	@$(BIN)/python -m benchmarks.redis
+
+bench-capacity: $(VENV)/.bench ## measure the figures of docs/capacity.md, and write them there (eight minutes)
 	@$(BIN)/python -m benchmarks.capacity --page docs/capacity.md
 
-profile: $(VENV)/.bench ## show where the time of a drain goes, and what a run takes by itself
+profile: $(VENV)/.bench ## show where the time of a drain goes, and the cost of a single run
 	@$(BIN)/python -m benchmarks.profile
 	@$(BIN)/python -m benchmarks.runs
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # ensurepip gives the venv its pip; a failed install leaves no stamp, so the next call tries again.
@@ -68,7 +79,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: pyproject.toml | $(BIN)/python
-	@$(PIP) install --editable .
+	@$(PIP) install --editable '.[top,web]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
@@ -76,5 +87,5 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.bench: pyproject.toml | $(BIN)/python
-	@$(PIP) install --editable '.[bench]'
+	@$(PIP) install --editable '.[bench,top]'
 	@touch $@ $(VENV)/.base

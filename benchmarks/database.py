@@ -18,8 +18,8 @@ import psycopg
 
 from benchmarks.entrants import Entrant
 from benchmarks.program import Program, ProgramFailed, running
-from tests.postgres.cluster import Cluster
-from tests.postgres.server import Server
+from tests.support.postgres.cluster import Cluster
+from tests.support.postgres.server import Server
 
 _LOOK = 0.002
 _PATIENCE = 240.0

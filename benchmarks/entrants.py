@@ -1,4 +1,4 @@
-"""Owns who takes part in the race on PostgreSQL: each with its command, or why it is missing."""
+"""Owns who can take part in a race on a server: each with its command, or why it is missing."""
 
 from __future__ import annotations
 
@@ -7,19 +7,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
+from typing import Protocol
 
 from benchmarks.peer import Peer
-from benchmarks.peers import graphile_worker
-
-_PEERS = {
-    "pgqueuer": ("PgQueuer", "benchmarks.peers.pgqueuer_postgres:PgQueuerPostgres"),
-    "procrastinate": (
-        "Procrastinate",
-        "benchmarks.peers.procrastinate_postgres:ProcrastinatePostgres",
-    ),
-}
-PEERS = (*_PEERS, "graphile")
-"""By which names they can be chosen."""
+from benchmarks.peers.node_packages import NotToBeHad, install
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,33 +25,49 @@ class Entrant:
     missing: str = ""
 
 
-def in_python(path: str, *, name: str = "", package: str = "") -> Entrant:
-    """Return a queue of this language by `module:class`, not imported by anybody else's process."""
+def in_python(
+    path: str, *, name: str = "", package: str = "", packages: Path | None = None
+) -> Entrant:
+    """Return a queue of this language by `module:class`, not imported by anybody else's process.
+
+    It may have packages of its own, in a directory.
+    """
     module, _, attribute = path.partition(":")
     try:
         peer: type[Peer] = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         return Entrant(name=name or attribute, missing=str(error))
+    prefix = [] if packages is None else ["env", f"PYTHONPATH={packages}"]
     return Entrant(
         name=peer.name,
         settings=f"{version(package)}, {peer.settings}" if package else peer.settings,
         left=peer.left,
-        command=lambda url: [sys.executable, "-m", "benchmarks.peer", path, url],
+        command=lambda url: [*prefix, sys.executable, "-m", "benchmarks.peer", path, url],
     )
 
 
-def peer(name: str) -> Entrant:
-    """Return the peer of that name, installed if need be."""
-    if name in _PEERS:
-        shown, path = _PEERS[name]
-        return in_python(path, name=shown, package=name)
+class InNode(Protocol):
+    """A module that tells how a queue in JavaScript is had and run."""
+
+    NAME: str
+    PACKAGES: list[str]
+    SETTINGS: str
+    LEFT: str
+
+    def command(self, directory: Path, url: str) -> list[str]:
+        """Return the command that runs it on a server."""
+        ...
+
+
+def in_node(queue: InNode) -> Entrant:
+    """Return a queue that Node.js runs, installed if need be."""
     try:
-        node = graphile_worker.install()
-    except graphile_worker.NotToBeHad as error:
-        return Entrant(name=graphile_worker.NAME, missing=str(error))
+        directory = install(*queue.PACKAGES)
+    except NotToBeHad as error:
+        return Entrant(name=queue.NAME, missing=str(error))
     return Entrant(
-        name=graphile_worker.NAME,
-        settings=graphile_worker.SETTINGS,
-        left=graphile_worker.LEFT,
-        command=lambda url: graphile_worker.command(node, url),
+        name=queue.NAME,
+        settings=queue.SETTINGS,
+        left=queue.LEFT,
+        command=lambda url: queue.command(directory, url),
     )

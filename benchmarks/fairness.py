@@ -7,8 +7,8 @@ from collections.abc import Callable
 from benchmarks.entrants import Entrant
 from benchmarks.field import Field
 from benchmarks.peers.windlass_postgres import TENANTS
-from benchmarks.races import fill, rate, reach
 from benchmarks.report import Measure, Race, Rival
+from benchmarks.timings import fill, rate, reach
 
 TURNS = Measure(name=f"drain of {TENANTS:,} tenants", unit="jobs/s")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from benchmarks.database import Room
 from benchmarks.entrants import Entrant
 from benchmarks.field import Field
-from benchmarks.races import reach
 from benchmarks.report import Measure, Race, Rival
+from benchmarks.timings import reach
 
 _BAR = 0.33
 

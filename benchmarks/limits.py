@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from benchmarks.entrants import Entrant
 from benchmarks.field import Field
-from benchmarks.races import fill, rate, reach
 from benchmarks.report import Measure, Race, Rival
+from benchmarks.timings import fill, rate, reach
 
 CONCURRENCY = Measure(name="drain, concurrency limit", unit="jobs/s")
 RATE = Measure(name="drain, rate limit", unit="jobs/s")

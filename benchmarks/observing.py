@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from benchmarks.entrants import Entrant, in_python
 from benchmarks.field import Field
-from benchmarks.races import fill, rate, reach
 from benchmarks.report import Measure, Race, Rival
+from benchmarks.timings import fill, rate, reach
 
 MEASURED = Measure(name="drain, metrics", unit="jobs/s")
 OBSERVED = Measure(name="drain, metrics and logs", unit="jobs/s")

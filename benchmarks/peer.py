@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -32,12 +33,20 @@ class Starts:
         self.noted: list[int] = []
         self.expected = 0
         self.reached = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
 
     def note(self, value: int) -> None:
         """Keep one trace."""
         self.noted.append(value)
         if len(self.noted) == self.expected:
             self.reached.set()
+
+    def note_in_thread(self, value: int) -> None:
+        """Keep one trace, from a thread that is not the event loop's."""
+        self.noted.append(value)
+        # Two threads may both have passed the number before either of them counts.
+        if len(self.noted) >= self.expected > 0:
+            self.loop.call_soon_threadsafe(self.reached.set)
 
 
 class Peer(Protocol):
@@ -50,7 +59,7 @@ class Peer(Protocol):
     name: ClassVar[str]
     settings: ClassVar[str]
     left: ClassVar[str]
-    """The query that says, by the queue's own tables, whether anything is left to do."""
+    """What says, by the queue's own tables or keys, whether anything is left: SQL, or Lua."""
     chunk: ClassVar[int]
     """How many jobs its bulk call takes at its best."""
     new_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop] | None]
@@ -105,6 +114,8 @@ async def _serve(peer: type[Peer], url: str) -> None:
             command = json.loads(line)
             do: Callable[..., Awaitable[Any]] = getattr(process, command.pop("do"))
             print(json.dumps(await do(**command)), flush=True)
+    # Some libraries have threads and tasks that do not end, and nobody needs them any more.
+    os._exit(0)
 
 
 class _Process:
@@ -169,6 +180,16 @@ class _Process:
         await self._peer.enqueue_fan_in(count)  # type: ignore[attr-defined]
         return time.perf_counter() - began
 
+    async def contend(self, names: list[str], count: int) -> list[float]:
+        """Change records over and over; answer the seconds that each change took."""
+        took: list[float] = await self._peer.contend(names, count)  # type: ignore[attr-defined]
+        return took
+
+    async def total(self, prefix: str) -> int:
+        """Answer how many changes there were to records whose names begin with this."""
+        total: int = await self._peer.total(prefix)  # type: ignore[attr-defined]
+        return total
+
     async def send(self, count: int) -> None:
         """Enqueue a stamped job each 20 ms."""
         began = time.perf_counter()
@@ -185,6 +206,7 @@ class _Process:
         starts, work = self._starts, self._work
         if work is None:
             raise RuntimeError("nobody works here")
+        starts.reached.clear()  # It may have been reached before, by fewer.
         starts.expected = expected
         if len(starts.noted) >= expected:
             starts.reached.set()

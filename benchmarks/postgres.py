@@ -11,22 +11,24 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.database import Arena, own_server
-from benchmarks.entrants import PEERS, in_python, peer
+from benchmarks.entrants import Entrant, in_node, in_python
 from benchmarks.fairness import fairness
 from benchmarks.field import QUICK, Field, Sizes
 from benchmarks.flows import flows
 from benchmarks.limits import limits
 from benchmarks.observing import observing
+from benchmarks.peers import graphile_worker
 from benchmarks.races import drain, latency, single, snapshot
 from benchmarks.report import Race, Report
 from benchmarks.steadiness import crowd, naps, waiting
 from benchmarks.steps import steps
-from tests.postgres.cluster import Cluster
+from tests.support.postgres.cluster import Cluster
 
 SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "drain": drain,
@@ -43,6 +45,23 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "observing": observing,
 }
 """By which names they can be chosen. `drain` measures the bulk enqueue, too: it has to fill."""
+
+PEERS: dict[str, Callable[[], Entrant]] = {
+    "pgqueuer": partial(
+        in_python,
+        "benchmarks.peers.pgqueuer_postgres:PgQueuerPostgres",
+        name="PgQueuer",
+        package="pgqueuer",
+    ),
+    "procrastinate": partial(
+        in_python,
+        "benchmarks.peers.procrastinate_postgres:ProcrastinatePostgres",
+        name="Procrastinate",
+        package="procrastinate",
+    ),
+    "graphile": partial(in_node, graphile_worker),
+}
+"""By which names they can be chosen."""
 
 _OURS = "benchmarks.peers.windlass_postgres:WindlassPostgres"
 _WITHOUT_WAKE_UPS = "benchmarks.peers.windlass_postgres:WindlassWithoutWakeUps"
@@ -91,7 +110,7 @@ def _field(arena: Arena, sizes: Sizes, peers: Sequence[str], progress: Console) 
         without_wake_ups=in_python(_WITHOUT_WAKE_UPS),
         bare=in_python(_BARE),
         bare_bulks=[in_python(path) for path in _BARE_BULKS],
-        peers=[peer(name) for name in peers],
+        peers=[PEERS[name]() for name in peers],
     )
 
 
@@ -117,7 +136,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", choices=SCENARIOS, help="this scenario; can be repeated"
     )
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="against these")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=[*PEERS], help="against these")
     parser.add_argument(
         "--json", type=Path, default=_RESULTS, help="write every figure to this file"
     )

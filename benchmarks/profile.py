@@ -23,9 +23,9 @@ from types import FrameType
 from rich.console import Console
 from rich.table import Table
 
-from tests.postgres.server import Server
+from tests.support.postgres.server import Server
 from windlass import Windlass
-from windlass.observe.logs import configure_logging
+from windlass.observability.logs import configure_logging
 
 _LOOK = 0.001
 _SHORTEST_SWITCH = 0.0002
@@ -99,11 +99,11 @@ def main() -> None:
     """Fill, drain under the looker, and print what it saw."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__)
     parser.add_argument("--jobs", type=int, default=20_000)
-    parser.add_argument("--slots", type=int, help="instead of the default")
+    parser.add_argument("--concurrency", type=int, help="instead of the default")
     parser.add_argument("--store", choices=("postgres", "sqlite"), default="postgres")
     options = parser.parse_args()
     with _database(options.store) as url:
-        looker, seconds = asyncio.run(_drain(url, options.jobs, options.slots))
+        looker, seconds = asyncio.run(_drain(url, options.jobs, options.concurrency))
     console = Console()
     console.print(
         f"{options.jobs:,} no-op jobs in {seconds:.2f} s under the profiler "
@@ -141,7 +141,9 @@ async def _drain(url: str, jobs: int, slots: int | None) -> tuple[Looker, float]
 
     await app.aenqueue_many([noop.draft() for _ in range(jobs)])
     looker = Looker()
-    worker = asyncio.create_task(app.worker(slots=slots, batch_size=slots and slots // 4).run())
+    worker = asyncio.create_task(
+        (app.worker(concurrency=slots, claim_size=slots // 4) if slots else app.worker()).run()
+    )
     looker.start()
     began = time.perf_counter()
     await ended.wait()

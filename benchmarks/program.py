@@ -27,7 +27,8 @@ class Program:
         self._process = process
         self._complaints = complaints
         self._answers: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def ask(self, do: str, **arguments: object) -> Any:
         """Tell it to do something, and wait for the answer."""
@@ -61,23 +62,32 @@ class Program:
 
     def end(self) -> None:
         """End it: by the end of its commands, else by force."""
-        if self._process.stdin is not None:
-            with suppress(OSError):  # It may have died with a command half said.
-                self._process.stdin.close()
+        self._say_no_more()
         try:
             self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._reader.join(_GRACE)
 
     def kill(self) -> None:
         """End it by force."""
         self._process.kill()
         self._process.wait()
+        self._say_no_more()
+        self._reader.join(_GRACE)
+
+    def _say_no_more(self) -> None:
+        if self._process.stdin is not None:
+            with suppress(OSError):  # It may have died with a command half said.
+                self._process.stdin.close()
 
     def _read(self) -> None:
-        for line in self._process.stdout or ():
-            self._answers.put(line)
+        if self._process.stdout is None:
+            return
+        with self._process.stdout as answers:
+            for line in answers:
+                self._answers.put(line)
         self._answers.put("")
 
     def _failure(self, what: str) -> ProgramFailed:

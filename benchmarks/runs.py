@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from windlass import Windlass
-from windlass.core.job import Job
-from windlass.core.settle import Transition
-from windlass.core.states import State
-from windlass.runtime.works import Works
+from windlass.core.jobs.job import Job
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import State
+from windlass.worker.engine.engine import Engine
 
 _RUNS = 400
 _BREATH = 30
@@ -45,19 +45,19 @@ async def _measure(options: Mapping[str, Any], rounds: int) -> list[float]:
     async def noop() -> None: ...
 
     app.job(**options)(noop)
-    worker = app.worker(slots=10 * _RUNS)
+    worker = app.worker(concurrency=10 * _RUNS)
     serving = asyncio.create_task(worker.run())
     while not worker.id:  # noqa: ASYNC110 - nobody tells.
         await asyncio.sleep(0.01)
-    works: Works = worker._works
-    works.completer._store = _Nowhere()  # type: ignore[assignment]
+    engine: Engine = worker._parts.engine
+    engine.completer._store = _Nowhere()  # type: ignore[assignment]
     took = []
     for number in range(1, rounds + 1):
         jobs = [_claimed(app, worker.id, number) for _ in range(_RUNS)]
         began = time.thread_time()
         for job in jobs:
-            works._start_job(job)
-        while works.executor.runs or not works.completer.is_idle:  # noqa: ASYNC110 - as above.
+            engine.start(job)
+        while engine.runs or not engine.completer.is_idle:  # noqa: ASYNC110 - as above.
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         took.append((time.thread_time() - began) / _RUNS * 1e6)

@@ -7,9 +7,10 @@ from contextlib import ExitStack
 
 from benchmarks.database import Room
 from benchmarks.entrants import Entrant
-from benchmarks.field import Field, Series
-from benchmarks.races import fill, rate, reach
+from benchmarks.field import Field
 from benchmarks.report import Measure, Race, Rival
+from benchmarks.timings import fill, rate, reach
+from benchmarks.turns import Series
 
 CROWD = Measure(name="16 producers, workers busy", unit="jobs/s")
 WAITING = Measure(name="claims from a long queue", unit="jobs/s")

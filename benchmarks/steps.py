@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from benchmarks.entrants import Entrant
 from benchmarks.field import Field
-from benchmarks.races import fill, rate, reach
 from benchmarks.report import Measure, Race, Rival
+from benchmarks.timings import fill, rate, reach
 
 STEPS = Measure(name="drain, ten steps a job", unit="jobs/s")
 _SLOTS = 500

@@ -20,6 +20,7 @@ SOURCE = Path(windlass.__file__).parents[1]
 def test_the_names_are_sorted_and_there_once() -> None:
     constants_first = sorted(set(windlass.__all__), key=lambda name: (not name.isupper(), name))
     assert windlass.__all__ == constants_first
+    assert dir(windlass) == sorted(windlass.__all__)
 
 
 @pytest.mark.parametrize("name", windlass.__all__)
@@ -81,13 +82,17 @@ def test_importing_it_loads_no_framework() -> None:
 
 @pytest.mark.parametrize(
     ("module", "spared"),
-    [("worker", {"rich", "structlog", "pygments"}), ("held", {"typer", "pydantic", "rich"})],
-    ids=["supervisor", "worker"],
+    [
+        ("commands.worker", {"rich", "structlog", "pygments"}),
+        ("commands.top", {"textual"}),
+        ("processes.worker_process", {"typer", "pydantic", "rich"}),
+    ],
+    ids=["supervisor", "top", "worker"],
 )
 def test_a_process_that_serves_loads_nothing_for_people(module: str, spared: set[str]) -> None:
     loaded = loaded_by(
-        f"import windlass.cli.{module}, windlass.observe.logs\n"
-        "windlass.observe.logs.configure_logging('info', 'json')"
+        f"import windlass.cli.{module}, windlass.observability.logs\n"
+        "windlass.observability.logs.configure_logging('info', 'json')"
     )
     assert loaded.isdisjoint(spared)
 

@@ -19,12 +19,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.capacity import footprint, pooled, proc, producers, space, table, throughput, waits
+from benchmarks.capacity import (
+    footprint,
+    pooled,
+    proc,
+    producers,
+    redis,
+    space,
+    table,
+    throughput,
+    waits,
+)
 from benchmarks.capacity.others import Others
 from benchmarks.capacity.sizes import QUICK, Sizes, Survey
 from benchmarks.capacity.table import Table
 from benchmarks.capacity.yards import Site
-from tests.postgres.server import Server
+from tests.support.postgres.server import Server
 
 
 def _place(survey: Survey) -> list[Table]:
@@ -54,6 +64,7 @@ PARTS: dict[str, Callable[[Survey], list[Table]]] = {
     "rescue": waits.rescue,
     "retention": space.retention,
     "server": producers.server,
+    "redis": redis.parts,
 }
 """By which names they can be chosen, in the order in which they are measured."""
 _RESULTS = Path(__file__).parents[1] / "results" / "capacity.json"

@@ -23,9 +23,9 @@ _KIB = 2**10
 _LONG = 3_600_000
 _RUNNING = "SELECT count(*) FROM windlass.jobs WHERE state = 'running'"
 _LOOK = 0.005
-_SETTLING = 2.0
+SETTLING = 2.0
 """Seconds in which a worker has opened whatever it needs to idle."""
-_CREWS = (
+CREWS = (
     ("`windlass worker`, idle", 1, ""),
     ("`windlass worker --processes 2`, idle", 2, ""),
     ("`windlass worker`, no-ops", 1, "noop"),
@@ -40,7 +40,10 @@ def memory(survey: Survey) -> list[Table]:
     survey.tell("memory")
     rows: list[list[Cell]] = []
     sleepers = survey.sizes.sleepers
-    with survey.site.postgres() as yard, crew(yard.url, slots=sleepers, shutdown_timeout=0) as it:
+    with (
+        survey.site.postgres() as yard,
+        crew(yard.url, concurrency=sleepers, shutdown_timeout=0) as it,
+    ):
         serving(yard, it)
         rows.append(_weighed("supervisor", [it.supervisor]))
         rows.append(_weighed("worker process, idle", it.workers))
@@ -54,7 +57,7 @@ def memory(survey: Survey) -> list[Table]:
         wait_for("jobs that wait", lambda: yard.ask(_RUNNING) == sleepers)
         each = (proc.memory(it.workers[0]).own - before) / sleepers
         rows.append(["a slot in use, besides", None, f"{each / _KIB:.1f} KiB"])
-    with survey.site.postgres() as yard, crew(yard.url, children=2) as it:
+    with survey.site.postgres() as yard, crew(yard.url, isolated_processes=2) as it:
         serving(yard, it)
         watch(yard, it, jobs=survey.sizes.jobs // 50, seconds=0.3, kind="isolated")
         rows.append(_weighed("child process, for isolated handlers", it.children))
@@ -79,12 +82,12 @@ def connections(survey: Survey) -> list[Table]:
 
 
 def _of_crews(survey: Survey) -> Iterator[list[Cell]]:
-    for shown, processes, kind in _CREWS:
+    for shown, processes, kind in CREWS:
         survey.tell(f"connections, {shown}")
         with survey.site.postgres() as yard, crew(yard.url, processes=processes) as it:
             serving(yard, it, processes)
             with _most(yard) as most:
-                time.sleep(_SETTLING)
+                time.sleep(SETTLING)
                 if kind:
                     fill(yard, survey.sizes.jobs // 10, kind)
                     wait_for("the last job", yard.is_empty)
@@ -93,33 +96,39 @@ def _of_crews(survey: Survey) -> Iterator[list[Cell]]:
 
 
 def _of_producers(survey: Survey) -> Iterator[list[Cell]]:
-    async def coroutines(app: Windlass) -> None:
-        producer = app.of(Kind("noop", dict[str, str]))
+    for shown, produce in PRODUCERS:
+        survey.tell(f"connections, {shown}")
+        with survey.site.postgres() as yard, _most(yard) as most, asyncio.Runner() as runner:
+            app = Windlass(yard.url)
+            produce(app, runner)
+            yield [shown, len(yard.backends()), most(), None]
+            runner.run(app.aclose())
+
+
+def _one(app: Windlass, _: asyncio.Runner) -> None:
+    app.producer(Kind("noop", dict[str, str])).enqueue({})
+
+
+def _threads(app: Windlass, _: asyncio.Runner) -> None:
+    producer = app.producer(Kind("noop", dict[str, str]))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(lambda _: producer.enqueue({}), range(_THREADS * 20)))
+
+
+def _coroutines(app: Windlass, runner: asyncio.Runner) -> None:
+    async def enqueue() -> None:
+        producer = app.producer(Kind("noop", dict[str, str]))
         await asyncio.gather(*(producer.aenqueue({}) for _ in range(_COROUTINES)))
 
-    def threads(app: Windlass) -> None:
-        producer = app.of(Kind("noop", dict[str, str]))
-        with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda _: producer.enqueue({}), range(_THREADS * 20)))
+    runner.run(enqueue())
 
-    def one(app: Windlass) -> None:
-        app.of(Kind("noop", dict[str, str])).enqueue({})
 
-    for shown, produce in (
-        ("producer, one thread", one),
-        (f"producer, {_THREADS} threads", threads),
-    ):
-        survey.tell(f"connections, {shown}")
-        with survey.site.postgres() as yard, _most(yard) as most:
-            app = Windlass(yard.url)
-            produce(app)
-            yield [shown, len(yard.backends()), most(), None]
-            app.close()
-    with survey.site.postgres() as yard, _most(yard) as most, asyncio.Runner() as runner:
-        app = Windlass(yard.url)
-        runner.run(coroutines(app))
-        yield [f"producer, {_COROUTINES} coroutines", len(yard.backends()), most(), None]
-        runner.run(app.aclose())
+PRODUCERS = (
+    ("producer, one thread", _one),
+    (f"producer, {_THREADS} threads", _threads),
+    (f"producer, {_COROUTINES} coroutines", _coroutines),
+)
+"""Who enqueues, and how."""
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from benchmarks.capacity.crew import crew
 from benchmarks.capacity.sizes import Survey
 from benchmarks.capacity.table import Cell, Table
 from benchmarks.capacity.watch import serving, watch
-from tests.postgres.wheel import ServerFailed
+from tests.support.postgres.wheel import ServerFailed
 from tests.system.bouncer import PgBouncer
 
 _HEAD = (

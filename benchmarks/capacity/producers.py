@@ -82,7 +82,7 @@ def _singly(yard: Yard, threads: int = 1) -> Iterator[Callable[[int], float]]:
     Connections are open by then: else a short round would be about them.
     """
     app = Windlass(yard.url)
-    producer = app.of(Kind("noop", dict[str, str]))
+    producer = app.producer(Kind("noop", dict[str, str]))
 
     def one_by_one(times: int) -> None:
         for _ in range(times):

@@ -21,6 +21,8 @@ class Sizes:
     """For how long a crew is watched while it idles: longer than it waits between two polls."""
     jobs: int = 20_000
     """How many are filled where their number is what counts."""
+    many: int = 100_000
+    """How many, where a server keeps them in memory."""
     rates: int = 20_000
     """More jobs a second than a crew will do, so that it has work for as long as it is watched."""
     slots: tuple[int, ...] = (1, 10, 100, 500)
@@ -50,6 +52,7 @@ QUICK = Sizes(
     rounds=2,
     idle=1.2,
     jobs=300,
+    many=300,
     rates=2_000,
     slots=(100,),
     processes=(1,),

@@ -15,7 +15,7 @@ from benchmarks.capacity.table import Cell, Table
 from benchmarks.capacity.watch import watch_to_the_end
 from benchmarks.capacity.yards import PostgresYard, Yard, fill
 from windlass import Windlass
-from windlass.core.job import Retention
+from windlass.core.jobs.queries import Retention
 
 _WHOLE_DAYS = Retention(finished=timedelta(days=7))
 _LESS_THAN_A_DAY = Retention(finished=timedelta(0))
@@ -78,12 +78,12 @@ def _enqueued(yard: PostgresYard, jobs: int, size: int) -> tuple[float, float, l
     """Enqueue in bulk; return the log, the server's CPU in microseconds, and the room of a job."""
     yard.tell("CHECKPOINT")
     log, cpu = yard.wal(), yard.server_cpu()
-    fill(yard, jobs, "carry", {"text": _noise(size)})
+    fill(yard, jobs, "carry", {"text": noise(size)})
     log, cpu = yard.wal() - log, yard.server_cpu() - cpu
     return log / jobs, cpu / jobs * 1e6, [each / jobs for each in yard.size("jobs")]
 
 
-def _noise(size: int) -> str:
+def noise(size: int) -> str:
     """Return text that can hardly be compressed, for which nobody has to thank the compressor."""
     return base64.b85encode(random.Random(size).randbytes(size)).decode()[:size]
 

@@ -40,7 +40,7 @@ _HANDLERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("the same, with metrics, and logs at `info` in a file", "noop", {"quiet": False}),
     ("`def`, 2 threads", "threaded", {"threads": 2}),
     ("`def`, 20 threads", "threaded", {"threads": 20}),
-    ("`def`, isolated, 2 children", "isolated", {"children": 2}),
+    ("`def`, isolated, 2 children", "isolated", {"isolated_processes": 2}),
 )
 
 
@@ -71,7 +71,7 @@ def _noops(survey: Survey, making: Making, processes: int, slots: int, most: flo
     share = min(_OF_FEW_SLOTS.get(slots, 1.0) * processes, most)
     sizes = survey.sizes
     jobs = sizes.enough(sizes.rates * share)
-    with making() as yard, crew(yard.url, slots=slots, processes=processes) as it:
+    with making() as yard, crew(yard.url, concurrency=slots, processes=processes) as it:
         serving(yard, it, processes)
         return watch(yard, it, jobs=jobs, seconds=sizes.seconds, rounds=sizes.rounds)
 
@@ -97,7 +97,7 @@ def _nap(survey: Survey, ms: int, slots: int) -> Rounds:
     # Jobs that wait end in waves, and a round that has few of these is off by one of them.
     seconds = sizes.seconds * 2
     jobs = sizes.enough(min(slots * 1000 / ms, sizes.rates), seconds) + slots
-    with survey.site.postgres() as yard, crew(yard.url, slots=slots) as it:
+    with survey.site.postgres() as yard, crew(yard.url, concurrency=slots) as it:
         serving(yard, it)
         return watch(
             yard,

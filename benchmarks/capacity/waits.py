@@ -87,7 +87,7 @@ def _sent(survey: Survey, idlers: Sequence[_Idler], stack: ExitStack) -> list[li
     apps = [Windlass(idler.yard.url) for idler in idlers]
     for app in apps:
         stack.callback(app.close)
-    producers = [app.of(Kind("stamped", dict[str, int])) for app in apps]
+    producers = [app.producer(Kind("stamped", dict[str, int])) for app in apps]
     pause, moments = survey.sizes.stamped_every / len(idlers), random.Random(1)
     for _ in range(survey.sizes.stamps):
         for producer in producers:

@@ -16,7 +16,7 @@ import psycopg
 
 from benchmarks.capacity import proc
 from benchmarks.program import ProgramFailed
-from tests.postgres.server import Server
+from tests.support.postgres.server import Server
 from tests.system.bouncer import PgBouncer
 from windlass import Kind, Windlass
 
@@ -27,10 +27,14 @@ _TEMPLATE = "capacity_template"
 _numbers = itertools.count(1)
 
 
-class Yard(Protocol):
-    """A store with jobs, which can be filled and looked at."""
+class Fillable(Protocol):
+    """A store that jobs can be enqueued in."""
 
     url: str
+
+
+class Yard(Fillable, Protocol):
+    """A store with jobs, which can be filled and looked at."""
 
     def clock(self) -> int:
         """The store's clock, in microseconds."""
@@ -57,10 +61,12 @@ class Yard(Protocol):
         ...
 
 
-def fill(yard: Yard, count: int, kind: str = "noop", payload: dict[str, Any] | None = None) -> None:
+def fill(
+    yard: Fillable, count: int, kind: str = "noop", payload: dict[str, Any] | None = None
+) -> None:
     """Enqueue jobs in bulk, in few commits."""
     app = Windlass(yard.url)
-    producer = app.of(Kind(kind, dict[str, Any]))
+    producer = app.producer(Kind(kind, dict[str, Any]))
     for done in range(0, count, _CHUNK):
         app.enqueue_many([producer.draft(payload or {}) for _ in range(min(_CHUNK, count - done))])
     app.close()

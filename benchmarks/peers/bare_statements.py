@@ -17,12 +17,16 @@ import psycopg
 
 from benchmarks.peer import Starts
 from benchmarks.peers.windlass_postgres import WindlassPostgres
-from windlass.core.job import Ask, Claim, Floor, Lane, WorkerInfo
+from windlass.core.claims.lanes import Ask, Claim, Floor
+from windlass.core.jobs.job import Lane
+from windlass.core.workers import WorkerInfo
 from windlass.store.postgres import PostgresStore
-from windlass.store.postgres.exchange import Answer, Query, exchange
-from windlass.store.postgres.rows import array_of, instant
-from windlass.store.postgres.wire import AsyncWire, adapt
-from windlass.store.postgres.work import Statements, claim_values
+from windlass.store.postgres.claim_and_settle import claim_values
+from windlass.store.postgres.connections.connection import LoopConnection, adapt
+from windlass.store.postgres.connections.pipeline import Answer, Query, round_trip
+from windlass.store.postgres.parameters import array_of
+from windlass.store.postgres.records import Statements
+from windlass.store.postgres.rows import instant
 
 _BATCH = 1_000
 _TOKEN = 1
@@ -46,9 +50,9 @@ _COPY = "COPY windlass.jobs (id, kind, payload) FROM STDIN"
 
 
 class BareClaims(WindlassPostgres):
-    """Claims and acknowledges by the store's statements, as its line sends them.
+    """Claims and acknowledges by the store's statements, as its pipeline sends them.
 
-    Both go together, and what one exchange brought is read while the server works at the next.
+    Both go together, and what one round trip brought is read while the server works at the next.
     """
 
     name: ClassVar[str] = "bare statements"
@@ -67,12 +71,12 @@ class BareClaims(WindlassPostgres):
         del slots, idle
         store = cast("PostgresStore", self._app.store)
         await store.register(_WORKER)
-        wire = await AsyncWire.knock(self._url)
+        wire = await LoopConnection.open(self._url)
         adapt(wire)
         try:
             while True:
-                queries = self._queries(store.statements)
-                *_, self._arrived = await exchange(wire, queries, self._read)
+                queries = self._queries(store.sql)
+                *_, self._arrived = await round_trip(wire, queries, self._read)
                 if len(queries) == 1 and not self._done:
                     await asyncio.sleep(_PAUSE)
         finally:
@@ -89,7 +93,7 @@ class BareClaims(WindlassPostgres):
         return [Query(sql["complete"], (array_of(done), "{" + tokens + "}", None)), claim]
 
     def _read(self) -> None:
-        """Read what the exchange before this one has brought."""
+        """Read the answers of the round trip before this one."""
         arrived, self._arrived = self._arrived, None
         rows = [] if arrived is None else arrived.rows()
         if rows:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from benchmarks.peers.windlass_postgres import WindlassPostgres
 from windlass import Job, Meters, configure_logging
-from windlass.core.settle import Transition
+from windlass.core.jobs.settle import Transition
 
 _PORT = 24_500
 

@@ -20,7 +20,7 @@ class WindlassPostgres:
     """Windlass on PostgreSQL, with as many slots as keep a fast handler busy."""
 
     name: ClassVar[str] = "Windlass"
-    settings: ClassVar[str] = f"slots {_SLOTS}, batch_size {_BATCH}"
+    settings: ClassVar[str] = f"concurrency {_SLOTS}, claim_size {_BATCH}"
     left: ClassVar[str] = "SELECT EXISTS (SELECT FROM windlass.jobs)"
     chunk: ClassVar[int] = 5_000
     new_loop = None
@@ -38,15 +38,15 @@ class WindlassPostgres:
         self._app.limit("fast", rate="1000000/s")
         self._app.limit("shut", rate="1/d")
 
-        @self._app.job(resource="wide")
+        @self._app.job(limit="wide")
         async def bounded() -> None:
             note(time.monotonic_ns())
 
-        @self._app.job(resource="fast")
+        @self._app.job(limit="fast")
         async def paced() -> None:
             note(time.monotonic_ns())
 
-        @self._app.job(resource="shut")
+        @self._app.job(limit="shut")
         async def blocked() -> None: ...
 
         @self._app.job
@@ -85,7 +85,7 @@ class WindlassPostgres:
         self._noop = noop
         self._stamped = stamped
         self._of_tenants = {"tenanted": tenanted, "fair": fair}
-        self._elsewhere = self._app.of(Kind("elsewhere", dict[str, str]))
+        self._elsewhere = self._app.producer(Kind("elsewhere", dict[str, str]))
 
     async def install(self) -> None:
         """Make the schema."""
@@ -127,7 +127,9 @@ class WindlassPostgres:
     async def work(self, slots: int | None, *, idle: bool) -> None:
         """Serve as a worker until cancelled."""
         del idle
-        await self._app.run_worker(slots=slots or _SLOTS, batch_size=min(slots or _SLOTS, _BATCH))
+        await self._app.arun_worker(
+            concurrency=slots or _SLOTS, claim_size=min(slots or _SLOTS, _BATCH)
+        )
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from windlass import Windlass
-from windlass.cli.serve import serve
+from windlass.cli.processes.signals import serve
 from windlass.settings import Settings
 
 _DEFAULTS = Settings()
@@ -18,8 +18,8 @@ class WindlassSqlite:
 
     name: ClassVar[str] = "Windlass"
     settings: ClassVar[str] = (
-        f"WAL, acknowledged writes synchronous=FULL, {_DEFAULTS.slots} slots, "
-        f"batches of {_DEFAULTS.batch_size}, async handlers"
+        f"WAL, acknowledged writes synchronous=FULL, {_DEFAULTS.concurrency} slots, "
+        f"batches of {_DEFAULTS.claim_size}, async handlers"
     )
     left: ClassVar[str] = """
         SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'pending')

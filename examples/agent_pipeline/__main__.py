@@ -11,15 +11,15 @@ from windlass import State
 
 async def main() -> None:
     """Run the example from start to end."""
-    worker = asyncio.create_task(app.run_worker(slots=10))
+    worker = asyncio.create_task(app.arun_worker(concurrency=10))
     try:
         handle = await answer.aenqueue("What are a windlass and its pawl?")
-        while (job := await handle.ajob()).waiting_for != f"event:verdict:{handle.id}":
+        while (job := await handle.ainfo()).waiting_for != f"event:verdict:{handle.id}":
             assert job.state is not State.DEAD, job.reason
             await asyncio.sleep(0.02)
         await app.asend_event(f"verdict:{handle.id}", "good")
         print(await handle.aresult("30s"))
-        steps = [json.loads(entry)["name"] for entry in (await handle.ajob()).steps]
+        steps = [json.loads(entry)["name"] for entry in (await handle.ainfo()).steps]
         print(f"steps: {', '.join(dict.fromkeys(step.partition(':')[0] for step in steps))}")
         print(f"calls of the model: {MODEL.calls}")
     finally:

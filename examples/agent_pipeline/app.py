@@ -29,9 +29,9 @@ WRITE = Kind("write", dict[str, Any])
 """Takes all of the context that the tools share, whatever those were."""
 
 
-@app.resource
+@app.provide
 def open_model() -> Model:
-    """Give the model to whoever asks for it."""
+    """Provide the model to handlers."""
     return MODEL
 
 
@@ -55,7 +55,7 @@ async def start_tools(plan: list[dict[str, str]], question: str, agent: str) -> 
         steps=(*tools, Stage("write")), context={"question": question, "agent": agent}
     )
     # Should this run twice, because it crashed after the enqueue, there is still one pipeline.
-    await app.of(PIPELINE).using(unique=agent, max_retries=3).aenqueue(pipeline)
+    await app.producer(PIPELINE).using(unique=agent, max_retries=3).aenqueue(pipeline)
 
 
 @app.job

@@ -10,7 +10,7 @@ from windlass import JobDead
 
 async def main() -> None:
     """Run the example from start to end."""
-    worker = asyncio.create_task(app.run_worker(slots=10))
+    worker = asyncio.create_task(app.arun_worker(concurrency=10))
     try:
         good = await checkout.aenqueue("cup", 12)
         bad = await checkout.aenqueue("piano", 9_000)

@@ -12,7 +12,7 @@ from windlass import (
     Context,
     EventTimeout,
     Inject,
-    Permanent,
+    PermanentError,
     Retry,
     Windlass,
     current_step,
@@ -24,9 +24,9 @@ BOOKS = Books()
 QUICKLY = Retry(max_retries=2, backoff=Backoff(base=timedelta(milliseconds=100)))
 
 
-@app.resource
+@app.provide
 def open_books() -> Books:
-    """Give the books of the shop to whoever asks for them."""
+    """Provide the books of the shop to handlers."""
     return BOOKS
 
 
@@ -38,9 +38,9 @@ async def checkout(ctx: Context, order: str, amount: int, books: Books = Inject)
     try:
         parcel = await ctx.wait_for(f"parcel:{order}", timeout="30s")
     except EventTimeout:
-        raise Permanent("the parcel service did not answer") from None
+        raise PermanentError("the parcel service did not answer") from None
     if parcel["refused"]:
-        raise Permanent(f"the parcel service says: {parcel['refused']}")
+        raise PermanentError(f"the parcel service says: {parcel['refused']}")
     return f"{payment}, parcel {parcel['number']}"
 
 

@@ -11,7 +11,7 @@ from windlass import JobDead
 
 async def main() -> None:
     """Run the example from start to end."""
-    worker = asyncio.create_task(app.run_worker(threads=4))
+    worker = asyncio.create_task(app.arun_worker(threads=4))
     try:
         with Partner() as partner:
             await tell(partner, "all is well")
@@ -33,7 +33,7 @@ async def tell(partner: Partner, event: str, *answers: Answer) -> None:
     handle = await deliver.aenqueue(partner.url, event, {"order": "7"})
     try:
         await handle.aresult("60s")
-        print(f"{event}: delivered, attempt {(await handle.ajob()).attempt}")
+        print(f"{event}: delivered, attempt {(await handle.ainfo()).attempt}")
     except JobDead as error:
         print(f"{event}: dead, {error.error}")
 
@@ -43,9 +43,9 @@ async def go_through_an_outage(partner: Partner) -> None:
     partner.go()
     url = partner.url
     handles = [await deliver.aenqueue(url, f"outage {n}", {"order": str(n)}) for n in range(20)]
-    while not any(each.state == "open" for each in await app.control.breakers()):  # noqa: ASYNC110
+    while not any(each.state == "open" for each in await app.control.abreakers()):  # noqa: ASYNC110
         await asyncio.sleep(0.05)
-    jobs = [await handle.ajob() for handle in handles]
+    jobs = [await handle.ainfo() for handle in handles]
     print(f"the breaker is open: {sum(job.attempt == 0 for job in jobs)} of 20 wait, uncharged")
     partner.come()
     for handle in handles:

@@ -9,7 +9,7 @@ import tempfile
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
-from windlass import Breaker, Context, ErrorClass, Permanent, Retry, RetryAfter, Windlass
+from windlass import Breaker, ErrorClass, PermanentError, Retry, RetryAfter, SyncContext, Windlass
 
 # WINDLASS_URL says where else the jobs may be.
 app = Windlass(os.environ.get("WINDLASS_URL", f"sqlite:///{tempfile.gettempdir()}/notifier.db"))
@@ -25,16 +25,16 @@ class Unwell(Exception):
     """The partner has answered that it cannot: it may, later."""
 
 
-# So hasty for the show; a real partner gets minutes: .waiting("30s", cap="1h"), cooldown="5m".
+# So hasty for the show; a real partner gets minutes: initial="30s", max_delay="1h", cooldown="5m".
 @app.job(
     name="notifier.deliver",
     queue="webhooks",
-    retry=Retry(max_retries=5).waiting("200ms", cap="2s"),
+    retry=Retry(max_retries=5, initial="200ms", max_delay="2s"),
     breaker=Breaker("partner", failures=4, cooldown="2s"),
     timeout="10s",
 )
-def deliver(ctx: Context, url: str, event: str, data: dict[str, str]) -> int:
-    """Post one event; whoever gets it twice knows that by its Idempotency-Key."""
+def deliver(ctx: SyncContext, url: str, event: str, data: dict[str, str]) -> int:
+    """Post one event; its Idempotency-Key lets a receiver recognise a repetition."""
     body = json.dumps({"event": event, "data": data}, sort_keys=True).encode()
     status, wait = post(url, body, key=ctx.idempotency_key)
     if wait is not None and status in _BUSY:
@@ -42,7 +42,7 @@ def deliver(ctx: Context, url: str, event: str, data: dict[str, str]) -> int:
     if status >= _SERVER_ERROR:
         raise Unwell(f"{url} answered {status}")
     if status >= _BAD_REQUEST:
-        raise Permanent(f"{url} does not want it: {status}")
+        raise PermanentError(f"{url} does not want it: {status}")
     return status
 
 

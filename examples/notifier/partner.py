@@ -1,4 +1,4 @@
-"""A partner's server that misbehaves as it is told to: what webhooks meet in the wild."""
+"""A partner's server that misbehaves on request, as receivers of webhooks do in production."""
 
 from __future__ import annotations
 

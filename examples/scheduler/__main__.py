@@ -9,7 +9,7 @@ from examples.scheduler.app import SEEN, app, report
 
 async def main() -> None:
     """Run the example from start to end."""
-    worker = asyncio.create_task(app.run_worker(slots=10))
+    worker = asyncio.create_task(app.arun_worker(concurrency=10))
     try:
         for tenant in ("acme", "globex"):
             await app.schedules.aput(f"report:{tenant}", report.draft(tenant), every="1s")

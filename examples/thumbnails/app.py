@@ -7,7 +7,7 @@ import os
 import tempfile
 import zlib
 
-from windlass import Context, Permanent, Retry, Windlass
+from windlass import Context, PermanentError, Retry, SyncContext, Windlass
 
 # WINDLASS_URL says where else the jobs may be.
 app = Windlass(os.environ.get("WINDLASS_URL", f"sqlite:///{tempfile.gettempdir()}/thumbnails.db"))
@@ -17,7 +17,7 @@ app = Windlass(os.environ.get("WINDLASS_URL", f"sqlite:///{tempfile.gettempdir()
 async def fetch(ctx: Context, url: str) -> int:
     """Pretend to download a picture; the first try finds the line cut."""
     if not url.startswith("https://"):
-        raise Permanent(f"{url!r} is not a picture's address")
+        raise PermanentError(f"{url!r} is not a picture's address")
     if ctx.attempt == 1 and url.endswith("flaky.png"):
         raise ConnectionResetError("the line was cut")
     await asyncio.sleep(0.05)
@@ -25,7 +25,7 @@ async def fetch(ctx: Context, url: str) -> int:
 
 
 @app.job(queue="images")
-def shrink(ctx: Context, checksum: int, width: int = 120) -> str:
+def shrink(ctx: SyncContext, checksum: int, width: int = 120) -> str:
     """Pretend to compute a thumbnail, and say how far it is."""
     for step in range(1, 5):
         ctx.raise_if_cancelled()

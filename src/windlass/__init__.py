@@ -1,9 +1,15 @@
 """Windlass: background jobs on the database you already have, leased, fenced, never lost."""
 
+# ruff: noqa: E402
+from windlass.hangup import ignore_until_ready as _ignore_until_ready
+
+_ignore_until_ready()  # First: the other imports take so long that a SIGHUP may come meanwhile.
+
 from windlass.app import (
     PIPELINE,
     After,
     Draft,
+    EnqueueUncertain,
     FanOut,
     Flow,
     Handle,
@@ -14,26 +20,26 @@ from windlass.app import (
     Stage,
     Windlass,
 )
-from windlass.context import Context, current_context
-from windlass.core.breaker import Breaker
-from windlass.core.error_classes import ErrorClass
 from windlass.core.errors import (
+    AmbiguousId,
     CalledFromEventLoop,
     ConfigError,
     EventTimeout,
     FanOutTooLarge,
-    Fenced,
     FlowInvalid,
-    IllegalMove,
+    ImportFailed,
+    InvalidTransition,
     JobCancelled,
+    JobCrashed,
     JobDead,
+    LeaseLost,
     MemoryExceeded,
     PayloadError,
     PayloadInvalid,
     PayloadTooLarge,
-    Permanent,
+    PermanentError,
+    ProviderError,
     QueueFull,
-    ResourceError,
     ResultError,
     ResultInvalid,
     ResultTimeout,
@@ -43,55 +49,72 @@ from windlass.core.errors import (
     StepsChanged,
     StoreBusy,
     StoreError,
+    StoreRefused,
     StoreUnavailable,
     UnknownJob,
     UnknownKind,
     UnknownSchedule,
     WindlassError,
+    WriteUncertain,
 )
-from windlass.core.flow_result import FlowResult
-from windlass.core.job import Job
-from windlass.core.outcomes import Cancel, Snooze
-from windlass.core.retry import Backoff, Retry
-from windlass.core.secret import Secret
-from windlass.core.states import State
-from windlass.core.stats import Stats
-from windlass.core.unique import Unique
-from windlass.middleware import Callbacks, CallNext, MeasureRuns, Middleware
-from windlass.observe.logs import configure_logging
-from windlass.observe.meters import Meters
-from windlass.release import __version__
-from windlass.resources import Inject, Resources
-from windlass.steps import Step, current_step
+from windlass.core.failures.error_classes import ErrorClass
+from windlass.core.jobs.job import Job
+from windlass.core.jobs.outcomes import Cancel, Snooze
+from windlass.core.jobs.retry import Backoff, Retry
+from windlass.core.jobs.states import State
+from windlass.core.jobs.streams import ChunkInvalid, StreamFull, StreamRestart
+from windlass.core.jobs.unique import Unique
+from windlass.core.payloads.secret import Secret
+from windlass.core.policies.breaker import Breaker
+from windlass.core.search.errors import SearchError
+from windlass.core.search.scan import Budget
+from windlass.core.stats.stats import Stats
+from windlass.core.workflows.flow_result import FlowResult
+from windlass.handlers.any_context import AnyContext
+from windlass.handlers.context import Context, current_context
+from windlass.handlers.middleware import Callbacks, CallNext, MeasureRuns, Middleware
+from windlass.handlers.provided import Inject, Provided
+from windlass.handlers.steps import Step, current_step
+from windlass.handlers.sync_context import SyncContext
+from windlass.observability.logs import configure_logging
+from windlass.observability.meters import Meters
+from windlass.version import __version__
 
 __all__ = [
     "PIPELINE",
     "After",
+    "AmbiguousId",
+    "AnyContext",
     "Backoff",
     "Breaker",
+    "Budget",
     "CallNext",
     "Callbacks",
     "CalledFromEventLoop",
     "Cancel",
+    "ChunkInvalid",
     "ConfigError",
     "Context",
     "Draft",
+    "EnqueueUncertain",
     "ErrorClass",
     "EventTimeout",
     "FanOut",
     "FanOutTooLarge",
-    "Fenced",
     "Flow",
     "FlowInvalid",
     "FlowResult",
     "Handle",
     "Handler",
-    "IllegalMove",
+    "ImportFailed",
     "Inject",
+    "InvalidTransition",
     "Job",
     "JobCancelled",
+    "JobCrashed",
     "JobDead",
     "Kind",
+    "LeaseLost",
     "MeasureRuns",
     "MemoryExceeded",
     "Meters",
@@ -100,17 +123,18 @@ __all__ = [
     "PayloadError",
     "PayloadInvalid",
     "PayloadTooLarge",
-    "Permanent",
+    "PermanentError",
     "Pipeline",
+    "Provided",
+    "ProviderError",
     "QueueFull",
-    "ResourceError",
-    "Resources",
     "ResultError",
     "ResultInvalid",
     "ResultTimeout",
     "Retry",
     "RetryAfter",
     "SchemaMismatch",
+    "SearchError",
     "Secret",
     "Snooze",
     "Stage",
@@ -121,15 +145,24 @@ __all__ = [
     "StepsChanged",
     "StoreBusy",
     "StoreError",
+    "StoreRefused",
     "StoreUnavailable",
+    "StreamFull",
+    "StreamRestart",
+    "SyncContext",
     "Unique",
     "UnknownJob",
     "UnknownKind",
     "UnknownSchedule",
     "Windlass",
     "WindlassError",
+    "WriteUncertain",
     "__version__",
     "configure_logging",
     "current_context",
     "current_step",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

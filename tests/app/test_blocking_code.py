@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ from typing import Any
 import pytest
 
 import windlass
-from tests.app.bed import Bed, our_threads, serving_in_a_thread, until
+from tests.support.app_on_store import STORES, Bed, our_threads, serving_in_a_thread, until
 from windlass import CalledFromEventLoop
-from windlass.core.job import JobFilter
+from windlass.core.jobs.queries import JobFilter
+
+pytestmark = pytest.mark.stores(*STORES)
 
 SOURCE = str(Path(windlass.__file__).parents[1])
 
@@ -33,11 +37,19 @@ def test_a_blocking_call_in_an_event_loop_names_what_to_write_instead(bed: Bed) 
             (lambda: send.enqueue("anna"), "await mail.send.aenqueue(...)"),
             (lambda: send.using(queue="q").enqueue("anna"), "await mail.send.aenqueue(...)"),
             (lambda: app.enqueue_many([]), "await app.aenqueue_many(...)"),
-            (handle.result, "await handle.aresult()"),
-            (handle.status, "await handle.astatus()"),
-            (handle.cancel, "await handle.acancel()"),
-            (handle.job, "await handle.ajob()"),
+            (handle.result, "await handle.aresult(...)"),
+            (handle.state, "await handle.astate(...)"),
+            (handle.cancel, "await handle.acancel(...)"),
+            (handle.info, "await handle.ainfo(...)"),
             (app.close, "await app.aclose()"),
+            (app.stats, "await app.astats(...)"),
+            (app.run_worker, "await app.arun_worker(...)"),
+            (lambda: app.control.pause("q"), "await app.control.apause(...)"),
+            (lambda: app.control.why(handle.id), "await app.control.awhy(...)"),
+            (lambda: app.control.cancel_where(queue="q"), "await app.control.acancel_where(...)"),
+            (app.control.limits, "await app.control.alimits(...)"),
+            (app.control.breakers, "await app.control.abreakers(...)"),
+            (app.schedules.list, "await app.schedules.alist(...)"),
         ]
         for call, remedy in calls:
             with pytest.raises(CalledFromEventLoop) as caught:
@@ -58,14 +70,14 @@ def test_many_threads_enqueue_at_once(bed: Bed) -> None:
         return n
 
     def produce(thread: int) -> list[Any]:
-        gate.wait(10)
+        gate.wait(60)
         return [note.enqueue(thread * 100 + n) for n in range(10)]
 
     with ThreadPoolExecutor(16) as pool:
         handles = [handle for made in pool.map(produce, range(16)) for handle in made]
     assert len({handle.id for handle in handles}) == 160
     with serving_in_a_thread(app):
-        results = {handle.result(timeout="20s") for handle in handles}
+        results = {handle.result(timeout="60s") for handle in handles}
     assert results == {thread * 100 + n for thread in range(16) for n in range(10)}
 
 
@@ -75,7 +87,7 @@ def test_threads_that_make_the_store_at_once_share_it(bed: Bed) -> None:
     gate = threading.Barrier(16)
 
     def look(_: int) -> int:
-        gate.wait(10)
+        gate.wait(60)
         return id(app.store)
 
     with ThreadPoolExecutor(16) as pool:
@@ -91,7 +103,7 @@ def test_closing_an_app_leaves_no_thread_and_it_can_be_used_again(bed: Bed) -> N
 
     for _ in range(2):
         handle = note.enqueue()
-        assert handle.status().value == "pending"
+        assert handle.state().value == "pending"
         app.close()
         asyncio.run(until(lambda: our_threads(besides=before) == []))
     app.close()
@@ -109,8 +121,26 @@ def run_python(script: str, *args: str, timeout: float = 30) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    # In development mode asyncio complains of whatever took long, as on a busy machine.
+    said = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
+    assert said == []
     return done.stdout
+
+
+def test_the_end_of_the_portal_closes_the_connections_of_its_loop(bed: Bed) -> None:
+    """Prevents: sockets that Python warns of later, wherever the garbage is collected."""
+    app = bed.app()
+
+    @app.job
+    async def note() -> None: ...
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert note.enqueue().state().value == "pending"
+        app.portal.close()
+        asyncio.run(app.aclose())
+        gc.collect()
+    assert [str(each.message) for each in warned] == []
 
 
 def test_closing_an_app_leaves_nothing_that_python_warns_of(tmp_path: Path) -> None:
@@ -120,7 +150,7 @@ def test_closing_an_app_leaves_nothing_that_python_warns_of(tmp_path: Path) -> N
         app = Windlass(sys.argv[1])
         @app.job
         def note() -> None: ...
-        print(note.enqueue().status().value)
+        print(note.enqueue().state().value)
         app.close()
         app.portal = None
         gc.collect()
@@ -143,13 +173,13 @@ FORKING = """
     used_before, count = sys.argv[2] == "used", int(sys.argv[3])
     if used_before:
         handle = note.enqueue("parent before")
-        assert handle.status() == "pending"
+        assert handle.state() == "pending"
     children = []
     for number in range(count):
         child = os.fork()
         if not child:
             handle = note.enqueue(f"child {number}")
-            assert handle.status() == "pending", handle.status()
+            assert handle.state() == "pending", handle.state()
             app.enqueue_many([note.draft(f"child {number}") for _ in range(3)])
             if number % 2:
                 asyncio.run(app.aclose())
@@ -160,7 +190,7 @@ FORKING = """
     for child in children:
         assert os.waitpid(child, 0)[1] == 0
     handle = note.enqueue("parent at last")
-    assert handle.status() == "pending"
+    assert handle.state() == "pending"
     asyncio.run(app.aclose())
 """
 

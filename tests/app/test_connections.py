@@ -15,15 +15,26 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.app.bed import Bed, in_state, serving, until
-from tests.postgres.proxy import Proxy
-from tests.postgres.server import FAST, Server
-from tests.store.clocked import migrate
-from windlass import Context, SchemaMismatch, State, StoreUnavailable, Windlass
+from tests.support.app_on_store import STORES, Bed, impatient, in_state, serving, until
+from tests.support.clocked_stores import migrate
+from tests.support.network_proxy import Proxy
+from tests.support.postgres.server import FAST, Server
+from windlass import (
+    Context,
+    SchemaMismatch,
+    State,
+    StoreRefused,
+    StoreUnavailable,
+    SyncContext,
+    Windlass,
+)
 from windlass.app import Handler
 from windlass.settings import Settings
-from windlass.store.postgres import PostgresStore, pool
-from windlass.store.postgres.pool import Limits
+from windlass.store.postgres import PostgresStore
+from windlass.store.postgres.connections import pool
+from windlass.store.postgres.connections.pool import PoolSize
+
+pytestmark = pytest.mark.stores(*STORES)
 
 on_postgres = pytest.mark.parametrize("bed", ["postgres"], indirect=True)
 NAME = "count-me"
@@ -74,12 +85,12 @@ async def note(n: int) -> None: ...
 
 note.enqueue(0)
 handle = note.enqueue(1)
-assert handle.status() == "pending"
+assert handle.state() == "pending"
 child = os.fork()
 for n in range(20):
     note.enqueue(n)
     note.using(unique=f"{n}").enqueue(n)
-assert handle.status() == "pending"
+assert handle.state() == "pending"
 app.enqueue_many([note.draft(n) for n in range(30)])
 app.close()
 if not child:
@@ -113,7 +124,7 @@ def test_event_loops_one_after_another_leave_no_connections(bed: Bed) -> None:
 
     async def main() -> None:
         handle = await note.aenqueue(1)
-        await handle.ajob()
+        await handle.ainfo()
 
     for _ in range(3):
         asyncio.run(main())
@@ -152,12 +163,12 @@ def test_ten_connections_are_kept_and_twenty_more_opened_unless_it_is_set() -> N
     settings = Settings()
     assert (settings.pool_size, settings.pool_overflow) == (10, 20)
     assert settings.pool_recycle.total_seconds() == 3600
-    assert Limits() == Limits(keep=10, more=20, recycle=3600)
+    assert PoolSize() == PoolSize(keep=10, more=20, recycle=3600)
 
 
 @on_postgres
 def test_a_pool_for_threads_opens_what_it_may_and_keeps_what_it_should(bed: Bed) -> None:
-    store = PostgresStore(named(bed.url), limits=Limits(keep=2, more=1))
+    store = PostgresStore(named(bed.url), limits=PoolSize(keep=2, more=1))
     with ExitStack() as held:
         for _ in range(3):
             held.enter_context(store._pool.connection(10))
@@ -167,7 +178,7 @@ def test_a_pool_for_threads_opens_what_it_may_and_keeps_what_it_should(bed: Bed)
             store._pool.connection(0.2),
         ):
             pass
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         assert len(connections(bed.url)) == 3
     assert store._pool.open == 2
     asyncio.run(store.close())
@@ -176,10 +187,10 @@ def test_a_pool_for_threads_opens_what_it_may_and_keeps_what_it_should(bed: Bed)
 
 @on_postgres
 def test_a_pool_for_coroutines_opens_what_it_may_and_keeps_what_it_should(bed: Bed) -> None:
-    store = PostgresStore(named(bed.url), limits=Limits(keep=2, more=1))
+    store = PostgresStore(named(bed.url), limits=PoolSize(keep=2, more=1))
 
     async def hold(go: asyncio.Event) -> None:
-        async with store._home().pool.connection(10):
+        async with store._here().pool.connection(10):
             await go.wait()
 
     async def main() -> None:
@@ -187,10 +198,10 @@ def test_a_pool_for_coroutines_opens_what_it_may_and_keeps_what_it_should(bed: B
         holders = [asyncio.create_task(hold(go)) for _ in range(3)]
         await until(lambda: len(connections(bed.url)) == 3)
         with pytest.raises(StoreUnavailable, match=r"all 3 .* in use; .* raise WINDLASS_POOL_SIZE"):
-            await store._home().pool.connection(0.1).__aenter__()
+            await store._here().pool.connection(0.1).__aenter__()
         go.set()
         await asyncio.gather(*holders)
-        assert store._home().pool.open == 2
+        assert store._here().pool.open == 2
         await store.close()
 
     asyncio.run(main())
@@ -200,11 +211,11 @@ def test_a_pool_for_coroutines_opens_what_it_may_and_keeps_what_it_should(bed: B
 def test_a_duty_is_done_though_users_hold_the_pool_and_no_more_than_a_few_at_once(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "SPARE", 2)
-    store = PostgresStore(named(bed.url), limits=Limits(keep=1, more=0))
+    monkeypatch.setattr(pool, "SPARE_CONNECTIONS", 2)
+    store = PostgresStore(named(bed.url), limits=PoolSize(keep=1, more=0))
 
     async def main() -> None:
-        lent = store._home().pool
+        lent = store._here().pool
         async with lent.connection(10):
             with pytest.raises(StoreUnavailable):
                 await lent.connection(0.1).__aenter__()
@@ -241,7 +252,7 @@ def test_a_worker_opens_four_connections_besides_its_pools(bed: Bed) -> None:
             await go.wait()
 
     @app.job
-    def in_a_thread(ctx: Context) -> None:
+    def in_a_thread(ctx: SyncContext) -> None:
         with ctx.transaction() as conn:
             conn.execute("SELECT 1")
             thread_go.wait(30)
@@ -257,11 +268,13 @@ def test_a_worker_opens_four_connections_besides_its_pools(bed: Bed) -> None:
             with psycopg.connect(bed.url) as db:
                 for job in [in_a_loop] * 4 + [in_a_thread] * 4:
                     job.using(tx=db).enqueue()
-            await until(lambda: 4 + 2 + 2 <= len(connections(bed.url)) <= 4 + 2 + 2 + pool.SPARE)
+            await until(
+                lambda: 4 + 2 + 2 <= len(connections(bed.url)) <= 4 + 2 + 2 + pool.SPARE_CONNECTIONS
+            )
             with psycopg.connect(bed.url) as db:
                 note.using(tx=db).enqueue()
             await until(lambda: worker.processed == 2)  # Although both pools are used up.
-            assert 4 + 2 + 2 <= len(connections(bed.url)) <= 4 + 2 + 2 + pool.SPARE
+            assert 4 + 2 + 2 <= len(connections(bed.url)) <= 4 + 2 + 2 + pool.SPARE_CONNECTIONS
             go.set()
             thread_go.set()
             await until(lambda: worker.processed == 10)
@@ -285,7 +298,7 @@ def store(bed: Bed) -> Iterator[PostgresStore]:
 def test_a_connection_that_the_server_has_closed_is_not_given_out(
     bed: Bed, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_FRESH", 0.0)
+    monkeypatch.setattr(pool, "_FRESH_SECONDS", 0.0)
     with store._pool.connection(10), store._pool.connection(10):
         pass
     end_connections(bed.url)
@@ -294,7 +307,7 @@ def test_a_connection_that_the_server_has_closed_is_not_given_out(
         assert store._pool.open == 1
 
     async def main() -> None:
-        lent = store._home().pool
+        lent = store._here().pool
         async with lent.connection(10), lent.connection(10):
             pass
         end_connections(bed.url)
@@ -308,7 +321,7 @@ def test_a_connection_that_the_server_has_closed_is_not_given_out(
 
 @on_postgres
 def test_a_connection_that_is_old_is_replaced(bed: Bed) -> None:
-    store = PostgresStore(bed.url, limits=Limits(recycle=100))
+    store = PostgresStore(bed.url, limits=PoolSize(recycle=100))
     with store._pool.connection(10) as wire:
         first = wire.info.backend_pid
     with store._pool.connection(10) as wire:
@@ -342,15 +355,15 @@ def test_a_statement_is_prepared_once_and_a_session_that_forgot_it_is_replaced(b
     with store._pool.connection(10) as wire:
         wire.execute("DEALLOCATE ALL")
     handle = work.enqueue()
-    assert handle.job().state is State.PENDING
+    assert handle.info().state is State.PENDING
     work.enqueue()
     assert len(prepared()) == 1
 
     async def main() -> None:
         await work.aenqueue()
-        async with store._home().pool.connection(10) as wire:
+        async with store._here().pool.connection(10) as wire:
             await wire.execute("DEALLOCATE ALL")
-        assert (await (await work.aenqueue()).ajob()).state is State.PENDING
+        assert (await (await work.aenqueue()).ainfo()).state is State.PENDING
         await app.aclose()
 
     asyncio.run(main())
@@ -368,7 +381,7 @@ def test_a_connection_in_a_transaction_is_not_kept(bed: Bed, store: PostgresStor
 
 def refusals(url: str, **settings: Any) -> Iterator[tuple[str, Callable[[], object]]]:
     """Give every way in which an app comes to its store."""
-    app, note = note_at(url, enqueue_timeout="500ms", **settings)
+    app, note = note_at(url, enqueue_timeout="20s", **settings)
 
     async def alone(work: Callable[[], Any]) -> None:
         try:
@@ -379,7 +392,7 @@ def refusals(url: str, **settings: Any) -> Iterator[tuple[str, Callable[[], obje
     yield "enqueue", lambda: note.enqueue(1)
     yield "enqueue_many", lambda: app.enqueue_many(note.draft(n) for n in range(50))
     yield "aenqueue", lambda: asyncio.run(alone(lambda: note.aenqueue(1)))
-    yield "run_worker", lambda: asyncio.run(alone(app.run_worker))
+    yield "run_worker", lambda: asyncio.run(alone(app.arun_worker))
     app.close()
 
 
@@ -388,7 +401,7 @@ def refused(url: str, error: type[Exception], match: str, **settings: Any) -> No
         began = time.monotonic()
         with pytest.raises(error, match=match):
             call()
-        assert time.monotonic() - began < 5, name
+        assert time.monotonic() - began < 30, name
 
 
 @on_postgres
@@ -400,20 +413,20 @@ def test_a_server_that_is_away_or_says_no_is_unavailable_in_bounded_time() -> No
     with Server(settings=FAST) as server:
         url = server.create_database("shop")
         migrate(url)
-        refused(url.replace("/shop", "/shoe"), StoreUnavailable, 'database "shoe" does not exist')
-        refused(url.replace("postgres@", "bob@"), StoreUnavailable, 'role "bob" does not exist')
+        refused(url.replace("/shop", "/shoe"), StoreRefused, 'database "shoe" does not exist')
+        refused(url.replace("postgres@", "bob@"), StoreRefused, 'role "bob" does not exist')
         _demand_passwords(server)
         wrong = url.replace("postgres@", "postgres:wrong@")
-        refused(wrong, StoreUnavailable, "password authentication failed")
+        refused(wrong, StoreRefused, "password authentication failed")
         with pytest.raises(StoreUnavailable) as caught:
             note_at(wrong)[1].enqueue(1)
         assert "wrong" not in str(caught.value)
         right = url.replace("postgres@", "postgres:secret@")
-        app, note = note_at(right, enqueue_timeout="1s")
+        app, note = note_at(right)
         note.enqueue(1)
         server.stop()
         refused(right, StoreUnavailable, "onnection")
-        with pytest.raises(StoreUnavailable):
+        with impatient(app), pytest.raises(StoreUnavailable):
             note.enqueue(1)
         server.start()
         note.enqueue(1)
@@ -432,17 +445,18 @@ def _demand_passwords(server: Server) -> None:
 @on_postgres
 def test_a_network_that_swallows_everything_is_noticed_in_bounded_time(bed: Bed) -> None:
     with Proxy(bed.url) as proxy:
-        app, note = note_at(proxy.url(bed.url), enqueue_timeout="500ms")
+        app, note = note_at(proxy.url(bed.url))
         note.enqueue(1)
         asyncio.run(note.aenqueue(1))
         proxy.black_hole()
-        for _ in range(2):  # By the connections that were open, and then by new ones.
-            began = time.monotonic()
-            with pytest.raises(StoreUnavailable):
-                note.enqueue(2)
-            with pytest.raises(StoreUnavailable):
-                asyncio.run(note.aenqueue(2))
-            assert time.monotonic() - began < 5
+        with impatient(app):
+            for _ in range(2):  # By the connections that were open, and then by new ones.
+                began = time.monotonic()
+                with pytest.raises(StoreUnavailable):
+                    note.enqueue(2)
+                with pytest.raises(StoreUnavailable):
+                    asyncio.run(note.aenqueue(2))
+                assert time.monotonic() - began < 30
         proxy.passing()
         note.enqueue(3)
         asyncio.run(note.aenqueue(3))

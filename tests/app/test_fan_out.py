@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.app.bed import Bed, on_embedded_stores
+from tests.support.app_on_store import Bed, on_embedded_stores
 from windlass import Draft, FanOut, FanOutTooLarge, Handler, Windlass
+
+pytestmark = pytest.mark.stores("postgres")
 
 
 def kind_of(app: Windlass) -> Handler[[int], None, [int], Awaitable[None]]:
@@ -25,7 +27,7 @@ async def waiting(app: Windlass) -> int:
     return sum(each.count for each in await app.store.counts())
 
 
-def test_chunks_are_added_as_they_come_and_progress_is_told(bed: Bed) -> None:
+def test_chunks_are_added_as_they_come_and_progress_is_reported(bed: Bed) -> None:
     app = bed.app()
     notify = kind_of(app)
     told: list[int] = []
@@ -64,7 +66,7 @@ def test_more_than_were_meant_are_refused(bed: Bed) -> None:
     app = bed.app()
     notify = kind_of(app)
     endless = (notify.draft(user) for user in iter(int, 1))
-    with pytest.raises(FanOutTooLarge, match="20 were enqueued before that") as refused:
+    with pytest.raises(FanOutTooLarge, match="20 were already enqueued") as refused:
         app.fan_out(endless, chunk=10, at_most=25)
     assert (refused.value.at_most, refused.value.enqueued) == (25, 20)
     assert asyncio.run(waiting(app)) == 20
@@ -92,7 +94,7 @@ def test_jobs_that_exist_are_counted_apart(bed: Bed) -> None:
     notify = kind_of(app)
     notify.using(unique="user:1").enqueue(1)
     done = app.fan_out(notify.using(unique=f"user:{user}").draft(user) for user in range(3))
-    assert done == FanOut(added=2, existing=1)
+    assert done == FanOut(added=2, duplicates=1)
     assert done.total == 3
 
 
@@ -116,10 +118,18 @@ def test_a_rate_is_kept(bed: Bed) -> None:
 def test_nonsense_is_refused_before_anything_is_taken(bed: Bed) -> None:
     app = bed.app()
     untouched = iter([kind_of(app).draft(1)])
-    odd: list[dict[str, Any]] = [{"chunk": 0}, {"at_most": 0}, {"rate": "fast"}, {"rate": "-1/s"}]
+    odd: list[dict[str, Any]] = [
+        {option: value} for option in ("chunk", "at_most") for value in (0, 2.5, "5", True)
+    ]
     for nonsense in odd:
-        with pytest.raises(ValueError, match=r"at least 1|not a rate"):
+        (option,) = nonsense
+        with pytest.raises(
+            ValueError, match=f"^{option} must be a whole number of at least 1, got "
+        ):
             app.fan_out(untouched, **nonsense)
-    with pytest.raises(ValueError, match="leave out"):
+    for rate in ("fast", "-1/s"):
+        with pytest.raises(ValueError, match="a rate must"):
+            app.fan_out(untouched, rate=rate)
+    with pytest.raises(ValueError, match="leave one out"):
         app.fan_out(untouched, atomic=True, rate="1/s")
     assert len(list(untouched)) == 1

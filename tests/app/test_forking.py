@@ -36,7 +36,9 @@ open("done", "w").close()
 
 
 @pytest.mark.parametrize("parent_stays", [True, False], ids=["parent stays", "parent ends"])
-def test_what_a_forked_child_enqueues_is_seen_by_others(tmp_path: Path, parent_stays: bool) -> None:
+def test_jobs_enqueued_by_a_forked_child_are_visible_to_others(
+    tmp_path: Path, parent_stays: bool
+) -> None:
     """Prevents: a child that believes in locks which only its parent had, and writes for nobody."""
     program = PROGRAM.format(parent_stays=parent_stays)
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.app.bed import Clock
+from tests.support.app_on_store import Clock
+from tests.support.worker_state import RecordingState
 from windlass import Stats, Windlass
 from windlass.core.changes import Changes
-from windlass.core.job import Json
-from windlass.core.sample import CLUSTER
-from windlass.core.sample_history import HISTORY
-from windlass.runtime.sampler import Sampler
+from windlass.core.records import Json
+from windlass.core.stats.cluster_sample import CLUSTER
+from windlass.core.stats.sample_history import HISTORY
 from windlass.store.memory import MemoryStore
+from windlass.worker.services.cluster_sampler import ClusterSampler
 
 
 class Scene:
@@ -22,7 +23,7 @@ class Scene:
         self.store = MemoryStore(clock=self.clock)
         self.app = Windlass("memory://")
         self.app.store = self.store
-        self._sampler = Sampler(self.store, worker_id=lambda: "w", sampled=lambda *_: None)
+        self._sampler = ClusterSampler(self.store, state=RecordingState())
 
         @self.app.job(queue="mail")
         async def send() -> None: ...
@@ -39,10 +40,10 @@ class Scene:
 
     async def look(self, *, after: float = 0.0) -> Stats:
         self.clock.advance(seconds=after)
-        return await self.app.stats()
+        return await self.app.astats()
 
 
-def test_what_was_sampled_lately_is_told_with_its_rates_and_its_age() -> None:
+def test_a_recent_sample_is_shown_with_its_rates_and_its_age() -> None:
     async def main() -> None:
         scene = Scene()
         await scene.sample(after=0)
@@ -56,7 +57,7 @@ def test_what_was_sampled_lately_is_told_with_its_rates_and_its_age() -> None:
     asyncio.run(main())
 
 
-def test_what_nobody_samples_any_more_is_counted_by_who_asks() -> None:
+def test_queues_without_a_recent_sample_are_counted_live() -> None:
     async def main() -> None:
         scene = Scene()
         await scene.sample(after=0)
@@ -82,7 +83,7 @@ def test_a_sample_from_before_the_clock_was_set_back_is_not_believed() -> None:
     asyncio.run(main())
 
 
-def test_what_another_release_wrote_or_nobody_can_read_does_no_harm() -> None:
+def test_records_of_another_release_or_unreadable_ones_do_no_harm() -> None:
     async def main() -> None:
         scene = Scene()
         await scene.send.aenqueue()

@@ -17,8 +17,8 @@ from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from tests.app.bed import Bed, in_state, serving, until
-from tests.app.libraries import (
+from tests.support.app_on_store import Bed, in_state, serving, until
+from tests.support.libraries import (
     ALL,
     USUAL,
     Library,
@@ -81,7 +81,7 @@ def test_a_connection_in_autocommit_commits_at_once_unless_a_transaction_is_begu
 def test_a_job_is_there_at_the_commit_and_not_before(shop: Shop, library: Library) -> None:
     async def body(users: Users) -> None:
         handle = await users.enqueue(shop.note, 1)
-        assert (type(handle.id), handle.existing) == (UUID, False)
+        assert (type(handle.id), handle.is_duplicate) == (UUID, False)
         assert shop.seen() == []
         await users.commit()
         assert shop.seen() == [handle.id]
@@ -98,7 +98,7 @@ def test_a_job_never_was_after_a_rollback(shop: Shop, library: Library) -> None:
         assert shop.seen() == []
         # And its unique key is free again.
         again = await users.enqueue(shop.note.using(unique="lost"), 2)
-        assert not again.existing
+        assert not again.is_duplicate
 
     library.run(shop.url, body)
 
@@ -110,10 +110,10 @@ def test_a_held_unique_key_gives_the_existing_job(shop: Shop, library: Library) 
 
     async def body(users: Users) -> None:
         handle = await users.enqueue(shop.note.using(unique="once"), 2)
-        assert (handle.id, type(handle.id), handle.existing) == (holder.id, UUID, True)
+        assert (handle.id, type(handle.id), handle.is_duplicate) == (holder.id, UUID, True)
         first = await users.enqueue(shop.note.using(unique="other"), 3)
         second = await users.enqueue(shop.note.using(unique="other"), 4)
-        assert (second.id, second.existing) == (first.id, True)
+        assert (second.id, second.is_duplicate) == (first.id, True)
         await users.commit()
         assert shop.seen() == [holder.id, first.id]
 
@@ -122,7 +122,7 @@ def test_a_held_unique_key_gives_the_existing_job(shop: Shop, library: Library) 
 
 @on_postgres
 @of_each_sort
-def test_what_a_savepoint_takes_back_is_not_enqueued(shop: Shop, library: Library) -> None:
+def test_jobs_of_a_rolled_back_savepoint_are_not_enqueued(shop: Shop, library: Library) -> None:
     async def body(users: Users) -> None:
         kept = await users.enqueue(shop.note, 1)
         await users.execute("SAVEPOINT here")
@@ -188,7 +188,7 @@ def test_options_go_with_a_job_into_a_users_transaction(shop: Shop) -> None:
         handle = shop.note.using(
             tx=db, queue="q", priority=5, delay="1h", expires="2h", max_retries=1, timeout="3s"
         ).enqueue(7)
-    job = handle.job()
+    job = handle.info()
     assert (job.queue, job.priority, job.max_retries) == ("q", 5, 1)
     assert job.timeout is not None
     assert job.timeout.total_seconds() == 3
@@ -341,10 +341,12 @@ def test_a_django_project_enqueues_in_atomic_blocks(shop: Shop) -> None:
 def test_the_wrong_form_of_enqueue_names_the_right_one(shop: Shop, library: Library) -> None:
     async def body(users: Users) -> None:
         if library.awaited:
-            with pytest.raises(ConfigError, match=r"is awaited: write await .*aenqueue"):
+            with pytest.raises(ConfigError, match=r"is asynchronous; write await .*aenqueue"):
                 shop.note.using(tx=users.tx).enqueue(1)
         else:
-            with pytest.raises(ConfigError, match=r"blocks: write using\(tx=...\)\.enqueue"):
+            with pytest.raises(
+                ConfigError, match=r"is synchronous; write using\(tx=...\)\.enqueue"
+            ):
                 await shop.note.using(tx=users.tx).aenqueue(1)
         await users.commit()
         assert shop.seen() == []
@@ -356,10 +358,12 @@ def test_the_wrong_form_of_enqueue_names_the_right_one(shop: Shop, library: Libr
 @pytest.mark.parametrize(
     "tx", ["rubbish", 7, object(), Engine], ids=["text", "number", "object", "class"]
 )
-def test_what_is_no_connection_is_refused_with_what_is(shop: Shop, tx: object) -> None:
-    with pytest.raises(ConfigError, match="give a psycopg, asyncpg, SQLAlchemy or Django"):
+def test_the_error_for_an_unsupported_connection_lists_the_supported_ones(
+    shop: Shop, tx: object
+) -> None:
+    with pytest.raises(ConfigError, match="pass a psycopg, asyncpg, SQLAlchemy or Django"):
         shop.note.using(tx=tx).enqueue(1)
-    with pytest.raises(ConfigError, match="give a psycopg, asyncpg, SQLAlchemy or Django"):
+    with pytest.raises(ConfigError, match="pass a psycopg, asyncpg, SQLAlchemy or Django"):
         asyncio.run(shop.note.using(tx=tx).aenqueue(1))
 
 
@@ -367,17 +371,17 @@ def test_what_is_no_connection_is_refused_with_what_is(shop: Shop, tx: object) -
 def test_engines_and_pools_are_refused_since_they_are_in_no_transaction(shop: Shop) -> None:
     """Prevents: a job that is committed at once, although its producer meant to roll it back."""
     engine = create_engine(of_sqlalchemy(shop.url, "psycopg"))
-    with pytest.raises(ConfigError, match="tx=Engine is unknown"):
+    with pytest.raises(ConfigError, match="tx=Engine is not supported"):
         shop.note.using(tx=engine).enqueue(1)
     engine.dispose()
 
     async def main() -> None:
         async_engine = create_async_engine(of_sqlalchemy(shop.url, "asyncpg"))
-        with pytest.raises(ConfigError, match="tx=AsyncEngine is unknown"):
+        with pytest.raises(ConfigError, match="tx=AsyncEngine is not supported"):
             await shop.note.using(tx=async_engine).aenqueue(1)
         await async_engine.dispose()
         async with asyncpg.create_pool(shop.url, min_size=1, max_size=1) as pool:
-            with pytest.raises(ConfigError, match="tx=Pool is unknown"):
+            with pytest.raises(ConfigError, match="tx=Pool is not supported"):
                 await shop.note.using(tx=pool).aenqueue(1)
 
     asyncio.run(main())
@@ -394,7 +398,7 @@ def test_a_store_without_transactions_says_what_has_them(
     @app.job
     def note(n: int) -> None: ...
 
-    told = r"using\(tx=...\) needs jobs that are in the same database .* use a postgresql:// URL"
+    told = r"using\(tx=...\) needs the jobs in the same database .* use a postgresql:// URL"
     with pytest.raises(ConfigError, match=told):
         note.using(tx=object()).enqueue(1)
     with pytest.raises(ConfigError, match=told):

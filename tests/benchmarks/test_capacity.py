@@ -18,7 +18,7 @@ from benchmarks.capacity.others import Others
 from benchmarks.capacity.table import PageMismatch, Table, names_on, placed, read, spread, write
 from benchmarks.capacity.watch import Figures, Rounds
 from benchmarks.program import ProgramFailed
-from windlass.core.families import FAMILIES
+from windlass.core.metrics.families import FAMILIES
 from windlass.settings import describe_settings
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def test_a_table_without_a_place_is_refused_so_that_no_figure_is_lost() -> None:
         placed("nothing here", [TABLE])
 
 
-def test_what_was_measured_can_be_kept_and_read_again(tmp_path: Path) -> None:
+def test_measurements_can_be_saved_and_loaded(tmp_path: Path) -> None:
     write(tmp_path / "deep" / "capacity.json", [TABLE])
     (found,) = read(tmp_path / "deep" / "capacity.json")
     assert found.markdown() == WRITTEN
@@ -136,12 +136,12 @@ def test_a_part_that_fails_takes_neither_the_others_nor_what_was_there_before(
 
     def fail() -> list[Table]:
         assert [each.name for each in read(kept)] == ["first", "second"]  # Kept at once.
-        raise ProgramFailed("waited in vain")
+        raise ProgramFailed("timed out")
 
     parts = {"a": lambda: [replace(first, date="")], "b": fail, "c": lambda: [third]}
     tables, failed = measured(parts, server=os.getpid(), kept=[first, second], json=kept, page=page)
     assert failed == ["b"]
-    assert "waited in vain" in capsys.readouterr().err
+    assert "timed out" in capsys.readouterr().err
     assert [each.name for each in tables] == ["first", "third"]
     dates = {each.name: each.date for each in read(kept)}
     today = dates["first"]
@@ -152,7 +152,7 @@ def test_a_part_that_fails_takes_neither_the_others_nor_what_was_there_before(
 
 
 @needs_proc
-def test_what_others_use_of_the_cpus_is_told_without_what_we_use_ourselves() -> None:
+def test_the_cpu_of_other_programs_excludes_our_own() -> None:
     busy = proc.busy_seconds()
     others, ours = Others(os.getpid()), proc.all_seconds([os.getpid()])
     began = time.monotonic()

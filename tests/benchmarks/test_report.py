@@ -37,7 +37,7 @@ def test_less_waiting_is_better() -> None:
     assert race(score("ours", 3), score("theirs", 2), bar=1, measure=WAIT).is_lost
 
 
-def test_nobody_is_lost_to_who_is_missing() -> None:
+def test_a_missing_worker_loses_no_job() -> None:
     it = race(score("ours", 1), score("theirs", missing="no npm"), bar=2)
     assert it.is_met(it.rivals[0]) is None
     assert not it.is_lost
@@ -50,13 +50,13 @@ def test_a_race_without_ours_is_lost() -> None:
 
 
 @pytest.mark.parametrize(("measure", "best"), [(RATE, "c"), (WAIT, "b")])
-def test_only_the_best_of_those_who_ran_sets_the_bar(measure: Measure, best: str) -> None:
+def test_only_the_best_peer_that_ran_sets_the_bar(measure: Measure, best: str) -> None:
     peers = [score("a", missing="gone"), score("b", 1), score("c", 3)]
     it = against_best(measure, score("ours", 2), peers, bar=1.1)
     assert [rival.score.name for rival in it.rivals if rival.bar] == [best]
 
 
-def test_the_table_says_who_is_missing_and_why(tmp_path: Path) -> None:
+def test_the_table_names_the_missing_peers_with_the_reason(tmp_path: Path) -> None:
     report = Report(
         title="a race", races=[race(score("ours", 1), score("[x]", missing="no [npm]"), bar=1)]
     )

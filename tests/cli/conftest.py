@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,29 +20,21 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from tests.cli.glass import TOP, Glass, Sit, bash_in, windlass_in
-from tests.postgres.fixtures import postgres_server, postgres_url
-from windlass.app.ids import Ids
-from windlass.cli.root import cli
-from windlass.core.durations import When
-from windlass.core.error_classes import ErrorClass
-from windlass.core.fingerprint import fingerprint
-from windlass.core.job import (
-    Ask,
-    Attempt,
-    Claim,
-    ErrorInfo,
-    Job,
-    Lane,
-    NewJob,
-    Progress,
-    Pulse,
-    WorkerInfo,
-)
-from windlass.core.settle import Transition
-from windlass.core.states import State
-from windlass.release import __version__
+from tests.support.postgres.fixtures import postgres_server, postgres_url
+from tests.support.screens import TOP, Glass, Sit, bash_in, windlass_in
+from tests.torture.programs.families import descendants
+from windlass.app.id_generator import IdGenerator
+from windlass.cli.root_command import cli
+from windlass.core.claims.lanes import Ask, Claim
+from windlass.core.failures.error_classes import ErrorClass
+from windlass.core.failures.fingerprint import fingerprint
+from windlass.core.jobs.job import Attempt, ErrorInfo, Job, Lane, NewJob, Progress
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import State
+from windlass.core.values.durations import When
+from windlass.core.workers import WorkerInfo, WorkerPulse
 from windlass.store.sqlite import SqliteStore
+from windlass.version import __version__
 
 __all__ = ["postgres_server", "postgres_url"]
 T = TypeVar("T")
@@ -101,7 +96,7 @@ class Shell:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.ids = Ids()
+        self.ids = IdGenerator()
 
     @property
     def file(self) -> Path:
@@ -111,7 +106,11 @@ class Shell:
     def __call__(self, *args: object, stdin: str | None = None) -> Said:
         """Call `windlass` with arguments."""
         sys.modules.pop("shop", None)  # As in a new process.
+        root = logging.getLogger()
+        handlers, level = list(root.handlers), root.level
         result = CliRunner().invoke(cli, [str(arg) for arg in args], input=stdin)
+        # A handler that the command installed would write to its stderr, which is closed now.
+        root.handlers[:], root.level = handlers, level
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Said(result.exit_code, result.stdout, result.stderr)
@@ -151,12 +150,20 @@ class Shell:
         queue: str = "default",
         payload: bytes = b"{}",
         due: When | None = None,
+        headers: dict[str, str] | None = None,
         count: int = 1,
     ) -> list[UUID]:
         """Add jobs."""
         store = SqliteStore(self.file)
         jobs = [
-            NewJob(id=self.ids.next(), kind=kind, queue=queue, payload=payload, due=due)
+            NewJob(
+                id=self.ids.next(),
+                kind=kind,
+                queue=queue,
+                payload=payload,
+                due=due,
+                headers=headers or {},
+            )
             for _ in range(count)
         ]
         return [each.id for each in self.store(store.enqueue(jobs), store)]
@@ -214,7 +221,7 @@ class Shell:
         store = SqliteStore(self.file)
         self.store(store.register(_worker(worker, **told)), store)
 
-    def beat(self, worker: str, pulse: Pulse) -> None:
+    def beat(self, worker: str, pulse: WorkerPulse) -> None:
         """Renew the lease of a worker."""
         store = SqliteStore(self.file)
         beaten = asyncio.to_thread(store.heartbeat, worker, pulse, timedelta(seconds=10))
@@ -309,7 +316,12 @@ def start(shell: Shell) -> Iterator[Start]:
 
     yield run
     for process in started:
+        # Workers that are left below it would finish their jobs first, with the pipes open.
+        below = descendants(process.pid) if process.poll() is None else []
         process.kill()
+        for pid in below:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.communicate()
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.app.bed import PROMPT, in_state, serving, until
+from tests.support.app_on_store import PROMPT, in_state, serving, until
 from windlass import Breaker, Context, Secret, State, Windlass, configure_logging
-from windlass.runtime import Worker
+from windlass.worker import Worker
 
 trace = pytest.importorskip("opentelemetry.trace", reason="pip install windlass[dev]")
 sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="pip install windlass[dev]")
@@ -32,7 +32,7 @@ CANARY = "canary-5up3r-s3cr3t"
 LISTINGS = [
     *(["jobs", "list"], ["dead", "list"], ["dead", "groups"], ["queues", "list"], ["workers"]),
     *(["schedules", "list"], ["flows", "list"], ["limits", "list"], ["breakers", "list"], ["slo"]),
-    *(["doctor"], ["stats"]),
+    *(["doctor"], ["stats"], ["audit", "list"], ["bulk", "list"]),
 ]
 
 
@@ -117,7 +117,7 @@ class Shop:
             await in_state(dead, State.DEAD)
         for done in (tick, flow):
             await in_state(done, State.COMPLETED)
-        await until(lambda: worker._vitals.sample is not None)
+        await until(lambda: worker._state.sample is not None)
         return [given, betrayed, in_step, broken, tick, flow]
 
 
@@ -125,9 +125,7 @@ async def looked_up() -> str:
     return f"{CANARY}-step"
 
 
-def test_canaries_are_seen_only_by_who_asks_for_them(
-    shell: Shell, heard: io.StringIO, spans: Any
-) -> None:
+def test_canaries_are_shown_only_on_request(shell: Shell, heard: io.StringIO, spans: Any) -> None:
     """Torture 50: in payload, header, result, step, event, schedule, error; at the finest level."""
     shell.ok("migrate")
     shop = Shop(shell)
@@ -136,7 +134,7 @@ def test_canaries_are_seen_only_by_who_asks_for_them(
     async def main() -> list[Any]:
         async with serving(shop.app) as worker:
             handles = await asyncio.wait_for(shop.run(worker), 6 * PROMPT)
-            seen["metrics"] = worker._vitals.page()
+            seen["metrics"] = worker._parts.status.page()
         await shop.app.aclose()
         return handles
 

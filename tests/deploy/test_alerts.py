@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from windlass.core.families import FAMILIES
+from windlass.core.metrics.families import FAMILIES
 
 yaml = pytest.importorskip("yaml", reason="pip install windlass[dev]")
 ROOT = Path(__file__).parents[2]
@@ -166,7 +166,7 @@ def test_every_alert_has_a_page_and_every_page_its_alert() -> None:
         assert f"runbook_url: docs/runbooks/{alert}.md" in RULES
         assert f"({alert}.md)" in index
         text = (ROOT / f"docs/runbooks/{alert}.md").read_text()
-        for section in ("## What it means", "## How to look", "## How to mend"):
+        for section in ("## What it means", "## How to look", "## How to fix it"):
             assert section in text
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from windlass.cli.root import cli
+from windlass.cli.root_command import cli
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = sorted((ROOT / "docs/runbooks").glob("*.md"))
@@ -38,6 +38,11 @@ def found(words: list[str]) -> tuple[Any, list[str]]:
     return command, [STAND_INS.get(word, word) for word in words]
 
 
+def _root() -> typer.Context:
+    root: Any = typer.main.get_command(cli)
+    return typer.Context(root, **root.context_settings)
+
+
 def ids(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
@@ -52,12 +57,13 @@ def test_every_command_and_option_that_a_page_names_is_there(page: Path) -> None
 
 
 @pytest.mark.parametrize("page", RUNBOOKS, ids=ids)
-def test_what_a_runbook_has_people_type_is_whole(page: Path) -> None:
+def test_commands_in_runbooks_are_complete(page: Path) -> None:
     """At night nobody wants to be told that an argument is missing."""
     for words in typed(page):
         command, rest = found(words)
         assert not hasattr(command, "get_command"), f"{words} only prints its help"
-        command.make_context("windlass", list(rest))
+        # With its parent: a command keeps the help options of its first context.
+        command.make_context("windlass", list(rest), parent=_root())
         arguments = [each for each in command.params if each.param_type_name == "argument"]
         takes = {each.name for each in arguments} - {"app"}  # For that there is WINDLASS_APP.
         assert rest or not takes, f"{words} has to be told what"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import configparser
 import json
 import os
@@ -19,11 +20,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from windlass.cli.root import cli
-from windlass.core.durations import duration
-from windlass.core.families import FAMILIES
-from windlass.runtime.graces import DRAIN_GRACE
-from windlass.settings import describe_settings, load_settings
+from tests.support.redis_server import RedisServer
+from windlass.cli.root_command import cli
+from windlass.core.metrics.families import FAMILIES
+from windlass.core.values.durations import duration
+from windlass.process.grace_periods import DRAIN_GRACE
+from windlass.settings import Settings, describe_settings, load_settings
+from windlass.store.redis import RedisStore
 
 yaml = pytest.importorskip("yaml", reason="pip install windlass[dev]")
 
@@ -31,6 +34,8 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 UNIT = DEPLOY / "systemd" / "windlass.service"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
+COMPOSE = DEPLOY / "docker" / "compose.yaml"
+MANIFEST_OF_SETTINGS = DEPLOY / "kubernetes" / "config.yaml"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 DRAIN = DRAIN_GRACE.total_seconds()
 """Seconds that `--drain` waits for beyond the shutdown timeout."""
@@ -140,6 +145,14 @@ def test_the_image_runs_a_worker_that_gets_its_signals_and_is_not_root() -> None
     assert int(found["USER"][0]) > 0
 
 
+def test_the_image_works_in_a_directory_that_its_user_cannot_write_to() -> None:
+    """Prevents: a module or a .env that somebody left in /tmp becomes part of the worker."""
+    found = instructions()
+    copied = [each.split()[-1] for each in found["COPY"] if each.startswith("--from=build")]
+    assert found["WORKDIR"][-1] in copied, "what is copied without --chown is root's"
+    assert "--chown" not in "".join(found["COPY"])
+
+
 def test_the_image_sets_what_is_known_and_looks_after_its_own_health() -> None:
     found = instructions()
     variables = dict(pair.split("=", 1) for pair in shlex.split(found["ENV"][0]))
@@ -171,7 +184,7 @@ def test_the_image_asks_for_its_health_at_the_port_that_was_set(variable: str) -
     assert asked.returncode == 0
 
 
-def test_who_publishes_the_port_of_the_image_reaches_the_worker() -> None:
+def test_the_published_port_of_the_image_reaches_the_worker() -> None:
     variables = dict(pair.split("=", 1) for pair in shlex.split(instructions()["ENV"][0]))
     assert variables["WINDLASS_METRICS_HOST"] == "0.0.0.0"
 
@@ -292,10 +305,70 @@ def test_no_worker_is_shipped_at_the_port_of_prometheus() -> None:
     """On a host with both, Prometheus scraped itself there, and saw no worker."""
     image = dict(pair.split("=", 1) for pair in shlex.split(instructions()["ENV"][0]))
     (port,) = {each["METRICS_PORT"] for each in (Unit(UNIT).environment, image, config())}
-    assert port != "9090"
+    assert port == str(Settings().metrics_port) != "9090"
     page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
     assert f"`METRICS_PORT={port}`, as all of `deploy/` does" in page
     assert f'targets: ["worker-1:{port}"' in page
+
+
+# -- redis -----------------------------------------------------------------------------------------
+
+
+def compose() -> dict[str, Any]:
+    return dict(yaml.safe_load(COMPOSE.read_text("utf-8"))["services"])
+
+
+def stateful() -> dict[str, Any]:
+    (container,) = only("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def documented() -> list[str]:
+    page = (ROOT / "docs" / "redis.md").read_text("utf-8")
+    (block,) = re.findall(r"^```text\n(appendonly .*?)^```", page, re.DOTALL | re.MULTILINE)
+    return [word for line in block.splitlines() for word in f"--{line}".split()]
+
+
+@pytest.mark.parametrize("which", ["compose", "kubernetes", "the page"])
+def test_a_redis_with_the_settings_that_are_shipped_endangers_no_job(
+    which: str, tmp_path: Path
+) -> None:
+    words = {
+        "compose": lambda: compose()["redis"]["command"][1:],
+        "kubernetes": lambda: stateful()["args"],
+        "the page": documented,
+    }[which]()
+    names = [word.removeprefix("--") for word in words[::2]]
+    config = {
+        name: value for name, value in zip(names, words[1::2], strict=True) if name != "requirepass"
+    }
+
+    async def findings(url: str) -> list[str]:
+        store = RedisStore(url)
+        await store.open()
+        found = [each.problem for each in await store.findings()]
+        await store.close()
+        return found
+
+    with RedisServer(tmp_path, **config) as server:
+        assert asyncio.run(findings(server.url)) == []
+
+
+def test_the_workers_of_the_compose_file_run_by_flags_and_settings_that_there_are() -> None:
+    worker = compose()["worker"]
+    check_command(worker["command"])
+    assert set(worker["environment"]) <= known_variables()
+    timeout = duration(worker["environment"]["WINDLASS_SHUTDOWN_TIMEOUT"]).total_seconds()
+    grace = duration(worker["stop_grace_period"]).total_seconds()
+    assert grace >= timeout + DRAIN + 5
+
+
+def test_workers_find_the_redis_that_is_shipped() -> None:
+    (named,) = re.findall(r"redis://:[\w-]+@([\w-]+):6379", MANIFEST_OF_SETTINGS.read_text("utf-8"))
+    assert only("Service")["metadata"]["name"] == named
+    assert only("StatefulSet")["spec"]["serviceName"] == named
+    labels = only("StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert only("Service")["spec"]["selector"] == labels
 
 
 # -- the page about it -----------------------------------------------------------------------------
@@ -304,5 +377,7 @@ def test_no_worker_is_shipped_at_the_port_of_prometheus() -> None:
 def test_every_file_is_explained_and_every_file_that_is_named_is_there() -> None:
     page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
     named = set(re.findall(r"deploy/(?:systemd|docker|kubernetes)/[\w.]+", page))
-    shipped = {path.relative_to(ROOT).as_posix() for path in [UNIT, DOCKERFILE, *MANIFESTS]}
+    shipped = {
+        path.relative_to(ROOT).as_posix() for path in [UNIT, DOCKERFILE, COMPOSE, *MANIFESTS]
+    }
     assert named == shipped

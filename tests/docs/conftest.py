@@ -11,8 +11,8 @@ from psycopg import sql
 
 from tests.docs.roles import prefix_of
 from tests.docs.warm import warm_programs
-from tests.postgres.cluster import Cluster
-from tests.postgres.fixtures import postgres_server, postgres_url
+from tests.support.postgres.cluster import Cluster
+from tests.support.postgres.fixtures import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]
 SOURCE = Path(__file__).parents[2] / "src"

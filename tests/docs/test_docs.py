@@ -6,7 +6,7 @@ a worker stays in the background until the page ends, and must then drain and ex
 else `windlass` or `python` is asked to do is done by a fork of a process that has loaded Windlass,
 and nothing of a page. The page on PostgreSQL gets an empty database, whose URL is in the
 environment, and its `sql` blocks run there; its `javascript` is run by tests/system/test_node.py,
-since that needs a package from npm.
+since that needs a package from npm. The page on Redis gets an empty server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import psycopg
 import pytest
 
 from tests.docs.roles import with_own_roles
-from tests.postgres.wheel import installations, newest
+from tests.support.postgres.wheel import installations, newest
 from windlass.settings import SettingHelp, describe_settings
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +37,7 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\n")
 KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript", "yaml"}
 ON_POSTGRES = "docs/postgresql.md"
+ON_REDIS = "docs/redis.md"
 
 
 class Block(NamedTuple):
@@ -57,6 +58,8 @@ def environment(tmp_path: Path, programs: str, request: pytest.FixtureRequest) -
     if request.node.callspec.params["page"] == ON_POSTGRES:
         kept["WINDLASS_URL"] = request.getfixturevalue("own_database")
         path.insert(2, str(installations()[newest()] / "bin"))  # For psql.
+    if request.node.callspec.params["page"] == ON_REDIS:
+        kept["WINDLASS_URL"] = request.getfixturevalue("redis_server").url
     return {
         **kept,
         "PATH": os.pathsep.join(path),

@@ -8,13 +8,15 @@ from typing import Any
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
-from tests.app.bed import in_state, serving, until
 from tests.docs.roles import prefix_of, with_own_roles
 from tests.docs.test_docs import ON_POSTGRES, blocks_of
-from tests.store.clocked import migrate
-from windlass import Context, Permanent, State, StoreError, Windlass
-from windlass.core.job import JobFilter, Retention
+from tests.support.app_on_store import in_state, serving, until
+from tests.support.clocked_stores import migrate
+from windlass import Context, PermanentError, State, StoreError, Windlass
+from windlass.cli.root_command import cli
+from windlass.core.jobs.queries import JobFilter, Retention
 
 READS = [
     "SELECT * FROM windlass.jobs",
@@ -22,7 +24,7 @@ READS = [
     "INSERT INTO windlass.jobs (id, kind, payload) VALUES (gen_random_uuid(), 'x', '{}')",
     "DELETE FROM windlass.finished_jobs",
     "SELECT windlass.claim('x', 1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', true)",
-    "SELECT windlass.prune('0', '0', '0', 1)",
+    "SELECT windlass.prune('0', '0', '0', '0', 1)",
     "SELECT * FROM windlass.sweep()",
     "CREATE TABLE windlass.mine ()",
 ]
@@ -52,7 +54,7 @@ def shop_at(url: str, **settings: Any) -> tuple[Windlass, Any]:
     @app.job(max_retries=0)
     async def work(ctx: Context, how: str = "") -> str:
         if how == "fail":
-            raise Permanent("no")
+            raise PermanentError("no")
         if how == "commit":
             async with ctx.transaction() as conn:
                 await conn.execute("INSERT INTO users VALUES ('by the worker')")
@@ -67,7 +69,7 @@ def test_a_producer_can_only_enqueue(url: str) -> None:
     app, work = shop_at(as_role(url, "producer"))
     work.enqueue()
     work.using(delay="1h", unique="once").enqueue()
-    assert work.using(unique="once").enqueue().existing
+    assert work.using(unique="once").enqueue().is_duplicate
     app.enqueue_many([work.draft() for _ in range(50)])
     app.enqueue_many([work.using(unique=f"{n}").draft() for n in range(50)])
     with psycopg.connect(as_role(url, "producer")) as db:
@@ -78,8 +80,8 @@ def test_a_producer_can_only_enqueue(url: str) -> None:
     async def main() -> None:
         handle = await work.aenqueue()
         await app.aenqueue_many([work.draft() for _ in range(50)])
-        with pytest.raises(StoreError, match="tells what to grant"):
-            await handle.ajob()
+        with pytest.raises(StoreError, match="lists the grants"):
+            await handle.ainfo()
         assert (await app.store.schema()).serves
 
     asyncio.run(main())
@@ -107,13 +109,13 @@ def test_a_worker_can_do_everything_that_workers_do(url: str) -> None:
             dead = await in_state(await work.aenqueue("fail"), State.DEAD)
             await app.aenqueue_many([work.draft() for _ in range(50)])
             await until(lambda: worker.processed == 54)
-            await app.control.pause("mail")
-            await app.control.resume("mail")
+            await app.control.apause("mail")
+            await app.control.aresume("mail")
             await work.using(delay="1h").aenqueue()
-            await app.control.redrive([dead.id])
+            await app.control.aredrive([dead.id])
             await until(lambda: worker.processed == 55)
-            await in_state(app.job_by_id(dead.id), State.DEAD)
-            await app.control.purge([dead.id])
+            await in_state(app.handle(dead.id), State.DEAD)
+            await app.control.apurge([dead.id])
             assert await app.store.rescue(worker=worker.id, token=1, limit=1) == []
             assert len((await app.store.find(JobFilter(), limit=100)).jobs) == 54
             assert await app.store.findings() == []
@@ -128,6 +130,63 @@ def test_a_worker_can_do_everything_that_workers_do(url: str) -> None:
 
     asyncio.run(main())
     app.close()
+
+
+LOOKS = [
+    ("stats",),
+    ("doctor",),
+    ("workers",),
+    ("jobs", "list"),
+    ("queues", "list"),
+    ("dead", "list"),
+    ("dead", "groups"),
+    ("limits", "list"),
+    ("schedules", "list"),
+    ("breakers", "list"),
+    ("flows", "list"),
+]
+
+
+def test_a_reader_can_look_at_everything(url: str) -> None:
+    app, work = shop_at(url)
+    waiting, other = work.enqueue(), work.using(delay="1h").enqueue()
+
+    async def main() -> None:
+        async with serving(app):
+            await in_state(waiting, State.COMPLETED)
+
+    asyncio.run(main())
+    app.close()
+    ids = str(waiting.id), str(other.id)
+    jobs = [(*verb, each) for verb in (("jobs", "show"), ("why",)) for each in ids]
+    for command in (*LOOKS, *jobs):
+        done = CliRunner().invoke(cli, [*command, "--url", as_role(url, "reader")])
+        # The doctor may find that no worker is alive, which is what it is asked for.
+        assert done.exit_code == 0 or command == ("doctor",), (command, done.output)
+        assert "permission denied" not in done.output
+    with psycopg.connect(as_role(url, "reader")) as db:
+        rows = db.execute("SELECT status, payload FROM windlass.job_queue").fetchall()
+        assert {status for status, _ in rows} == {"completed", "scheduled"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM windlass.jobs",
+        "UPDATE windlass.records SET value = '{}'",
+        "SELECT FROM windlass.jobs FOR UPDATE",
+        "SELECT * FROM windlass.lock_records('{a}')",
+        """SELECT windlass.enqueue('{"kind": "work"}')""",
+        *READS[3:6],
+        READS[-1],
+    ],
+)
+def test_a_reader_may_change_nothing(url: str, statement: str) -> None:
+    with (
+        psycopg.connect(as_role(url, "reader")) as db,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        db.execute(statement.encode())
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM windlass.migrations", READS[-1]])

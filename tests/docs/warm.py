@@ -70,13 +70,16 @@ def warm_programs(environment: Mapping[str, str]) -> Iterator[str]:
             process.wait()
 
 
+_MAIN = import_module("windlass.cli").main  # Its module of that name, once loaded, hides it.
+
+
 def serve(listener: socket.socket) -> None:
     """Answer every call with a fork of this process, for ever; only a fork comes back."""
-    for name in ("cli.root", "cli.listing", "store.sqlite", "store.postgres"):
+    for name in ("cli.root_command", "cli.output.tables", "store.sqlite", "store.postgres"):
         import_module(f"windlass.{name}")
     # Refused, but by then whatever reads arguments and prints tables has been loaded.
     with redirect_stderr(StringIO()), suppress(SystemExit):
-        import_module("windlass.cli.root").cli(["queues", "list", "--url", "memory://"])
+        import_module("windlass.cli.root_command").cli(["queues", "list", "--url", "memory://"])
     gc.freeze()  # Else the end of each fork would copy all that is loaded here, to look for cycles.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody asks how they ended.
     while True:
@@ -120,7 +123,7 @@ def called() -> int:
     """Do what `windlass` is asked to, and return its exit code."""
     code: object = 1
     try:
-        import_module("windlass.cli").main()
+        _MAIN()
     except SystemExit as end:
         code = end.code
     except BaseException:

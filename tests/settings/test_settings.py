@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.bounds import Bounds
 from windlass.core.errors import ConfigError
+from windlass.core.jobs.spaces import Space
+from windlass.core.values.ranges import Bounds
 from windlass.settings import (
     Resolved,
     Served,
@@ -21,10 +22,12 @@ from windlass.settings import (
     describe_settings,
     load_settings,
     redact_url,
+    usable_cpus,
 )
 
-TIME = "a time like '30s', a bare number being in "
-BOUNDS = "a whole number like 8, or two with dots between them, the smaller first, like 5..100"
+TIME = "a duration like '30s' (a plain number is in "
+WHOLE = "a whole number"
+BOUNDS = "a whole number like 8, or a range like 5..100"
 POLL_BOUNDS = "at least 10ms, at most 5m"
 
 
@@ -58,14 +61,15 @@ def test_with_nothing_given_every_setting_has_its_default(load: Load) -> None:
     resolved = load()
     assert resolved.settings == Settings()
     assert {found.source for found in resolved.sources.values()} == {"default"}
-    assert resolved.warnings == resolved.unused == ()
+    assert resolved.warnings == ()
 
 
 def test_the_defaults_are_those_that_the_requirements_name() -> None:
     settings = Settings()
-    assert 1 <= settings.threads <= (os.cpu_count() or 1)
-    assert (settings.batch_size, settings.queue_size) == (100, 1000)
-    assert (settings.slots, settings.processes) == (Bounds.of(100), Bounds.of(1))
+    # The requirements name the number of CPUs: docs/decisions/0030-default-threads.md.
+    assert settings.threads == max(10, usable_cpus())
+    assert (settings.claim_size, settings.queue_size) == (100, 1000)
+    assert (settings.concurrency, settings.processes) == (Bounds.of(100), Bounds.of(1))
     assert (settings.max_retries, settings.max_payload) == (3, 262_144)
     assert settings.timeout == timedelta(seconds=300)
     assert settings.lease == settings.shutdown_timeout == timedelta(seconds=30)
@@ -75,19 +79,19 @@ def test_the_defaults_are_those_that_the_requirements_name() -> None:
 
 def test_flags_win_over_environment_over_dotenv_over_toml_over_default(load: Load) -> None:
     resolved = load(
-        {"slots": 1},
-        env={"WINDLASS_SLOTS": "2", "WINDLASS_LEASE": "20s"},
-        dotenv="WINDLASS_SLOTS=3\nWINDLASS_LEASE=30s\nWINDLASS_TIMEOUT=3m\n",
-        toml="slots = 4\nlease = '40s'\ntimeout = '4m'\nmax_retries = 4\n",
+        {"concurrency": 1},
+        env={"WINDLASS_CONCURRENCY": "2", "WINDLASS_LEASE": "20s"},
+        dotenv="WINDLASS_CONCURRENCY=3\nWINDLASS_LEASE=30s\nWINDLASS_TIMEOUT=3m\n",
+        toml="concurrency = 4\nlease = '40s'\ntimeout = '4m'\nmax_retries = 4\n",
     )
     settings = resolved.settings
-    assert (settings.slots, settings.lease) == (Bounds.of(1), timedelta(seconds=20))
+    assert (settings.concurrency, settings.lease) == (Bounds.of(1), timedelta(seconds=20))
     assert (settings.timeout, settings.max_retries) == (timedelta(minutes=3), 4)
     assert [
         resolved.sources[name].source
-        for name in ("slots", "lease", "timeout", "max_retries", "queue_size")
+        for name in ("concurrency", "lease", "timeout", "max_retries", "queue_size")
     ] == [
-        "--slots",
+        "--concurrency",
         "WINDLASS_LEASE",
         ".env: WINDLASS_TIMEOUT",
         "windlass.toml: max_retries",
@@ -96,9 +100,9 @@ def test_flags_win_over_environment_over_dotenv_over_toml_over_default(load: Loa
 
 
 def test_a_windlass_name_wins_over_the_other_names(load: Load) -> None:
-    resolved = load(env={"WORKER_CONCURRENCY": "5", "WINDLASS_SLOTS": "6"})
-    assert resolved.settings.slots == Bounds.of(6)
-    assert resolved.sources["slots"].source == "WINDLASS_SLOTS"
+    resolved = load(env={"WORKER_CONCURRENCY": "5", "WINDLASS_CONCURRENCY": "6"})
+    assert resolved.settings.concurrency == Bounds.of(6)
+    assert resolved.sources["concurrency"].source == "WINDLASS_CONCURRENCY"
 
 
 def test_another_name_in_the_environment_wins_over_a_windlass_name_in_a_file(load: Load) -> None:
@@ -111,10 +115,10 @@ def test_another_name_in_the_environment_wins_over_a_windlass_name_in_a_file(loa
     ("variable", "raw", "field", "value"),
     [
         ("WORKER_COUNT", "8", "threads", 8),
-        ("WORKER_CONCURRENCY", "5", "slots", Bounds.of(5)),
-        ("WINDLASS_SLOTS", "5..100", "slots", Bounds(least=5, most=100)),
+        ("WORKER_CONCURRENCY", "5", "concurrency", Bounds.of(5)),
+        ("WINDLASS_CONCURRENCY", "5..100", "concurrency", Bounds(least=5, most=100)),
         ("WINDLASS_PROCESSES", "1..8", "processes", Bounds(least=1, most=8)),
-        ("JOB_BATCH_SIZE", "10", "batch_size", 10),
+        ("JOB_BATCH_SIZE", "10", "claim_size", 10),
         ("JOB_POLL_INTERVAL", "1500", "poll_interval", timedelta(seconds=1.5)),
         ("JOB_POLL_INTERVAL", "2s", "poll_interval", timedelta(seconds=2)),
         ("WINDLASS_POLL_INTERVAL", "2", "poll_interval", timedelta(seconds=2)),
@@ -134,7 +138,11 @@ def test_another_name_in_the_environment_wins_over_a_windlass_name_in_a_file(loa
             *("WINDLASS_QUEUES", "mail=10, reports , a=b = 3", "queues"),
             (Served("mail", 10), Served("reports"), Served("a=b", 3)),
         ),
-        ("WINDLASS_QUEUES", "", "queues", ()),
+        (
+            *("WINDLASS_SPACES", "mail=mail|mail-*, bulk = import", "spaces"),
+            (Space("mail", ("mail", "mail-*")), Space("bulk", ("import",))),
+        ),
+        ("WINDLASS_SPACE", "mail", "space", "mail"),
         ("WINDLASS_EXCLUDE", "mail, reports", "exclude", ("mail", "reports")),
         ("WINDLASS_IMPORTS", "shop.jobs", "imports", ("shop.jobs",)),
         ("WINDLASS_LOG_FORMAT", "json", "log_format", "json"),
@@ -170,27 +178,27 @@ def test_a_windlass_name_settles_a_contradiction_of_the_others(load: Load) -> No
     [
         (
             {"WORKER_CONCURRENCY": "0"},
-            f"WORKER_CONCURRENCY = '0' is wrong: write {BOUNDS}, at least 1, at most 100000",
+            f"WORKER_CONCURRENCY must be {BOUNDS}, at least 1, at most 100000, got '0'",
         ),
         (
             {"WINDLASS_PROCESSES": "8..2"},
-            f"WINDLASS_PROCESSES = '8..2' is wrong: write {BOUNDS}, at least 1, at most 1000",
+            f"WINDLASS_PROCESSES must be {BOUNDS}, at least 1, at most 1000, got '8..2'",
         ),
         (
-            {"WINDLASS_BATCH_SIZE": "0"},
-            "WINDLASS_BATCH_SIZE = '0' is wrong: write a whole number, at least 1, at most 10000",
+            {"WINDLASS_CLAIM_SIZE": "0"},
+            f"WINDLASS_CLAIM_SIZE must be {WHOLE}, at least 1, at most 10000, got '0'",
         ),
         (
             {"WINDLASS_LEASE": "500ms"},
-            f"WINDLASS_LEASE = '500ms' is wrong: write {TIME}seconds, at least 1s, at most 1h",
+            f"WINDLASS_LEASE must be {TIME}seconds), at least 1s, at most 1h, got '500ms'",
         ),
         (
             {"JOB_POLL_INTERVAL": "soon"},
-            f"JOB_POLL_INTERVAL = 'soon' is wrong: write {TIME}milliseconds, {POLL_BOUNDS}",
+            f"JOB_POLL_INTERVAL must be {TIME}milliseconds), {POLL_BOUNDS}, got 'soon'",
         ),
         (
             {"LOG_LEVEL": "loud"},
-            "LOG_LEVEL = 'loud' is wrong: write one of debug, info, warning, error, critical",
+            "LOG_LEVEL must be one of debug, info, warning, error, critical, got 'loud'",
         ),
     ],
 )
@@ -205,14 +213,12 @@ def test_a_wrong_value_is_refused_with_its_name_and_what_would_be_right(
 @pytest.mark.parametrize(
     "env",
     [
-        {"WINDLASS_SLOTS": ""},
-        {"WINDLASS_URL": ""},
-        {"WINDLASS_SLOTS": "1.5"},
-        {"WINDLASS_SLOTS": "0..5"},
-        {"WINDLASS_SLOTS": "5..100001"},
-        {"WINDLASS_SLOTS": "5.."},
-        {"WINDLASS_SLOTS": "٣"},
-        {"WINDLASS_SLOTS": "9" * 5000},
+        {"WINDLASS_CONCURRENCY": "1.5"},
+        {"WINDLASS_CONCURRENCY": "0..5"},
+        {"WINDLASS_CONCURRENCY": "5..100001"},
+        {"WINDLASS_CONCURRENCY": "5.."},
+        {"WINDLASS_CONCURRENCY": "٣"},
+        {"WINDLASS_CONCURRENCY": "9" * 5000},
         {"WINDLASS_MAX_RETRIES": "-1"},
         {"WINDLASS_LEASE": "inf"},
         {"WINDLASS_LEASE": "nan"},
@@ -229,17 +235,24 @@ def test_nonsense_is_refused_and_never_replaced_by_a_default(
     load: Load, env: Mapping[str, str]
 ) -> None:
     (variable,) = env
-    with pytest.raises(ConfigError, match=rf"^{variable} .*is wrong: write "):
+    with pytest.raises(ConfigError, match=rf"^{variable} must be .*, got "):
         load(env=env)
 
 
 @pytest.mark.parametrize(
     "line",
-    ["slots = true", "slots = 1.5", "lease = [1]", "queues = [1]", "url = 5", "lease = nan"],
+    [
+        "concurrency = true",
+        "concurrency = 1.5",
+        "lease = [1]",
+        "queues = [1]",
+        "url = 5",
+        "lease = nan",
+    ],
 )
 def test_a_toml_value_of_the_wrong_type_is_refused_by_file_and_key(load: Load, line: str) -> None:
     key = line.split(" ")[0]
-    with pytest.raises(ConfigError, match=rf"^windlass\.toml: {key} .*is wrong"):
+    with pytest.raises(ConfigError, match=rf"^windlass\.toml: {key} must be .*, got "):
         load(toml=line)
 
 
@@ -255,10 +268,10 @@ def test_toml_takes_numbers_strings_and_lists(load: Load) -> None:
 @pytest.mark.parametrize(
     ("key", "meant"),
     [
-        ("slot", "slots"),
+        ("concurency", "concurrency"),
         ("poll-interval", "poll_interval"),
         ("LEASE", "lease"),
-        ("worker_concurrency", "slots"),
+        ("worker_concurrency", "concurrency"),
     ],
 )
 def test_an_unknown_toml_key_is_refused_with_what_was_meant(
@@ -277,19 +290,22 @@ def test_an_unknown_toml_key_like_no_other_is_refused_with_all_there_are(load: L
 
 def test_an_unknown_windlass_variable_is_a_warning_with_what_was_meant(load: Load) -> None:
     resolved = load(
-        env={"WINDLASS_SLOT": "5", "WINDLASS_MOON": "1", "SLOTS": "2"}, dotenv="WINDLASS_LEASES=5"
+        env={"WINDLASS_LEAS": "5", "WINDLASS_MOON": "1", "SLOTS": "2"},
+        dotenv="WINDLASS_LEASES=5",
     )
     assert resolved.settings == Settings()
     assert resolved.warnings == (
-        "WINDLASS_SLOT is set, and there is no such setting; did you mean WINDLASS_SLOTS?",
-        "WINDLASS_MOON is set, and there is no such setting",
-        ".env: WINDLASS_LEASES is set, and there is no such setting; did you mean WINDLASS_LEASE?",
+        "WINDLASS_LEAS is set, but there is no such setting; did you mean WINDLASS_LEASE?",
+        "WINDLASS_MOON is set, but there is no such setting",
+        ".env: WINDLASS_LEASES is set, but there is no such setting; did you mean WINDLASS_LEASE?",
     )
 
 
 def test_an_unknown_flag_is_refused(load: Load) -> None:
-    with pytest.raises(ConfigError, match=r"'slot' is not a flag; did you mean 'slots'"):
-        load({"slot": 5})
+    with pytest.raises(
+        ConfigError, match=r"'concurency' is not an option of a worker; did you mean 'concurrency'"
+    ):
+        load({"concurency": 5})
 
 
 @pytest.mark.parametrize("absent", [None, [], ()])
@@ -322,13 +338,13 @@ def test_queues_may_be_a_table_of_the_file(load: Load) -> None:
     ["mail=0", "mail=-1", "mail=x", "mail=1.5", "=3", "mail=", "mail=1,mail=2", "mail,mail=2"],
 )
 def test_queues_whose_slots_cannot_be_are_refused(load: Load, wrong: str) -> None:
-    with pytest.raises(ConfigError, match=r"WINDLASS_QUEUES = .* is wrong: .*'mail=10,default'"):
+    with pytest.raises(ConfigError, match=r"WINDLASS_QUEUES must be .*'mail=10,default', got "):
         load(env={"WINDLASS_QUEUES": wrong})
 
 
 @pytest.mark.parametrize("wrong", [{"mail": 0}, {"mail": True}, {"mail": 1.5}, {1: 2}, {"": 1}])
 def test_a_table_of_queues_that_cannot_be_is_refused(load: Load, wrong: object) -> None:
-    with pytest.raises(ConfigError, match="is wrong"):
+    with pytest.raises(ConfigError, match=r"must be .*, got "):
         load({"queues": wrong})
 
 
@@ -337,23 +353,65 @@ def test_an_empty_text_as_flag_asks_for_all_queues(load: Load) -> None:
 
 
 def test_a_flag_overrides_even_a_broken_variable(load: Load) -> None:
-    assert load({"slots": "7"}, env={"WINDLASS_SLOTS": "many"}).settings.slots == Bounds.of(7)
+    assert load(
+        {"concurrency": "7"}, env={"WINDLASS_CONCURRENCY": "many"}
+    ).settings.concurrency == Bounds.of(7)
 
 
-def test_variables_this_release_does_not_use_are_listed(load: Load) -> None:
-    resolved = load(env={"REDIS_URL": "redis://:pw@h"}, dotenv="REDIS_URL=redis://h")
-    assert resolved.unused == ("REDIS_URL", ".env: REDIS_URL")
+@pytest.mark.parametrize("place", ["REDIS_URL", ".env: REDIS_URL"])
+def test_redis_is_the_store_where_nothing_else_names_one(load: Load, place: str) -> None:
+    """Prevents: a worker serves an empty SQLite file, and nobody notices."""
+    if place == "REDIS_URL":
+        resolved = load(env={"REDIS_URL": "redis://:hush@h"})
+    else:
+        resolved = load(dotenv="REDIS_URL=redis://:hush@h")
+    assert resolved.settings.url == "redis://:hush@h"
+    assert resolved.sources["url"].source == place
+    assert "hush" not in resolved.sources["url"].shown
+
+
+def test_where_the_jobs_are_wins_over_the_variable_of_redis(load: Load) -> None:
+    """Prevents: a cache that a platform announces takes the jobs from their database."""
+    redis, file = {"REDIS_URL": "redis://h"}, "sqlite:///a.db"
+    assert load(env={"REDIS_URL": ""}, dotenv="REDIS_URL=").sources["url"].source == "default"
+    for resolved in (
+        load(env={**redis, "WINDLASS_URL": file}),
+        load({"url": file}, env=redis),
+        load(env=redis, dotenv=f"WINDLASS_URL={file}"),
+        load(env=redis, toml=f"url = '{file}'"),
+    ):
+        assert resolved.settings.url == file
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_variable_is_not_set_whatever_its_setting(load: Load, empty: str) -> None:
+    names = [
+        name for each in describe_settings() for name in (each.variable, *each.other_names)
+    ] + ["WINDLASS_CONFIG", "WINDLASS_TYPO", "REDIS_URL"]
+    unset = load()
+    assert load(env=dict.fromkeys(names, empty)) == unset
+    assert load(dotenv="\n".join(f"{name}={empty}" for name in names)) == unset
+
+
+def test_an_empty_variable_leaves_the_setting_to_the_next_place(load: Load) -> None:
+    env = {"WINDLASS_CONCURRENCY": "", "WORKER_CONCURRENCY": "", "WINDLASS_CONFIG": ""}
+    assert load(env=env, dotenv="WINDLASS_CONCURRENCY=7").settings.concurrency == Bounds.of(7)
+    assert load(
+        env=env, dotenv="WINDLASS_CONCURRENCY=", toml="concurrency = 8"
+    ).settings.concurrency == Bounds.of(8)
+    both = {"WINDLASS_CONCURRENCY": "", "WORKER_CONCURRENCY": "9"}
+    assert load(env=both).settings.concurrency == Bounds.of(9)
 
 
 def test_another_configuration_file_can_be_chosen(load: Load, tmp_path: Path) -> None:
-    (tmp_path / "other.toml").write_text("slots = 9")
-    resolved = load(env={"WINDLASS_CONFIG": "other.toml"}, toml="slots = 8")
-    assert resolved.settings.slots == Bounds.of(9)
-    assert resolved.sources["slots"].source == "other.toml: slots"
+    (tmp_path / "other.toml").write_text("concurrency = 9")
+    resolved = load(env={"WINDLASS_CONFIG": "other.toml"}, toml="concurrency = 8")
+    assert resolved.settings.concurrency == Bounds.of(9)
+    assert resolved.sources["concurrency"].source == "other.toml: concurrency"
     assert resolved.warnings == ()
 
 
-@pytest.mark.parametrize("chosen", ["missing.toml", "", "."])
+@pytest.mark.parametrize("chosen", ["missing.toml", "."])
 def test_a_chosen_configuration_file_that_cannot_be_read_is_refused(
     load: Load, chosen: str
 ) -> None:
@@ -361,7 +419,7 @@ def test_a_chosen_configuration_file_that_cannot_be_read_is_refused(
         load(env={"WINDLASS_CONFIG": chosen})
 
 
-@pytest.mark.parametrize("content", [b"slots = ", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"concurrency = ", b"\xff\xfe"])
 def test_a_broken_toml_file_is_refused_by_its_name(
     load: Load, tmp_path: Path, content: bytes
 ) -> None:
@@ -383,7 +441,7 @@ def test_a_directory_called_dotenv_is_not_a_file_of_settings(load: Load, tmp_pat
 
 def test_loading_leaves_the_environment_alone(load: Load) -> None:
     before = dict(os.environ)
-    load(dotenv="WINDLASS_SLOTS=5\nOTHER=1")
+    load(dotenv="WINDLASS_CONCURRENCY=5\nOTHER=1")
     assert dict(os.environ) == before
 
 
@@ -430,7 +488,7 @@ def test_a_password_is_shown_neither_by_sources_nor_by_repr_nor_by_errors(load: 
     assert "S3cret" not in repr(resolved)
     with pytest.raises(ConfigError) as caught:
         load(env={"WINDLASS_URL": "ann:S3cret@host"})
-    assert str(caught.value).startswith("WINDLASS_URL (not shown) is wrong: write a URL like")
+    assert str(caught.value).startswith("WINDLASS_URL must be a URL like")
     assert "S3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -450,7 +508,8 @@ def test_every_setting_has_a_rule_and_help() -> None:
     helps = {each.field: each for each in describe_settings()}
     assert list(helps) == [each.name for each in fields(Settings)]
     assert all(each.doc.endswith(".") and each.accepts for each in helps.values())
-    assert helps["threads"].default == "the number of CPUs"
+    assert helps["threads"].default == "10, or the number of CPUs if that is more"
+    assert helps["isolated_processes"].default == "the number of CPUs"
     assert helps["queues"].default == "all"
     assert helps["max_retries"].variable == "WINDLASS_MAX_RETRIES"
     assert helps["max_retries"].other_names == ("MAX_RETRIES", "JOB_MAX_RETRIES")
@@ -473,13 +532,13 @@ def test_a_switch_is_read_as_people_write_it(load: Load, written: str, meant: bo
     assert load(env={"WINDLASS_ISOLATE": written}).settings.isolate is meant
 
 
-def test_what_is_neither_on_nor_off_is_refused(load: Load) -> None:
-    with pytest.raises(ConfigError, match="WINDLASS_ISOLATE = 'maybe' is wrong: write true or"):
+def test_a_switch_that_is_neither_on_nor_off_is_refused(load: Load) -> None:
+    with pytest.raises(ConfigError, match="WINDLASS_ISOLATE must be true or false, got 'maybe'"):
         load(env={"WINDLASS_ISOLATE": "maybe"})
 
 
 def test_the_port_of_metrics_has_the_name_that_people_know(load: Load) -> None:
-    assert load().settings.metrics_port == 9090
+    assert load().settings.metrics_port == 19463
     assert load(env={"METRICS_PORT": "9191"}).settings.metrics_port == 9191
     assert (
         load(env={"METRICS_PORT": "9191", "WINDLASS_METRICS_PORT": "0"}).settings.metrics_port == 0
@@ -497,7 +556,7 @@ def test_the_token_of_metrics_is_never_shown(load: Load) -> None:
     assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.parametrize("host", ["nowhere", "1.2.3", "", "0.0.0.0:9090"])
+@pytest.mark.parametrize("host", ["nowhere", "1.2.3", "0.0.0.0:9090"])
 def test_metrics_are_served_at_an_address_and_nothing_else(load: Load, host: str) -> None:
     with pytest.raises(ConfigError, match="an IP address"):
         load(env={"WINDLASS_METRICS_HOST": host})

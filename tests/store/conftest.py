@@ -7,17 +7,24 @@ from uuid import uuid4
 
 import pytest
 
-from tests.postgres.cluster import Cluster
-from tests.postgres.fixtures import (
+from tests.support.clocked_stores import Clocked, clocked, migrate, migrate_with_clock
+from tests.support.postgres.cluster import Cluster
+from tests.support.postgres.fixtures import (
     migrated_url,
     postgres_scratches,
     postgres_server,
     postgres_url,
 )
-from tests.postgres.scratch import Prepare, Scratches
-from tests.store.clocked import Clocked, clocked, migrate, migrate_with_clock
+from tests.support.postgres.scratch import Prepare, Scratches
+from tests.support.redis_fixtures import redis_clock
 
-__all__ = ["migrated_url", "postgres_scratches", "postgres_server", "postgres_url"]
+__all__ = [
+    "migrated_url",
+    "postgres_scratches",
+    "postgres_server",
+    "postgres_url",
+    "redis_clock",
+]
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres.fixtures import each_version
-from tests.store.clocked import Clocked, opened, producing_by
+from tests.support.clocked_stores import Clocked, opened
+from tests.support.postgres.fixtures import each_version
+from tests.support.redis_fixtures import ClockedRedis
 from windlass.store.memory import MemoryStore
 from windlass.store.postgres import PostgresStore
 from windlass.store.protocol import Capabilities, Store
+from windlass.store.redis import RedisStore
 from windlass.store.sqlite import SqliteStore
 from windlass.testing.conformance import (
     LAWS,
@@ -58,6 +60,13 @@ async def open_postgres(database: Clocked) -> AsyncIterator[Bench]:
         yield Bench(store, database, sibling=lambda: opened(database.url))
 
 
+@asynccontextmanager
+async def open_redis(clocked: ClockedRedis) -> AsyncIterator[Bench]:
+    clocked.empty()
+    async with clocked.opened() as store:
+        yield Bench(store, clocked, sibling=clocked.opened)
+
+
 @pytest.mark.parametrize("law", laws_for(MemoryStore().capabilities), ids=str)
 def test_the_memory_store_obeys(law: Law) -> None:
     asyncio.run(law.check(open_memory))
@@ -71,8 +80,12 @@ def test_the_sqlite_store_obeys(law: Law, tmp_path: Path) -> None:
 @pytest.mark.parametrize("law", laws_for(PostgresStore.capabilities), ids=str)
 @pytest.mark.parametrize("postgres_server", each_version(), indirect=True)
 def test_the_postgres_store_obeys(law: Law, shared_database: Clocked) -> None:
-    with producing_by(shared_database):
-        asyncio.run(law.check(lambda: open_postgres(shared_database)))
+    asyncio.run(law.check(lambda: open_postgres(shared_database)))
+
+
+@pytest.mark.parametrize("law", laws_for(RedisStore.capabilities), ids=str)
+def test_the_redis_store_obeys(law: Law, redis_clock: ClockedRedis) -> None:
+    asyncio.run(law.check(lambda: open_redis(redis_clock)))
 
 
 PRODUCING = [
@@ -84,14 +97,20 @@ PRODUCING = [
 
 
 @pytest.mark.parametrize("law", PRODUCING, ids=str)
-def test_the_postgres_store_obeys_too_if_its_producers_have_another_clock(
+def test_the_postgres_store_obeys_too_if_jobs_may_have_been_sent_before(
     law: Law, shared_database: Clocked
 ) -> None:
-    asyncio.run(law.check(lambda: open_postgres(shared_database)))
+    @asynccontextmanager
+    async def open_unsure() -> AsyncIterator[Bench]:
+        async with open_postgres(shared_database) as bench:
+            bench.origin = None
+            yield bench
+
+    asyncio.run(law.check(open_unsure))
 
 
 def test_every_law_is_checked_on_some_store() -> None:
-    stores = (MemoryStore(), SqliteStore(Path("unused.db")), PostgresStore)
+    stores = (MemoryStore(), SqliteStore(Path("unused.db")), PostgresStore, RedisStore)
     capabilities = [store.capabilities for store in stores]
     assert {law for have in capabilities for law in laws_for(have)} == set(LAWS)
 

@@ -1,4 +1,4 @@
-"""The three stores, driven by the same rules on one clock, always show the same.
+"""The four stores, driven by the same rules on one clock, always show the same.
 
 The memory store is the readable reference; a difference is a bug in one of them. The machine is
 tested as well: with the fence taken out of a store it must turn red.
@@ -7,6 +7,7 @@ tested as well: with the fence taken out of a store it must turn red.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,30 +29,27 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.store.clocked import START, Clocked, producing_by
-from windlass.core.changes import FROM, Applied, Changes, Move, Verb
-from windlass.core.errors import Fenced, Permanent
-from windlass.core.failure import describe
-from windlass.core.job import (
+from tests.support.clocked_stores import START, Clocked
+from tests.support.redis_fixtures import CLOCK, ClockedRedis
+from tests.support.redis_indexes import check_indexes
+from windlass.core.changes import Applied, Changes
+from windlass.core.claims.lanes import Ask, Claim
+from windlass.core.errors import LeaseLost, PermanentError
+from windlass.core.failures.describe import describe
+from windlass.core.jobs.ids import job_id
+from windlass.core.jobs.job import (
     HISTORY_KEPT,
     IDEMPOTENCY_KEY,
-    Ask,
-    Claim,
     Enqueued,
     Job,
-    JobFilter,
-    Json,
     Lane,
     NewJob,
     Progress,
-    Pulse,
-    QueueCount,
-    Retention,
     UniqueKey,
-    WorkerInfo,
-    job_id,
 )
-from windlass.core.outcomes import (
+from windlass.core.jobs.moves import FROM, Move, Verb
+from windlass.core.jobs.origin import Origin
+from windlass.core.jobs.outcomes import (
     Cancelled,
     Crashed,
     Failed,
@@ -61,13 +59,20 @@ from windlass.core.outcomes import (
     Succeeded,
     TimedOut,
 )
-from windlass.core.retry import Retry
-from windlass.core.settle import Policy, Transition, settle
-from windlass.core.states import FINISHED, State
+from windlass.core.jobs.queries import JobFilter, Retention
+from windlass.core.jobs.retry import Retry
+from windlass.core.jobs.settle import Policy, Transition, settle
+from windlass.core.jobs.states import FINISHED, State
+from windlass.core.records import Json
+from windlass.core.stats.depths import QueueCount
+from windlass.core.workers import WorkerInfo, WorkerPulse
 from windlass.store.memory import MemoryStore
-from windlass.store.memory.jobs import Jobs
+from windlass.store.memory.job_index import JobIndex
 from windlass.store.postgres import PostgresStore
 from windlass.store.protocol import Store
+from windlass.store.redis import RedisStore
+from windlass.store.redis.connections.script import Script
+from windlass.store.redis.script_files import load_scripts
 from windlass.store.sqlite import SqliteStore
 
 T = TypeVar("T")
@@ -77,7 +82,7 @@ LEASE = 30 * SECOND
 PATIENCE = timedelta(seconds=10)
 EVERYTHING = 100_000
 POLICY = Policy(retry=Retry(), max_retries=2, max_crashes=2)
-BROKEN, HOPELESS = ValueError("broken"), Permanent("hopeless")
+BROKEN, HOPELESS = ValueError("broken"), PermanentError("hopeless")
 
 index = st.integers(0, 50)
 limits = st.sampled_from((0, 1, 2, EVERYTHING))
@@ -133,16 +138,19 @@ moves = st.sampled_from((*Verb, Verb.CANCEL, Verb.REDRIVE, Verb.UNPARK))
 
 
 class StoresAgree(RuleBasedStateMachine):
-    """Does everything three times, and compares."""
+    """Does everything four times, and compares."""
 
     reference: type[MemoryStore]
     database: Clocked
+    redis_clock: ClockedRedis
     postgres: PostgresStore
+    redis: RedisStore
     loop: asyncio.AbstractEventLoop
 
     def __init__(self) -> None:
         super().__init__()
         self.database.empty()
+        self.redis_clock.empty()
         self.numbers = 0
         self.new: list[NewJob] = []
         self.claimed: list[Job] = []
@@ -152,7 +160,11 @@ class StoresAgree(RuleBasedStateMachine):
         path = Path(self.directory.name) / "jobs.db"
         self.memory = self.reference(size=EVERYTHING, clock=lambda: self.now)
         self.sqlite = SqliteStore(path, clock=lambda: self.now)
-        self.others: dict[str, Store] = {"sqlite": self.sqlite, "postgres": self.postgres}
+        self.others: dict[str, Store] = {
+            "sqlite": self.sqlite,
+            "postgres": self.postgres,
+            "redis": self.redis,
+        }
         for worker in ("anna", "bert"):
             self.register(worker)
 
@@ -167,7 +179,11 @@ class StoresAgree(RuleBasedStateMachine):
         return self.database()
 
     def pass_time(self, span: timedelta) -> None:
-        self.database.set(self.now + span)
+        self.set_time(self.now + span)
+
+    def set_time(self, now: datetime) -> None:
+        self.database.set(now)
+        self.redis_clock.set(now)
 
     def each(self, act: Callable[[Store], Awaitable[T]]) -> T:
         """Do something to every store, see that they answer alike, and return the answer."""
@@ -190,7 +206,13 @@ class StoresAgree(RuleBasedStateMachine):
         # Ids do not tell the order of insertion: producers' clocks differ.
         made = int(self.now.timestamp() * 1_000) + number * 7 % 10
         identity = job_id(made, number)
-        new = NewJob(id=identity, payload=b'{"n":%d}' % number, unique=unique, **fields)  # type: ignore[arg-type]
+        new = NewJob(
+            id=identity,
+            payload=b'{"n":%d}' % number,
+            unique=unique,
+            origin=Origin(os.getpid()),
+            **fields,  # type: ignore[arg-type]
+        )
         self.new.append(new)
         return new
 
@@ -241,6 +263,9 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(pick=index)
     def an_enqueue_is_repeated(self, pick: int) -> None:
         new = _pick(self.new, pick)
+        changes = new.unique is not None and new.unique.on_duplicate != "keep"
+        if changes and new.id not in self.before:
+            return  # It changed the holder of its key, and only PostgreSQL remembers that.
         self.enqueue(new, new)
 
     # -- workers -------------------------------------------------------------------------------
@@ -258,7 +283,7 @@ class StoresAgree(RuleBasedStateMachine):
 
     @rule(worker=workers)
     def whatever_waits_is_claimed(self, worker: str) -> None:
-        if not self.each(lambda store: _beat(store, worker, Pulse())):
+        if not self.each(lambda store: _beat(store, worker, WorkerPulse())):
             self.register(worker)
         token = self.number()
 
@@ -315,7 +340,7 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(limit=limits, wait=st.sampled_from(("no", "for the next", "for most")))
     def due_jobs_are_promoted(self, limit: int, wait: str) -> None:
         if wait == "for the next" and (due := self.each(_next_due)) is not None:
-            self.database.set(max(self.now, due))
+            self.set_time(max(self.now, due))
         if wait == "for most":
             self.pass_time(LEASE)
         self.each(lambda store: store.promote(limit))
@@ -328,7 +353,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.each(lambda store: store.register(_info(worker)))
 
     def beat(self, worker: str) -> None:
-        pulse = Pulse(processed=self.number())
+        pulse = WorkerPulse(processed=self.number())
         self.each(lambda store: _beat(store, worker, pulse))
 
     def retire(self, worker: str) -> None:
@@ -397,7 +422,7 @@ class StoresAgree(RuleBasedStateMachine):
         async def apply(store: Store) -> Applied[datetime] | UUID:
             try:
                 return await store.apply(["count"], decide)
-            except Fenced as fenced:
+            except LeaseLost as fenced:
                 return fenced.job_id
 
         self.each(apply)
@@ -422,6 +447,7 @@ class StoresAgree(RuleBasedStateMachine):
         assert len(now) == len(jobs), "a job is listed twice"
         self.check_fences(now)
         self.check_lives(now)
+        check_indexes(self.redis_clock.run, self.redis_clock.prefix)
         self.before = now
 
     def check_fences(self, now: Mapping[UUID, Job]) -> None:
@@ -462,7 +488,7 @@ def _info(worker: str) -> WorkerInfo:
     return WorkerInfo(id=worker, name=worker, host="here", pid=1, release="1", lease=LEASE, slots=4)
 
 
-async def _beat(store: Store, worker: str, pulse: Pulse) -> bool:
+async def _beat(store: Store, worker: str, pulse: WorkerPulse) -> bool:
     return await asyncio.to_thread(store.heartbeat, worker, pulse, PATIENCE)
 
 
@@ -494,17 +520,28 @@ def _token(jobs: Mapping[UUID, Job], claim: Job) -> int | None:
 
 @contextmanager
 def machine(
-    database: Clocked, reference: type[MemoryStore] = MemoryStore
+    database: Clocked,
+    redis_clock: ClockedRedis,
+    reference: type[MemoryStore] = MemoryStore,
+    scripts: Mapping[str, Script] | None = None,
 ) -> Iterator[type[StoresAgree]]:
-    """Give a machine whose examples share connections to a database, which each of them empties."""
+    """Give a machine whose examples share connections to servers, which each of them empties."""
     loop = asyncio.new_event_loop()
     postgres = PostgresStore(database.url)
-    shared = {"database": database, "reference": reference, "postgres": postgres, "loop": loop}
+    redis = RedisStore(redis_clock.url, scripts=scripts or load_scripts(clock=CLOCK))
+    shared = {
+        "database": database,
+        "redis_clock": redis_clock,
+        "reference": reference,
+        "postgres": postgres,
+        "redis": redis,
+        "loop": loop,
+    }
     try:
-        with producing_by(database):
-            yield type("Machine", (StoresAgree,), shared)
+        yield type("Machine", (StoresAgree,), shared)
     finally:
         loop.run_until_complete(postgres.close())
+        loop.run_until_complete(redis.close())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
@@ -521,12 +558,14 @@ QUICK = settings(QUIET, phases=[Phase.generate], report_multiple_bugs=False)
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("examples", [8, pytest.param(20, marks=pytest.mark.long)])
-def test_the_stores_agree_whatever_happens(examples: int, shared_database: Clocked) -> None:
-    with machine(shared_database) as agreeing:
+def test_the_stores_agree_whatever_happens(
+    examples: int, shared_database: Clocked, redis_clock: ClockedRedis
+) -> None:
+    with machine(shared_database, redis_clock) as agreeing:
         run_state_machine_as_test(agreeing, settings=settings(QUIET, max_examples=examples))
 
 
-class _UnfencedJobs(Jobs):
+class _UnfencedJobs(JobIndex):
     def held(self, job_id: UUID, token: int) -> Job | None:
         job = self.get(job_id)
         return job if job is not None and job.state is State.RUNNING else None
@@ -537,7 +576,7 @@ class _Unfenced(MemoryStore):
 
     def __init__(self, *, size: int = 1000, clock: Callable[[], datetime]) -> None:
         super().__init__(size=size, clock=clock)
-        self._jobs = _UnfencedJobs()
+        self._tables.jobs = _UnfencedJobs()
 
 
 class _Forgetful(MemoryStore):
@@ -547,11 +586,16 @@ class _Forgetful(MemoryStore):
         return await super().promote(min(limit, 1))
 
 
-@pytest.mark.parametrize("broken", [_Unfenced, pytest.param(_Forgetful, marks=pytest.mark.long)])
+RARELY = [pytest.mark.long, pytest.mark.again]
+"""For more of what tries the machine, and not the product."""
+
+
+@pytest.mark.parametrize("broken", [_Unfenced, pytest.param(_Forgetful, marks=RARELY)])
 def test_the_machine_turns_red_when_a_store_is_broken(
-    broken: type[MemoryStore], shared_database: Clocked
+    broken: type[MemoryStore], shared_database: Clocked, redis_clock: ClockedRedis
 ) -> None:
-    with machine(shared_database, broken) as disagreeing, pytest.raises(AssertionError):
+    broken_machine = machine(shared_database, redis_clock, broken)
+    with broken_machine as disagreeing, pytest.raises(AssertionError):
         run_state_machine_as_test(disagreeing, settings=QUICK)
 
 
@@ -571,11 +615,11 @@ what a duplicate replaces, and which job a key was done by.
     "function",
     [
         "settle",
-        *(pytest.param(each, marks=pytest.mark.long) for each in BREAKS if each != "settle"),
+        *(pytest.param(each, marks=RARELY) for each in BREAKS if each != "settle"),
     ],
 )
 def test_the_machine_turns_red_when_a_function_of_the_schema_is_broken(
-    function: str, database: Clocked
+    function: str, database: Clocked, redis_clock: ClockedRedis
 ) -> None:
     right, wrong = BREAKS[function]
     (definition,) = database.db.execute(
@@ -586,5 +630,34 @@ def test_the_machine_turns_red_when_a_function_of_the_schema_is_broken(
     assert right in definition[0]
     database.db.execute(definition[0].replace(right, wrong).encode())
     differs = pytest.raises(AssertionError, match="postgres differs")
-    with machine(database) as disagreeing, differs:
+    with machine(database, redis_clock) as disagreeing, differs:
+        run_state_machine_as_test(disagreeing, settings=QUICK)
+
+
+LUA_BREAKS = {
+    "settle": ("m[1] == token", "m[1] ~= ''"),
+    "apply": ("h[STATE] ~= RUNNING or h[TOKEN] ~= ARGV[at + 1]", "false"),
+    "claim": ("h[ATTEMPT] + 1", "h[ATTEMPT] + 2"),
+    "enqueue_any": ("due > h[DUE]", "true"),
+    "promote": ("heads[id][WAITING_FOR] = PENDING, false", "heads[id][REASON] = PENDING, false"),
+}
+"""What is broken in a script: the fence of both ways to settle, a count, which due time a duplicate
+pushes, and what a promoted job waits for.
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["settle", *(pytest.param(each, marks=RARELY) for each in LUA_BREAKS if each != "settle")],
+)
+def test_the_machine_turns_red_when_a_script_is_broken(
+    script: str, shared_database: Clocked, redis_clock: ClockedRedis
+) -> None:
+    right, wrong = LUA_BREAKS[script]
+    scripts = dict(load_scripts(clock=CLOCK))
+    source = scripts[script].source.decode()
+    assert right in source
+    scripts[script] = Script.of(script, source.replace(right, wrong))
+    broken_machine = machine(shared_database, redis_clock, scripts=scripts)
+    with broken_machine as disagreeing, pytest.raises(AssertionError):
         run_state_machine_as_test(disagreeing, settings=QUICK)

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg.rows import dict_row
 
-from tests.postgres.server import GUARDIAN, PORTS, Server, held, is_free, plain_environ
-from tests.postgres.wheel import ServerFailed, identity, unprivileged
+from tests.support.postgres.server import GUARDIAN, PORTS, Server, held, is_free, plain_environ
+from tests.support.postgres.wheel import ServerFailed, identity, unprivileged
 from tests.system.debian import program
 
 PATIENCE = 30.0

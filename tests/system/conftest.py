@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.postgres import scratch
-from tests.postgres.fixtures import migrated_url, postgres_url
-from tests.postgres.scratch import Scratches
 from tests.store.conftest import prepare_postgres, shared_database
+from tests.support.postgres import scratch
+from tests.support.postgres.fixtures import migrated_url, postgres_url
+from tests.support.postgres.scratch import Scratches
 from tests.system.bouncer import PgBouncer
 from tests.system.certificates import Certificates, certificates_in
 from tests.system.debian import CERTIFIED, Debian, missing, program, remedy

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlencode
 
-from tests.postgres.server import FAST, Server, ServerFailed
+from tests.support.postgres.server import FAST, Server, ServerFailed
 from tests.system.certificates import Certificates
 
 VERSION = 15
@@ -19,10 +19,12 @@ PACKAGES: Mapping[str, str] = MappingProxyType(
     {
         f"postgresql-{VERSION}": "postgres",
         "pgbouncer": "pgbouncer",
+        "redis-server": "redis-server",
         "openssl": "openssl",
         "prometheus": "promtool",
         "nodejs": "node",
         "npm": "npm",
+        "chromium": "chromium",
     }
 )
 """The packages that are needed, each with the program that it is needed for."""

@@ -294,6 +294,63 @@ CASES = [
         {},
     ),
     Case(
+        # A sample that meets the moment between two jobs does not end it.
+        "WindlassThreadsShort",
+        {f'windlass_kind_short{{{CLUSTER},kind="k",pool="threads"}}': "_x5 1x4 _ 1x20"},
+        "10m",
+        "17m",
+        {"kind": "k", "pool": "threads"},
+    ),
+    Case(
+        "WindlassBreakerPinned",
+        {f'windlass_breaker_pinned{{{CLUSTER},breaker="b"}}': "0x5 1x80"},
+        "60m",
+        "70m",
+        {"breaker": "b"},
+    ),
+    Case(
+        # Two processes in one container: each has room by itself.
+        "WindlassMemoryShort",
+        {
+            f"windlass_memory_bytes{PROCESS}": "100x5 500x20",
+            f"windlass_memory_bytes{PROCESS}".replace('"1"', '"2"'): "100x5 450x20",
+            f"windlass_memory_limit_bytes{PROCESS}": "1000x30",
+            f"windlass_memory_limit_bytes{PROCESS}".replace('"1"', '"2"'): "1000x30",
+        },
+        "6m",
+        "13m",
+        {"instance": "h:9090"},
+    ),
+    Case(
+        "WindlassDiskShort",
+        {
+            f"windlass_store_disk_free_bytes{{{CLUSTER}}}": "500x5 99x20",
+            f"windlass_store_disk_bytes{{{CLUSTER}}}": "1000x30",
+        },
+        "6m",
+        "13m",
+        {},
+    ),
+    *(
+        Case(
+            alert,
+            {f'windlass_store_findings{{{CLUSTER},finding="{finding}"}}': "_x5 1x40"},
+            "4m",
+            "25m",
+            {"finding": finding} if is_named else {},
+        )
+        for alert, finding, is_named in (
+            ("WindlassStoreEmptied", "emptied", False),
+            ("WindlassStoreMemoryShort", "memory_short", False),
+            ("WindlassStoreEvicts", "eviction", False),
+            ("WindlassStoreNotPersistent", "persistence_off", True),
+            ("WindlassStoreNotPersistent", "persistence_failing", True),
+            ("WindlassReplicaBehind", "replica_behind", False),
+            ("WindlassStoreFinding", "memory_unlimited", True),
+            ("WindlassStoreFinding", "bloat", True),
+        )
+    ),
+    Case(
         "WindlassPoolExhausted",
         {
             f"windlass_pool_connections_in_use{PROCESS}": "3 29x20",

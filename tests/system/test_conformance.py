@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.store.clocked import Clocked, opened
+from tests.support.clocked_stores import Clocked, opened
 from tests.system.bouncer import PgBouncer
 from windlass.store.postgres import PostgresStore
 from windlass.testing.conformance import Bench, Law, laws_for
@@ -18,7 +18,7 @@ OF_WAKE_UPS = {
     "a_wait_ends_when_something_changes",
     "a_change_between_the_sweep_and_the_wait_is_not_missed",
     "every_waiter_wakes_up",
-    "whoever_was_busy_waits_like_any_other",
+    "a_process_that_was_busy_waits_like_any_other",
 }
 """What cannot be had from a store that was told to do without notifications, and to poll."""
 

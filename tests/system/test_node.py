@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.app.bed import in_state, serving
 from tests.docs.test_docs import ON_POSTGRES, blocks_of
+from tests.support.app_on_store import in_state, serving
 from tests.system.debian import program
 from windlass import State, Windlass
 
@@ -94,7 +94,7 @@ def test_the_block_in_the_docs_enqueues_a_job_that_runs(
 
     async def main() -> None:
         async with serving(app):
-            job = await in_state(app.job_by_id(job_id), State.COMPLETED)
+            job = await in_state(app.handle(job_id), State.COMPLETED)
             assert job.result == b'"sent to gil@example.org"'
         await app.aclose()
 
@@ -120,7 +120,7 @@ def test_a_rollback_leaves_nothing_and_unique_keys_are_honoured(
     assert rows == [(first, 3, "scheduled")]
 
 
-def test_what_is_wrong_comes_with_a_hint(node_modules: Path, migrated_url: str) -> None:
+def test_errors_come_with_a_hint(node_modules: Path, migrated_url: str) -> None:
     answers = ask(
         node_modules,
         migrated_url,
@@ -129,8 +129,8 @@ def test_what_is_wrong_comes_with_a_hint(node_modules: Path, migrated_url: str) 
         (ENQUEUE, {"kind": "work", "payload": [1]}),
     )
     assert [message for message, _ in answers] == [
-        "a job has a kind",
+        "kind must be the name of a handler, got nothing",
         "a job has no field 'wait'",
-        "the payload is an object",
+        "payload must be an object, got a JSON array",
     ]
     assert all(hint for _, hint in answers)

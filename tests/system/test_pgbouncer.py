@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.app.bed import in_state, serving, until
-from tests.store.clocked import opened
+from tests.support.app_on_store import in_state, serving, until
+from tests.support.clocked_stores import opened
 from tests.system.bouncer import PgBouncer
-from windlass import Context, State, Windlass
-from windlass.core.job import Finding
+from windlass import Context, State, SyncContext, Windlass
+from windlass.core.jobs.queries import Finding
 from windlass.store import Store
 
 POOLERS_OWN = {
@@ -91,14 +91,14 @@ def test_a_worker_works_through_the_pooler_and_leaves_nothing_behind(
         return number
 
     @app.job
-    def block(ctx: Context) -> str:
+    def block(ctx: SyncContext) -> str:
         ctx.progress(0.5)
         return "done"
 
     async def run() -> None:
         # Before there is a worker: one call that copies, and some that do not.
         await app.aenqueue_many(work.draft(number) for number in range(500))
-        async with serving(app, batch_size=20):
+        async with serving(app, claim_size=20):
             await until(lambda: app.store.listening)
             for number in range(1_000, 1_050):
                 await work.aenqueue(number)
@@ -121,7 +121,7 @@ async def counted(store: Store, completed: int, *, dead: int = 0) -> bool:
     return +counts == Counter({State.COMPLETED: completed, State.DEAD: dead}) + Counter()
 
 
-def test_who_listens_through_the_pooler_knows_that_it_is_deaf_and_polls(
+def test_a_listener_behind_a_pooler_detects_it_and_polls(
     bouncer: PgBouncer, migrated_url: str
 ) -> None:
     """A probe that one session sends to itself would come back even through a pooler."""
@@ -166,7 +166,7 @@ async def eavesdropping(url: str) -> AsyncIterator[list[str]]:
             await asyncio.wait({task})
 
 
-def test_who_was_told_to_poll_is_not_told_that_it_is_deaf(
+def test_a_worker_configured_to_poll_is_not_reported_as_deaf(
     bouncer: PgBouncer, migrated_url: str
 ) -> None:
     app = Windlass(bouncer.through(migrated_url), listen_url="off")
@@ -199,7 +199,7 @@ def test_a_transaction_of_a_handler_commits_its_work_with_its_job(
                 raise ValueError(text)
 
     @app.job(max_retries=0)
-    def note_blocking(ctx: Context, text: str) -> None:
+    def note_blocking(ctx: SyncContext, text: str) -> None:
         with ctx.transaction() as conn:
             conn.execute("INSERT INTO notes VALUES (%s)", [text])
             if text == "bad":

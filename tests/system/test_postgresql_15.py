@@ -12,13 +12,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.app.bed import until
-from tests.store.clocked import opened
+from tests.support.app_on_store import until
+from tests.support.clocked_stores import opened
 from tests.system.bouncer import PgBouncer
 from tests.system.debian import Debian, program
-from windlass.core.states import State
+from windlass.core.jobs.states import State
 from windlass.demo import load
-from windlass.demo.process import last_lines, worker_process
+from windlass.demo.worker_process import last_lines, worker_process
 from windlass.store import Store
 
 JOBS = 300
@@ -74,7 +74,7 @@ def test_migrate_makes_the_schema_once(
     assert shape(postgres_url) == made
 
 
-def test_what_a_dry_run_prints_makes_the_same_schema_by_psql(
+def test_the_script_of_a_dry_run_makes_the_same_schema_by_psql(
     postgres_url: str, migrated_url: str, tmp_path: Path
 ) -> None:
     script = windlass("migrate", "--dry-run", "--url", postgres_url, cwd=tmp_path)

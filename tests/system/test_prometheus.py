@@ -20,8 +20,8 @@ from typing import Any, Self
 
 import pytest
 
-from tests.runtime.bombs import plant
-from tests.runtime.exposition import parse
+from tests.support.exposition import parse
+from tests.support.label_bombs import plant
 from tests.system.alerts import RULES, promtool
 from tests.system.debian import program
 from windlass import Windlass

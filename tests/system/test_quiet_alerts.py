@@ -83,7 +83,7 @@ def test_a_breaker_whose_first_probe_succeeds_wakes_nobody(tmp_path: Path) -> No
         ("WindlassFencedWrites", "windlass_jobs_fenced_total"),
     ],
 )
-def test_what_was_counted_long_ago_is_no_news_to_a_prometheus_that_was_away(
+def test_old_counts_raise_no_alert_after_an_outage_of_prometheus(
     alert: str, name: str, tmp_path: Path
 ) -> None:
     """Minutes or hours without a scrape do not make a series a new one; nor is an old one news."""
@@ -102,7 +102,7 @@ def test_what_was_counted_long_ago_is_no_news_to_a_prometheus_that_was_away(
         ("WindlassFencedWrites", "windlass_jobs_fenced_total"),
     ],
 )
-def test_what_old_workers_have_counted_is_no_news_at_their_first_scrape(
+def test_earlier_counts_of_workers_raise_no_alert_at_their_first_scrape(
     alert: str, name: str, tmp_path: Path
 ) -> None:
     runs = counter("windlass_job_duration_seconds_count")
@@ -165,7 +165,7 @@ def test_a_few_runs_do_not_make_a_kind_slower(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_paused_is_meant_to_wait(
+def test_alerts_are_silent_for_paused_jobs(
     alert: str, paused: str, series: dict[str, str], tmp_path: Path
 ) -> None:
     """Two workers serve the figures; one has not heard of the pause yet."""

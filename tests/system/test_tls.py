@@ -13,14 +13,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.app.bed import in_state, serving, until
-from tests.store.clocked import opened
+from tests.support.app_on_store import in_state, serving, until
+from tests.support.clocked_stores import opened
 from tests.system.certificates import Certificates
 from tests.system.debian import CERTIFIED, Debian
 from windlass import State, Windlass
-from windlass.app.ids import Ids
+from windlass.app.id_generator import IdGenerator
+from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.errors import StoreUnavailable
-from windlass.core.job import Ask, Claim, Lane, NewJob, Pulse, WorkerInfo
+from windlass.core.jobs.job import Lane, NewJob
+from windlass.core.workers import WorkerInfo, WorkerPulse
 from windlass.store.postgres import PostgresStore
 
 PATIENCE = timedelta(seconds=10)
@@ -37,7 +39,7 @@ SSL_REQUEST = struct.pack("!ii", 8, 80_877_103)
 
 
 def new_job() -> NewJob:
-    return NewJob(id=Ids().next(), kind="work", payload=b"{}")
+    return NewJob(id=IdGenerator().next(), kind="work", payload=b"{}")
 
 
 def somebody() -> WorkerInfo:
@@ -52,7 +54,7 @@ async def do(store: PostgresStore, name: str) -> object:
         "enqueue_blocking": lambda: asyncio.to_thread(
             store.enqueue_blocking, [new_job()], PATIENCE
         ),
-        "heartbeat": lambda: asyncio.to_thread(store.heartbeat, "w", Pulse(), PATIENCE),
+        "heartbeat": lambda: asyncio.to_thread(store.heartbeat, "w", WorkerPulse(), PATIENCE),
         "register": lambda: store.register(somebody()),
         "claim": lambda: store.claim(Claim(asks=(ask,)), worker="w", token=1),
         "findings": store.findings,
@@ -125,7 +127,7 @@ def refusal(url: str, name: str) -> str:
     return asyncio.run(work())
 
 
-def test_a_listener_that_is_refused_is_told_of_and_jobs_run_all_the_same(
+def test_a_refused_listener_is_reported_and_jobs_still_run(
     debian: Debian,
     certificates: Certificates,
     migrated_url: str,
@@ -179,7 +181,7 @@ def test_a_client_certificate_is_shown_by_every_connection(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_client_without_a_certificate_is_told_that_it_needs_one(
+def test_a_client_without_a_certificate_gets_an_error_that_names_it(
     name: str, debian: Debian, migrated_url: str
 ) -> None:
     told = refusal(debian.tls_url(database_of(migrated_url), CERTIFIED), name)

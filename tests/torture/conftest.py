@@ -14,16 +14,16 @@ ROOT = str(Path(__file__).parents[2])
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
-from tests.postgres.fixtures import (  # noqa: E402 - found by the path above.
+from tests.support.network_proxy import Proxy  # noqa: E402
+from tests.support.postgres.fixtures import (  # noqa: E402 - found by the path above.
     migrated_url,
     postgres_scratches,
     postgres_server,
     postgres_url,
 )
-from tests.postgres.proxy import Proxy  # noqa: E402
-from tests.postgres.scratch import Prepare  # noqa: E402
-from tests.torture.harness import Yard  # noqa: E402
-from tests.torture.yards import PostgresYard, SqliteYard  # noqa: E402
+from tests.support.postgres.scratch import Prepare  # noqa: E402
+from tests.support.postgres_workers import PostgresYard, SqliteYard  # noqa: E402
+from tests.support.worker_processes import Yard  # noqa: E402
 from windlass.store.postgres import PostgresStore  # noqa: E402
 
 __all__ = ["migrated_url", "postgres_scratches", "postgres_server", "postgres_url"]
@@ -58,12 +58,9 @@ def far_yard(tmp_path: Path, migrated_url: str, proxy: Proxy) -> Iterator[Postgr
         yield yard
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def yard(request: pytest.FixtureRequest) -> Yard:
-    """Give a test one yard after the other.
-
-    The second is for `make torture`: most of the time goes into starting the same processes again.
-    """
+    """Give a test one yard after the other."""
     given: Yard = request.getfixturevalue(f"{request.param}_yard")
     return given
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.torture.harness import Yard, until
+from tests.support.worker_processes import Yard, until
 from windlass import State
-from windlass.core.breaker_record import BreakerState, BreakerStatus
+from windlass.core.policies.breaker_record import BreakerState, BreakerStatus
 
 pytestmark = pytest.mark.long
 
 
 def gateway(yard: Yard) -> BreakerStatus | None:
-    known = yard.call(yard.app.control.breakers())
+    known = yard.call(yard.app.control.abreakers())
     return next((each for each in known if each.name == "gateway"), None)
 
 

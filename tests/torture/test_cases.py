@@ -17,7 +17,7 @@ import pytest
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
-PLACES = (HERE, TESTS / "store", TESTS / "store/postgres", TESTS / "system")
+PLACES = (HERE, TESTS / "store", *(TESTS / "store").glob("[a-z]*/"), TESTS / "system")
 """Where tests of cases are."""
 SQLITE, POSTGRES = "SQLite", "PostgreSQL"
 RUNTIME = [*range(1, 34), 35, 36, 37, 46, 47]

@@ -17,10 +17,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.torture.families import is_child
-from tests.torture.harness import LEASE, WorkerProcess, until
+from tests.support.postgres_workers import PostgresYard
+from tests.support.worker_processes import LEASE, WorkerProcess, until
+from tests.torture.programs.families import is_child
 from tests.torture.test_postgres_crashes import EFFECTS, effects
-from tests.torture.yards import PostgresYard
 from windlass import State
 
 FAULTS = [signal.SIGKILL] * 7 + [signal.SIGSTOP] * 7 + [signal.SIGTERM] * 6
@@ -111,7 +111,7 @@ def test_twenty_faults_lose_nothing_repeat_no_effect_and_charge_nobody(
     """Two workers of fifty slots; the seed makes a storm that can be had again."""
     yard, dice = postgres_yard, random.Random(SEED)
     yard.ask(EFFECTS)
-    fleet = yard.fleet("--processes=2", slots="50")
+    fleet = yard.fleet("--processes=2", concurrency="50")
     fleet.crew(2)
     faults = dice.sample(FAULTS, len(FAULTS))
     began = time.monotonic()
@@ -136,7 +136,7 @@ def assert_struck(fleet: WorkerProcess, runs: Counter[str], accepted: Sequence[U
     assert runs.total() > len(accepted), "no fault hit anything"
     ended = fleet.events("process.ended")
     assert [event for event in ended if "SIGKILL" in event["how"]]
-    assert [event for event in ended if event["why"] == "told to stop"]
+    assert [event for event in ended if event["why"] == "signal received"]
     assert fleet.events("process.stopped")
     assert fleet.events("lease.lost"), "none stood still for long enough"
 
@@ -170,7 +170,7 @@ def test_without_the_fence_the_same_storm_is_seen_by_the_ledger(
     yard, dice = postgres_yard, random.Random(SEED)
     yard.ask(EFFECTS)
     yard.ask(NO_FENCE)
-    fleet = yard.fleet("--processes=2", slots="50")
+    fleet = yard.fleet("--processes=2", concurrency="50")
     yard.seasoned(*fleet.crew(2).values())
     longer = (1.5 * LEASE, 2 * LEASE)
     accepted: list[UUID] = []

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.postgres_workers import PostgresYard, SqliteYard, on_sqlite
+from tests.support.worker_processes import LEASE, Yard, until
 from tests.torture.conftest import migrate
-from tests.torture.families import alive
-from tests.torture.harness import LEASE, Yard, until
-from tests.torture.yards import PostgresYard, SqliteYard, on_sqlite
+from tests.torture.programs.families import alive
 from windlass import State
 
 pytestmark = pytest.mark.long
@@ -71,8 +71,8 @@ def test_a_hangup_moves_a_fleet_to_the_store_that_its_configuration_names_by_now
 # -- their number ------------------------------------------------------------------------------
 
 BRISK = """
-from windlass.core.scale import Pauses
-from windlass.runtime.scaler import ProcessScaler
+from windlass.core.autoscale import Pauses
+from windlass.supervisor.process_scaler import ProcessScaler
 ProcessScaler.__init__.__kwdefaults__["pauses"] = Pauses(look=0.25, rise=0.5, relief=0.5, fall=2)
 """
 """Makes a supervisor consider in seconds what takes a minute otherwise."""
@@ -80,7 +80,7 @@ ProcessScaler.__init__.__kwdefaults__["pauses"] = Pauses(look=0.25, rise=0.5, re
 
 def test_a_fleet_has_as_many_processes_as_its_load_wants(yard: Yard) -> None:
     """Prevents `--processes 1..3` from being read, and nothing more."""
-    fleet = yard.fleet("--processes=1..3", before=BRISK, slots="2", shutdown_timeout="5s")
+    fleet = yard.fleet("--processes=1..3", before=BRISK, concurrency="2", shutdown_timeout="5s")
     fleet.crew(1)
     jobs = yard.enqueue_many("wait", 6, gate="peak")
     pids = {yard.begun(job) for job in jobs}

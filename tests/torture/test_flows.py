@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.torture.harness import WorkerProcess, Yard, until
+from tests.support.worker_processes import WorkerProcess, Yard, until
 from windlass import Flow, State
 
 pytestmark = pytest.mark.long
@@ -46,10 +46,10 @@ def test_a_worker_that_dies_where_it_hears_of_ends_leaves_nothing_unheard(
     yard: Yard, where: str, time_: int
 ) -> None:
     flow, join = fan_in(yard)
-    doomed = yard.worker(app="fanning:app", environ={"TORTURE_DIES": f"{where}:{time_}"})
+    doomed = yard.worker(app="fan_out:app", environ={"TORTURE_DIES": f"{where}:{time_}"})
     until(lambda: not doomed.is_running(), "its death")
     assert yard.job(flow.id).state is State.SCHEDULED
-    yard.worker(app="fanning:app")
+    yard.worker(app="fan_out:app")
     check(yard, flow, join)
 
 
@@ -61,25 +61,27 @@ def test_workers_that_are_killed_all_the_time_work_off_a_flow_nevertheless(yard:
     while time.monotonic() < until_then:
         while len(workers) < 3:
             dies = f"{chance.choice(['before', 'within', 'behind'])}:{chance.randint(1, 6)}"
-            workers.append(yard.worker(app="fanning:app", environ={"TORTURE_DIES": dies}, slots=20))
+            workers.append(
+                yard.worker(app="fan_out:app", environ={"TORTURE_DIES": dies}, concurrency=20)
+            )
         time.sleep(0.3)
         if chance.random() < 0.5:
             workers[0].kill()
         workers = [worker for worker in workers if worker.is_running()]
     for worker in workers:
         worker.send(signal.SIGKILL)
-    yard.worker(app="fanning:app")
+    yard.worker(app="fan_out:app")
     check(yard, flow, join, 1_000)
 
 
 def test_a_member_whose_processes_die_is_dead_at_last_and_the_flow_goes_on(yard: Yard) -> None:
-    flow = yard.app.flow("deadly", on_failure="go_on")
+    flow = yard.app.flow("deadly", on_failure="continue")
     part, kill, after = (yard.producer(kind) for kind in ("part", "kill", "after"))
     good = flow.add(part.draft({"number": 1}))
     bad = flow.add(kill.draft({}))
     last = flow.add(after.draft({}), after=[good, bad])
     flow.enqueue()
-    yard.worker(app="fanning:app", max_crashes=1)
+    yard.worker(app="fan_out:app", max_crashes=1)
     assert yard.settled(bad.id, within=60).state is State.DEAD
     assert yard.settled(flow.id, within=30).state is State.COMPLETED
     assert yard.job(last.id).result == b'["int","JobDead"]'
@@ -87,8 +89,8 @@ def test_a_member_whose_processes_die_is_dead_at_last_and_the_flow_goes_on(yard:
 
 def test_a_flow_whose_last_worker_died_goes_on_with_the_next(yard: Yard) -> None:
     flow, join = fan_in(yard)
-    doomed = yard.worker(app="fanning:app", environ={"TORTURE_DIES": "before:1"})
+    doomed = yard.worker(app="fan_out:app", environ={"TORTURE_DIES": "before:1"})
     until(lambda: not doomed.is_running(), "its death")
-    assert yard.call(yard.app.store.topics(10)) == [f"flow:{flow.id}"], "settled, and not heard"
-    yard.worker(app="fanning:app")
+    assert yard.call(yard.app.store.topics(10)) == [f"flow:{flow.id}"], "settled, got heard"
+    yard.worker(app="fan_out:app")
     check(yard, flow, join)

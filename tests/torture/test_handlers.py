@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from tests.torture.harness import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
+from tests.support.worker_processes import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
 from windlass import Context, State, Windlass
-from windlass.core.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
-from windlass.core.job import Job
+from windlass.core.failures.describe import MESSAGE_LIMIT, TRACEBACK_LIMIT
+from windlass.core.jobs.job import Job
 
 LONG = 3 * LEASE + 0.5
 """Seconds that a job runs which is longer than three leases."""
@@ -94,7 +94,7 @@ def test_a_job_longer_than_three_leases_runs_once_in_memory() -> None:
         for worker in workers:
             worker.stop()
         await asyncio.gather(*running)
-        return await handle.ajob()
+        return await handle.ainfo()
 
     done = asyncio.run(main())
     assert (done.state, done.attempt, done.crashes) == (State.COMPLETED, 1, 0)
@@ -124,7 +124,7 @@ STOPPERS = ("SystemExit", "KeyboardInterrupt", "CancelledError", "GeneratorExit"
 
 
 @pytest.mark.long
-def test_what_would_stop_a_program_only_fails_the_job_that_raises_it(yard: Yard) -> None:
+def test_sys_exit_in_a_handler_fails_only_its_own_job(yard: Yard) -> None:
     """Case 10. Prevents one `sys.exit()` in a handler from taking the whole worker with it."""
     worker = yard.worker()
     worker.started()
@@ -185,7 +185,7 @@ def test_an_outcome_that_makes_no_sense_still_settles_its_job(yard: Yard) -> Non
 
 
 @pytest.mark.long
-def test_an_error_that_cannot_be_told_is_recorded_as_far_as_it_can_be(yard: Yard) -> None:
+def test_an_error_that_cannot_be_described_is_recorded_as_far_as_possible(yard: Yard) -> None:
     """Cases 38 and 41. Prevents an exception that breaks whoever wants to write it down."""
     worker = yard.worker()
     worker.started()

@@ -6,15 +6,15 @@ from collections import Counter
 
 import pytest
 
-from tests.torture.harness import Yard, until
+from tests.support.worker_processes import Yard, until
 from windlass import State
-from windlass.core.job import Job, JobFilter
+from windlass.core.jobs.job import Job
+from windlass.core.jobs.queries import JobFilter
 
 JOBS = 1_500
 SLOW = 0.02
-PROMPT = 0.05
-NOISE = 0.25
-"""Seconds by which a noisy machine may be late with a start."""
+MOST_IN_HAND = 25
+"""A worker that claims as many as it has slots has a hundred; one that keeps its pace, three."""
 
 
 @pytest.mark.long
@@ -34,13 +34,13 @@ def test_a_fast_worker_gets_the_work_that_a_slow_one_cannot_begin(yard: Yard) ->
     # No job was in hands that could not begin with it: it had begun soon, or was given back.
     begun = {(entry.job, entry.attempt): entry.at for entry in yard.ledger.entries("start")}
     assert len(begun) == JOBS, "what was given back had begun"
-    waits = [
-        begun[str(job.id), job.attempt] - job.started_at.timestamp()
+    held = [
+        (job.started_at.timestamp(), begun[str(job.id), job.attempt])
         for job in jobs
-        if job.started_at is not None
+        if job.started_at is not None and names[job.worker or ""] == "slow"
     ]
-    assert max(waits) < 10 * NOISE
-    assert sum(wait > PROMPT + NOISE for wait in waits) <= 0.01 * JOBS, sorted(waits)[-20:]
+    in_hand = max(sum(claimed <= at < start for claimed, start in held) for _, at in held)
+    assert in_hand <= MOST_IN_HAND, "claimed by the slow worker and not begun, at one time"
     assert not any(job.history for job in jobs), "what never began is no attempt"
     given_back = sum(job.attempt - 1 for job in jobs)
     assert given_back < 0.2 * JOBS, "given back again and again"

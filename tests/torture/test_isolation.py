@@ -7,16 +7,16 @@ import signal
 
 import pytest
 
-from tests.torture.families import alive
-from tests.torture.harness import NOISE, WorkerProcess, Yard, until
-from tests.torture.yards import on_sqlite
+from tests.support.postgres_workers import on_sqlite
+from tests.support.worker_processes import NOISE, WorkerProcess, Yard, until
+from tests.torture.programs.families import alive
 from windlass import State
 
 APP = "killers:app"
 
 
 def ward(yard: Yard) -> WorkerProcess:
-    worker = yard.worker(app=APP, children=1)
+    worker = yard.worker(app=APP, isolated_processes=1)
     worker.started()
     return worker
 
@@ -36,7 +36,7 @@ def all_is_well(yard: Yard, worker: WorkerProcess) -> None:
     [
         ("segfault", "its process died of SIGSEGV"),
         ("leave", "its process exited with code 3"),
-        ("close_everything", "its process broke the line to its worker"),
+        ("close_everything", "its process lost the connection to its worker"),
     ],
 )
 def test_a_job_that_kills_its_process_is_charged_and_nobody_else(
@@ -109,7 +109,7 @@ def test_a_job_that_eats_memory_is_killed_before_it_has_all(yard: Yard) -> None:
         ("close_some", b'"closed"'),
     ],
 )
-def test_what_only_looks_bad_harms_nothing(yard: Yard, kind: str, result: bytes) -> None:
+def test_handlers_that_only_look_dangerous_do_no_harm(yard: Yard, kind: str, result: bytes) -> None:
     """Case 11. Prevents a fork that speaks for its parent, and a line that a handler closes."""
     worker = ward(yard)
     done = yard.settled(yard.enqueue(kind))
@@ -125,7 +125,7 @@ def test_what_only_looks_bad_harms_nothing(yard: Yard, kind: str, result: bytes)
     [
         ("wait", {}),
         ("wait_holding_the_lock", {}),
-        ("wait", {"windlass.runtime.process:_PROGRAM": "deaf"}),
+        ("wait", {"windlass.worker.isolation.child_process:_PROGRAM": "deaf"}),
     ],
 )
 def test_a_child_does_not_outlive_its_worker(
@@ -135,11 +135,11 @@ def test_a_child_does_not_outlive_its_worker(
 
     The kernel ends it, even if it notices nothing; where no kernel does, the end of its line does.
     """
-    from windlass.runtime.process import _PROGRAM
+    from windlass.worker.isolation.child_process import _PROGRAM
 
     # Time zones are found by way of the platform, so they are loaded before it is another.
     deaf = "import sys, zoneinfo; sys.platform = 'other'; " + _PROGRAM
-    worker = yard.worker(app=APP, children=1, patches=dict.fromkeys(patches, deaf))
+    worker = yard.worker(app=APP, isolated_processes=1, patches=dict.fromkeys(patches, deaf))
     payload = {"gate": "never"} if kind == "wait" else {}
     child = yard.begun(yard.enqueue(kind, **payload))
     assert alive(child)

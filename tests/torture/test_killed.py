@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.torture.families import alive
-from tests.torture.harness import Yard, until
+from tests.support.worker_processes import Yard, until
+from tests.torture.programs.families import alive
 from windlass import State
 
 pytestmark = pytest.mark.long
@@ -27,7 +27,7 @@ def begun_again(yard: Yard, job: UUID, times: int) -> int:
 
 def test_a_child_that_the_kernel_kills_is_charged_to_its_job_with_the_signal(yard: Yard) -> None:
     """Case 6. Prevents a job that eats all memory from being tried for ever, or without a word."""
-    worker = yard.worker(app="killers:app", children=1)
+    worker = yard.worker(app="killers:app", isolated_processes=1)
     worker.started()
     job = yard.enqueue("wait", gate="never")
     for times in (1, 2, 3):
@@ -43,7 +43,7 @@ def test_a_child_that_the_kernel_kills_is_charged_to_its_job_with_the_signal(yar
     assert yard.settled(yard.enqueue("neighbour")).result == str(worker.pid).encode()
 
 
-def test_a_worker_that_the_kernel_kills_is_told_by_each_of_its_jobs(yard: Yard) -> None:
+def test_each_job_of_a_worker_killed_by_the_kernel_names_the_reason(yard: Yard) -> None:
     """Case 6. Prevents a guess: whoever looks at the job sees what ended its process, and when."""
     fleet = yard.fleet(lease="30s")
     jobs = yard.enqueue_many("wait", 2, gate="never", attempts=1)

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.torture.harness import LEASE, WorkerProcess, Yard, until
-from tests.torture.ledger import Entry
+from tests.support.ledger import Entry
+from tests.support.worker_processes import LEASE, WorkerProcess, Yard, until
 from windlass import Kind, State
 
 pytestmark = pytest.mark.long
@@ -21,7 +21,7 @@ RATE = 30
 
 def crew(yard: Yard) -> list[WorkerProcess]:
     """Start three workers that may rescue each other's jobs."""
-    workers = [yard.worker(slots=10) for _ in range(3)]
+    workers = [yard.worker(concurrency=10) for _ in range(3)]
     yard.seasoned(*[worker.started() for worker in workers])
     return workers
 
@@ -93,7 +93,7 @@ def test_a_rate_limit_holds_though_a_worker_is_killed(yard: Yard) -> None:
 def test_the_order_of_a_key_holds_though_a_worker_is_killed(yard: Yard) -> None:
     """Case 42. Prevents a job from overtaking one that fails, or one that a dead worker had."""
     workers = crew(yard)
-    kind = yard.app.of(Kind("in_order", dict[str, object], key="account"))
+    kind = yard.app.producer(Kind("in_order", dict[str, object], key="account"))
     ids: dict[str, list[UUID]] = {"x": [], "y": [], "z": []}
     for number in range(12):
         for account, known in ids.items():

@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from tests.postgres.proxy import Proxy
-from tests.torture.families import descendants, is_stopped, signal_all
-from tests.torture.harness import LEASE, WorkerProcess, Yard, until
-from tests.torture.yards import PostgresYard, SqliteYard
+from tests.support.network_proxy import Proxy
+from tests.support.postgres_workers import PostgresYard, SqliteYard
+from tests.support.worker_processes import LEASE, WorkerProcess, Yard, until
+from tests.torture.programs.families import descendants, is_stopped, signal_all
 from windlass import State
 
 PAUSE = 3 * LEASE
 QUICK = 100
-IMPATIENT = {"windlass.store.postgres.line:Line.run.patience": LEASE}
+IMPATIENT = {"windlass.store.postgres.connections.dedicated:DedicatedConnection.run.timeout": LEASE}
 """Notices sooner that a connection is dead, so that the test does not wait for that."""
 
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.torture.harness import Yard, until
-from tests.torture.yards import SqliteYard, on_sqlite
+from tests.support.postgres_workers import SqliteYard, on_sqlite
+from tests.support.worker_processes import Yard, until
 from windlass import Kind, PayloadError, PayloadInvalid, PayloadTooLarge, State, Windlass
-from windlass.app.ids import Ids
+from windlass.app.id_generator import IdGenerator
 
 
 def deep(levels: int) -> list[Any]:
@@ -52,7 +52,7 @@ def test_a_payload_that_no_store_can_hold_is_refused_at_enqueue(
 def test_a_megabyte_passes_by_every_way_to_enqueue(yard: Yard) -> None:
     """Case 24. Prevents a payload that is cut, or lost."""
     large = Windlass(yard.url, max_payload=2_000_000)
-    kind = large.of(Kind("take_text", dict[str, Any]))
+    kind = large.producer(Kind("take_text", dict[str, Any]))
     text = random.Random(1).randbytes(500_000).hex()
     handles = [kind.enqueue({"text": text}), kind.enqueue({"text": text[::-1]})]
     # As many as PostgreSQL gets by COPY.
@@ -79,18 +79,18 @@ def test_a_payload_is_refused_by_its_handlers_own_producer_too(what: str) -> Non
     with pytest.raises(error, match=said):
         anything.enqueue(value)
     with pytest.raises(error, match=said):
-        app.of(Kind("anything", Any)).draft(value)
+        app.producer(Kind("anything", Any)).draft(value)
 
 
 DEEP = 100_000
 BAD_PAYLOADS: dict[str, tuple[str | bytes, str]] = {
-    "not JSON": ("{nonsense", "not JSON"),
-    "empty": ("", "not JSON"),
+    "not JSON": ("{nonsense", "not valid JSON"),
+    "empty": ("", "not valid JSON"),
     "too deep": ('{"number": ' + "[" * DEEP + "]" * DEEP + "}", ""),
     "wrong type": ('{"number": "many"}', "number"),
     "missing field": ("{}", "number"),
     "not an object": ("[1]", "object"),
-    "NUL": ('{"number": \x001}', "not JSON"),
+    "NUL": ('{"number": \x001}', "not valid JSON"),
     "lone surrogate": ('{"text": "\\ud800"}', ""),
     "a number too long": ('{"number": ' + "9" * 10_000 + "}", ""),
 }
@@ -102,7 +102,7 @@ VALUES (?, ?, 'default', 0, '', 'pending', CAST(? AS TEXT), ?, 0)
 
 def insert(yard: SqliteYard, payload: str | bytes, due_at: int) -> UUID:
     """Put a job into the file behind everybody's back."""
-    job = Ids().next()
+    job = IdGenerator().next()
     with yard.raw() as db:
         kind = "take_text" if "text" in str(payload) else "take"
         db.execute(INSERT, (str(job), kind, payload, due_at))

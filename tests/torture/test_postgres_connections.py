@@ -13,13 +13,13 @@ from uuid import UUID
 
 import pytest
 
-from tests.postgres.proxy import Proxy
-from tests.torture.harness import LEASE, NOISE, WorkerProcess, until
-from tests.torture.yards import OTHERS, PostgresYard
+from tests.support.network_proxy import Proxy
+from tests.support.postgres_workers import OTHERS, PostgresYard
+from tests.support.worker_processes import LEASE, NOISE, WorkerProcess, until
 from windlass import Kind, State, StoreUnavailable, Windlass
-from windlass.core.job import Pulse, WorkerInfo
+from windlass.core.workers import WorkerInfo, WorkerPulse
 
-IMPATIENT = {"windlass.store.postgres.line:Line.run.patience": 2.0}
+IMPATIENT = {"windlass.store.postgres.connections.dedicated:DedicatedConnection.run.timeout": 2.0}
 """Notices in two seconds what takes fifteen otherwise."""
 
 
@@ -58,7 +58,7 @@ def test_backends_that_are_terminated_again_and_again_lose_no_job(
     for worker in workers:
         worker.started()
     producer = Windlass(yard.plain_url)
-    kind = producer.of(Kind("quick", dict[str, Any]))
+    kind = producer.producer(Kind("quick", dict[str, Any]))
     accepted: list[UUID] = []
     ended = done_in_storm = 0
     for _ in range(STORMS):
@@ -96,7 +96,7 @@ def test_a_worker_whose_connections_are_black_holed_goes_on_by_new_ones(
     proxy.black_hole()
     yard.open_gate("dark")
     waiting = yard.enqueue("quick")
-    for service in ("completer", "orders"):
+    for service in ("completer", "operator_requests"):
         worker.event("service.failed", service=service)
     worker.event("heartbeat.failed")
     assert yard.job(ends_in_the_dark).state is State.RUNNING
@@ -110,9 +110,7 @@ def test_a_worker_whose_connections_are_black_holed_goes_on_by_new_ones(
 
 
 @pytest.mark.long
-def test_whoever_waits_for_a_black_hole_hears_of_it_in_time(
-    proxy: Proxy, migrated_url: str
-) -> None:
+def test_a_call_to_a_silent_server_fails_in_time(proxy: Proxy, migrated_url: str) -> None:
     """Case 22. Prevents a web request, or a lease, from hanging on a connection that is dead.
 
     Some have a connection that was good a moment ago, some have to make one, and the URL would let
@@ -154,15 +152,15 @@ SHORT = 2
 
 
 def _enqueue(app: Windlass) -> None:
-    app.of(Kind("quick", dict[str, Any])).enqueue({})
+    app.producer(Kind("quick", dict[str, Any])).enqueue({})
 
 
 async def _aenqueue(app: Windlass) -> None:
-    await app.of(Kind("quick", dict[str, Any])).aenqueue({})
+    await app.producer(Kind("quick", dict[str, Any])).aenqueue({})
 
 
 def _beat(app: Windlass) -> None:
-    assert app.store.heartbeat("far", Pulse(), timedelta(seconds=SHORT))
+    assert app.store.heartbeat("far", WorkerPulse(), timedelta(seconds=SHORT))
 
 
 def _time_of_refusal(call: Callable[[], object]) -> float:
@@ -266,7 +264,7 @@ def test_a_server_that_turns_read_only_is_waited_for_and_its_connections_are_dro
     worker = yard.worker()
     worker.started()
     producer = Windlass(yard.plain_url, enqueue_timeout="2s")
-    kind = producer.of(Kind("quick", dict[str, Any]))
+    kind = producer.producer(Kind("quick", dict[str, Any]))
     runner = asyncio.Runner()
     running = yard.enqueue("wait", gate="written")
     yard.begun(running)

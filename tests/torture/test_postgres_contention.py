@@ -14,24 +14,18 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.torture.harness import CALM, LEASE, PATIENCE, WorkerProcess, until
+from tests.support.postgres_workers import PostgresYard
+from tests.support.worker_processes import CALM, LEASE, PATIENCE, WorkerProcess, until
 from tests.torture.test_postgres_crashes import EFFECTS
-from tests.torture.yards import PostgresYard
-from windlass import IllegalMove, State, UnknownJob, Windlass
-from windlass.app.ids import Ids
-from windlass.core.changes import Changes, Move, Verb
-from windlass.core.job import (
-    SCHEDULE,
-    Ask,
-    Claim,
-    Job,
-    JobFilter,
-    Lane,
-    NewJob,
-    Retention,
-    WorkerInfo,
-)
-from windlass.core.settle import Transition
+from windlass import InvalidTransition, State, UnknownJob, Windlass
+from windlass.app.id_generator import IdGenerator
+from windlass.core.changes import Changes
+from windlass.core.claims.lanes import Ask, Claim
+from windlass.core.jobs.job import SCHEDULE, Job, Lane, NewJob
+from windlass.core.jobs.moves import Move, Verb
+from windlass.core.jobs.queries import JobFilter, Retention
+from windlass.core.jobs.settle import Transition
+from windlass.core.workers import WorkerInfo
 
 LANE = Lane("default", "raced")
 
@@ -94,7 +88,7 @@ def test_handlers_that_hold_every_pooled_connection_keep_nobody_from_limits_flow
     flow.enqueue()
     yard.call(yard.app.schedules.aput("often", yard.producer("quick").draft({}), every="1s"))
 
-    soon = PATIENCE / 2  # Who waits for a connection of the pool is not there by then.
+    soon = 15.0  # Who waits for a connection of the pool is not there by then.
     done = [yard.settled(job, within=soon) for job in (*limited, flow.id)]
     assert {job.state for job in done} == {State.COMPLETED}
     until(lambda: len(ticks(yard)) > 1, "two ticks", within=soon)
@@ -143,7 +137,7 @@ class Worker:
         self.store = self.app.store
         self.name = f"worker-{number}"
         self._lost = 0
-        self._ids = Ids()
+        self._ids = IdGenerator()
         self.done = {"completed": 0, "rescued": 0, "cancelled": 0, "pruned": 0}
 
     async def live(self) -> None:
@@ -190,9 +184,9 @@ class Worker:
         page = await self.store.find(JobFilter(states=(State.PENDING,)), limit=4)
         for job in page.jobs:
             try:
-                await self.app.control.cancel(job.id)
+                await self.app.control.acancel(job.id)
                 self.done["cancelled"] += 1
-            except (IllegalMove, UnknownJob):
+            except (InvalidTransition, UnknownJob):
                 continue  # Somebody else was faster.
 
 

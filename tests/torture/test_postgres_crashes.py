@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tests.torture.harness import Yard, until
-from tests.torture.yards import PostgresYard
+from tests.support.postgres_workers import PostgresYard
+from tests.support.worker_processes import Yard, until
 from windlass import State
 
 EFFECTS = "CREATE TABLE public.effects (job uuid NOT NULL, attempt integer NOT NULL)"
@@ -87,7 +87,7 @@ def test_effects_in_transactions_happen_once_whenever_a_process_is_killed(
     yard.ask(EFFECTS)
     jobs = yard.enqueue_many("transact", JOBS)
     for number in (1, 2):
-        worker = yard.worker(slots=20)
+        worker = yard.worker(concurrency=20)
         enough = number * JOBS // 5
         until(lambda: sum(effects(yard).values()) > enough, "some effects")  # noqa: B023
         worker.kill()

@@ -14,14 +14,14 @@ from uuid import UUID
 
 import pytest
 
-from tests.postgres.proxy import Proxy
-from tests.torture.harness import LEASE, WorkerProcess, until
+from tests.support.network_proxy import Proxy
+from tests.support.postgres_workers import PostgresYard
+from tests.support.worker_processes import LEASE, WorkerProcess, until
 from tests.torture.test_postgres_connections import IMPATIENT, set_read_only
 from tests.torture.test_postgres_contention import idle_in_transactions
 from tests.torture.test_postgres_crashes import EFFECTS
-from tests.torture.yards import PostgresYard
 from windlass import State, Windlass
-from windlass.core.job import Pulse, WorkerInfo
+from windlass.core.workers import WorkerInfo, WorkerPulse
 
 pytestmark = pytest.mark.long
 
@@ -80,7 +80,7 @@ def test_a_renewal_by_a_connection_that_has_died_is_made_by_the_next_one(
     runner = asyncio.Runner()
     runner.run(app.store.register(INFO))
     for _ in range(3):
-        assert app.store.heartbeat(INFO.id, Pulse(), INFO.lease)
+        assert app.store.heartbeat(INFO.id, WorkerPulse(), INFO.lease)
         assert yard.hang_up() > 0
     runner.run(app.aclose())
     runner.close()

@@ -13,10 +13,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.postgres.server import FAST, Server
+from tests.support.postgres.server import FAST, Server
+from tests.support.postgres_workers import PostgresYard
+from tests.support.worker_processes import LEASE, NOISE, PATIENCE, until
 from tests.torture.conftest import migrate
-from tests.torture.harness import LEASE, NOISE, PATIENCE, until
-from tests.torture.yards import PostgresYard
 from windlass import Kind, State, StoreUnavailable, UnknownJob, Windlass
 
 HOUR = 3600.0
@@ -105,7 +105,7 @@ def role(yard: PostgresYard) -> Iterator[str]:
             db.execute(f'DROP ROLE "{name}"'.encode())
 
 
-def test_a_rollback_leaves_nothing_and_wakes_nobody(postgres_yard: PostgresYard) -> None:
+def test_a_rollback_leaves_no_job_and_wakes_no_worker(postgres_yard: PostgresYard) -> None:
     """Case 33. Prevents jobs, and wake-ups, of transactions that never happened."""
     yard = postgres_yard
     worker = yard.worker(poll_interval="300s")
@@ -209,7 +209,7 @@ def test_where_no_sleeper_can_be_notified_it_finds_its_jobs_by_polling(
 
 
 def enqueue_by(app: Windlass) -> UUID:
-    return app.of(Kind("quick", dict[str, Any])).enqueue({}).id
+    return app.producer(Kind("quick", dict[str, Any])).enqueue({}).id
 
 
 # -- case 32 -----------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_a_worker_refuses_a_schema_that_is_not_its_own_and_names_the_remedy(
     yard = postgres_yard
     with yard.raw() as db:
         db.execute(sql)
-    process, output = yard.run("-m", "windlass", "worker", "tests.torture.handlers:app")
+    process, output = yard.run("-m", "windlass", "worker", "tests.torture.programs.handlers:app")
     assert process.wait(PATIENCE) not in (0, None)
     assert remedy in " ".join(output.read_text().split())
     assert "Traceback" not in output.read_text()

@@ -12,14 +12,16 @@ from typing import Any, LiteralString, TypeVar
 import psycopg
 import pytest
 
-from tests.torture.harness import until
-from tests.torture.yards import PostgresYard
+from tests.support.postgres_workers import PostgresYard
+from tests.support.worker_processes import until
 from windlass import State
-from windlass.app.ids import Ids
-from windlass.core.job import Ask, Claim, Job, Lane, NewJob, WorkerInfo
-from windlass.core.plan import Policies, Pool, Room, plan
-from windlass.core.settle import Transition
-from windlass.store.postgres import PostgresStore, work
+from windlass.app.id_generator import IdGenerator
+from windlass.core.claims.lanes import Ask, Claim
+from windlass.core.claims.plan import Policies, Pool, Room, plan
+from windlass.core.jobs.job import Job, Lane, NewJob
+from windlass.core.jobs.settle import Transition
+from windlass.core.workers import WorkerInfo
+from windlass.store.postgres import PostgresStore, claim_and_settle
 
 T = TypeVar("T")
 BATCH = 500
@@ -57,7 +59,7 @@ class Bench:
 
     def pass_jobs(self, count: int, priorities: int) -> None:
         """Let jobs pass, from their enqueue to their end."""
-        ids = Ids()
+        ids = IdGenerator()
         for _ in range(count // BATCH):
             new = [
                 NewJob(id=ids.next(), kind="passed", payload=b"{}", priority=n % priorities)
@@ -77,9 +79,9 @@ class Bench:
 
     def touched_by_claim(self, claim: Claim) -> int:
         """Count the pages that a claim touches, which gets what it asks for; it is rolled back."""
-        values = (*work.claim_values(claim, WORKER, 1), "f")
+        values = (*claim_and_settle.claim_values(claim, WORKER, 1), "f")
         rows = min(claim.budgets.get("slots", 10**6), sum(ask.count for ask in claim.asks))
-        return self.touched(self.store.statements["claim"], values, rows=rows)
+        return self.touched(self.store.sql["claim"], values, rows=rows)
 
     def touched(self, statement: str, values: Any = None, rows: int | None = None) -> int:
         """Count the pages that a statement touches, those of its functions included."""
@@ -146,7 +148,7 @@ def test_an_old_snapshot_does_not_make_claims_walk_through_what_has_passed(
 
 def _touched(bench: Bench, *, floors: bool = True) -> int:
     """Count the pages that the claim of ten new jobs touches, and let them pass."""
-    ids = Ids()
+    ids = IdGenerator()
     new = [
         NewJob(id=ids.next(), kind="passed", payload=b"{}", priority=n % PRIORITIES)
         for n in range(BATCH)
@@ -216,7 +218,7 @@ def test_a_session_with_hostile_settings_never_claims_more_than_it_asked_for(
     """Case 30. Prevents a plan that claims rows twice, or a whole table, from ever being chosen."""
     yard = postgres_yard
     lanes = [Lane("default", "passed", priority) for priority in range(3)]
-    ids = Ids()
+    ids = IdGenerator()
     new = [
         NewJob(id=ids.next(), kind="passed", payload=b"{}", priority=n % 3, timeout=timedelta(1))
         for n in range(600)
@@ -289,6 +291,6 @@ class Costs:
     def __init__(self, yard: PostgresYard, bench: Bench) -> None:
         one = Claim(asks=(Ask(lane=Lane("queue-7", "passed"), count=1),))
         self.claim = bench.touched_by_claim(one)
-        self.sweep = bench.touched(bench.store.statements["sweep"])
-        self.counts = bench.touched(bench.store.statements["count_jobs"])
+        self.sweep = bench.touched(bench.store.sql["sweep"])
+        self.counts = bench.touched(bench.store.sql["count_jobs"])
         self.table = int(yard.value("SELECT pg_relation_size('jobs') / 8192"))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture.families import descendants
-from tests.torture.harness import SOURCES, until
+from tests.support.worker_processes import SOURCES, until
+from tests.torture.programs.families import descendants
 from windlass import Secret, Windlass
 
 pytestmark = pytest.mark.long
@@ -22,7 +22,7 @@ PASSWORD = "planted-hunter2"
 SHOP = """
 import logging, os, signal, sys, time
 from pathlib import Path
-from windlass import Context, Secret, Windlass
+from windlass import Context, Secret, SyncContext, Windlass
 
 app = Windlass()
 
@@ -43,7 +43,7 @@ async def charge(ctx: Context, card: Secret[str], password: str) -> None:
 
 
 @app.job(max_retries=0, isolate=True)
-def charge_apart(ctx: Context, card: Secret[str], password: str) -> None:
+def charge_apart(ctx: SyncContext, card: Secret[str], password: str) -> None:
     betray(ctx, card, password)
 
 
@@ -99,7 +99,7 @@ def command_lines(pid: int) -> str:
 
 def last_words(place: Place, job_id: str) -> str:
     """What is stored of the log of a process that died."""
-    error = place.app.job_by_id(job_id).job().error
+    error = place.app.handle(job_id).info().error
     assert error is not None
     return error.traceback
 

@@ -11,14 +11,14 @@ from uuid import UUID
 
 import pytest
 
-from tests.torture.harness import PATIENCE, Yard, until
-from tests.torture.yards import SqliteYard, on_sqlite
+from tests.support.postgres_workers import SqliteYard, on_sqlite
+from tests.support.worker_processes import PATIENCE, Yard, until
 from windlass import State, StoreUnavailable
 
 
 def test_two_workers_of_one_name_have_ids_of_their_own_and_both_work(yard: Yard) -> None:
     """Case 12. Prevents a copied configuration from making two workers fence each other out."""
-    workers = [yard.worker(name="twin", slots=1), yard.worker(name="twin", slots=1)]
+    workers = [yard.worker(name="twin", concurrency=1), yard.worker(name="twin", concurrency=1)]
     ids = {worker.started() for worker in workers}
     assert len(ids) == 2
 
@@ -75,7 +75,7 @@ def test_a_crowd_of_processes_shares_one_file_without_a_locked_database(yard: Sq
 
 
 WAL_LARGE = 1_000_000
-PATCHES = {"windlass.store.sqlite.store:_WAL_LARGE": WAL_LARGE}
+PATCHES = {"windlass.store.sqlite.findings:_LARGE_WAL_BYTES": WAL_LARGE}
 
 
 @pytest.mark.long
@@ -156,7 +156,7 @@ def test_a_full_disk_is_an_error_that_passes_and_no_job_is_lost_or_made_up(
     yard: SqliteYard,
 ) -> None:
     """Case 31. Prevents a job that was accepted, or acknowledged, without being on the disk."""
-    worker = yard.worker(lease="60s", slots=1)
+    worker = yard.worker(lease="60s", concurrency=1)
     held = yard.enqueue("wait", gate="room")
     yard.begun(held)
     accepted: list[UUID] = []

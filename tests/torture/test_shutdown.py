@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from tests.torture.harness import NOISE, WorkerProcess, Yard, until
+from tests.support.worker_processes import NOISE, WorkerProcess, Yard, until
 from windlass import State
-from windlass.core.job import Job
+from windlass.core.jobs.job import Job
 
 GRACE = 1.0
 
@@ -23,7 +23,7 @@ def assert_given_back(job: Job) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wait", "wait_in_thread"])
-def test_a_worker_that_is_told_to_end_lets_its_job_finish(yard: Yard, kind: str) -> None:
+def test_a_stopping_worker_lets_its_job_finish(yard: Yard, kind: str) -> None:
     """Case 15. Prevents deployments that cut jobs short; the exit code says that all is well."""
     worker = yard.worker()
     worker.started()
@@ -46,7 +46,7 @@ def test_a_worker_that_is_told_to_end_lets_its_job_finish(yard: Yard, kind: str)
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_is_told_twice_gives_its_jobs_back_at_once(
+def test_a_worker_stopped_twice_gives_its_jobs_back_at_once(
     yard: Yard, number: signal.Signals
 ) -> None:
     """Case 15. Prevents an impatient operator from having to kill, and jobs from paying for it."""
@@ -66,7 +66,7 @@ def test_a_worker_that_is_told_twice_gives_its_jobs_back_at_once(
 
 
 @pytest.mark.long
-def test_a_worker_that_is_told_to_end_in_the_middle_of_claims_settles_every_job_once(
+def test_a_worker_stopped_during_claims_settles_every_job_once(
     yard: Yard,
 ) -> None:
     """Case 15. Prevents jobs that fall between a claim, or an outcome, and the end of a process.

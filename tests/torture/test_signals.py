@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.torture.families import alive, descendants, signal_all
-from tests.torture.harness import WorkerProcess, Yard, until
+from tests.support.worker_processes import WorkerProcess, Yard, until
+from tests.torture.programs.families import alive, descendants, signal_all
 from windlass import State
 
 pytestmark = pytest.mark.long
@@ -41,7 +41,7 @@ def test_a_hangup_of_everybody_at_once_is_a_roll(yard: Yard) -> None:
 
     Isolated children are below the workers, and run a job, too.
     """
-    fleet = yard.fleet("--processes=2", app="killers:app", children="1")
+    fleet = yard.fleet("--processes=2", app="killers:app", isolated_processes="1")
     old = fleet.crew(2)
     job = yard.enqueue("wait", gate="done")
     child = yard.begun(job)
@@ -68,7 +68,7 @@ def test_a_term_to_everybody_at_once_is_one_drain(yard: Yard, apart: bool) -> No
 
     Apart, a worker is sure to be told twice: by its supervisor, and then by the service manager.
     """
-    fleet = yard.fleet("--processes=2", app="killers:app", children="1")
+    fleet = yard.fleet("--processes=2", app="killers:app", isolated_processes="1")
     crew = fleet.crew(2)
     job = yard.enqueue("wait", gate="done")
     child = yard.begun(job)

@@ -9,19 +9,27 @@ import sys
 
 import pytest
 
-from tests.torture.harness import CALM, HERE, PATIENCE, SOURCES, WorkerProcess, Yard, until
-from tests.torture.yards import on_sqlite
+from tests.support.postgres_workers import on_sqlite
+from tests.support.worker_processes import (
+    CALM,
+    PATIENCE,
+    PROGRAMS,
+    SOURCES,
+    WorkerProcess,
+    Yard,
+    until,
+)
 from windlass import State
 
 FAIL_ONCE = """
-from windlass.runtime.reload import Watch
-look, looks = Watch.changed, []
+from windlass.supervisor.reloader import FileWatch
+look, looks = FileWatch.changed, []
 def changed(self):
     looks.append(1)
     if len(looks) == 1:
         raise OSError("too many open files")
     return look(self)
-Watch.changed = changed
+FileWatch.changed = changed
 """
 NOTES = "import windlass\napp = windlass.Windlass()\n@app.job\ndef word(): return {!r}\n"
 
@@ -49,7 +57,7 @@ def test_a_first_start_that_is_broken_waits_for_the_next_save(yard: Yard) -> Non
 
 @pytest.mark.long
 @on_sqlite
-def test_who_waits_for_a_save_can_be_told_to_end(yard: Yard) -> None:
+def test_a_reloader_that_waits_for_a_save_can_be_stopped(yard: Yard) -> None:
     (yard.directory / "notes.py").write_text("def broken(:\n")
     process, output = yard.run("-m", "windlass", "worker", "notes:app", "--reload")
     fleet = WorkerProcess(process, output, output)
@@ -98,12 +106,12 @@ def test_others_soon_know_what_a_worker_does(yard: Yard) -> None:
         (record,) = [each for each in yard.workers() if each.info.id == worker]
         return record.pulse.slots, record.pulse.running
 
-    until(lambda: running() == (100, 0), "the first word of a worker", within=10)
+    until(lambda: running() == (100, 0), "the first word of a worker", within=60)
     job = yard.enqueue("wait", gate="done")
-    until(lambda: running() == (100, 1), "the word of a job that runs", within=10)
+    until(lambda: running() == (100, 1), "the word of a job that runs", within=60)
     yard.open_gate("done")
     yard.settled(job)
-    until(lambda: running() == (100, 0), "the word of its end", within=10)
+    until(lambda: running() == (100, 0), "the word of its end", within=60)
 
 
 @pytest.mark.long
@@ -134,14 +142,14 @@ def test_the_first_ctrl_c_at_a_terminal_says_what_a_second_one_would_do(yard: Ya
     jobs = yard.enqueue_many("wait", 2, gate="done")
     ours, theirs = os.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "windlass", "worker", "tests.torture.handlers:app"],
+        [sys.executable, "-m", "windlass", "worker", "tests.torture.programs.handlers:app"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=theirs,
         cwd=yard.directory,
         env=os.environ
         | {
-            "PYTHONPATH": os.pathsep.join([str(SOURCES), str(HERE.parents[1])]),
+            "PYTHONPATH": os.pathsep.join([str(SOURCES), str(PROGRAMS.parents[2])]),
             "TORTURE_YARD": str(yard.directory),
             "WINDLASS_URL": yard.workers_url,
         },
@@ -153,7 +161,7 @@ def test_the_first_ctrl_c_at_a_terminal_says_what_a_second_one_would_do(yard: Ya
         until(lambda: yard.workers()[0].pulse.running == 2, "a supervisor that knows of them")
         process.send_signal(signal.SIGINT)
         said = read_until(ours, "Ctrl-C again")
-        assert "finishing 2 jobs; press Ctrl-C again to give them back at once" in said
+        assert "finishing 2 jobs; press Ctrl-C again to release them now" in said
         process.send_signal(signal.SIGINT)
         read_until(ours, None)
         assert process.wait(PATIENCE) == 0

@@ -8,9 +8,9 @@ from threading import Barrier
 
 import pytest
 
-from tests.torture.harness import PATIENCE, Yard
+from tests.support.worker_processes import PATIENCE, Yard
 from windlass import State, Unique
-from windlass.core.job import JobFilter
+from windlass.core.jobs.queries import JobFilter
 
 _ALL = JobFilter()
 
@@ -87,13 +87,13 @@ def test_a_key_whose_worker_died_is_freed_with_what_becomes_of_its_job(yard: Yar
     worker.kill()
     assert once.enqueue(gate).id == first.id, "held: the job is to run again"
     third = waiting.enqueue({"gate": "open"})
-    assert not third.existing, "it was free from the claim on"
+    assert not third.is_duplicate, "it was free from the claim on"
 
     yard.open_gate("open")
     yard.worker().started()
     done = yard.settled(first.id)
     assert (done.state, done.attempt) == (State.COMPLETED, 2)
     again = once.enqueue({"gate": "open"})
-    assert not again.existing
+    assert not again.is_duplicate
     for handle in (second, third, again):
         assert yard.settled(handle.id).state is State.COMPLETED

@@ -15,8 +15,8 @@ import pytest
 from mypy import api
 
 import windlass
-from tests.postgres.fixtures import session_directory
-from tests.postgres.shared import one_at_a_time
+from tests.support.postgres.fixtures import session_directory
+from tests.support.postgres.shared import one_at_a_time
 
 CASES = Path(__file__).parent / "cases"
 SOURCE = Path(windlass.__file__).parents[1]

@@ -1,19 +1,21 @@
 """The composition root: registers handlers, makes jobs of calls, and wires up workers."""
 
 from windlass.app.app import Windlass
-from windlass.app.control import Control
+from windlass.app.control.control import Control
 from windlass.app.fan_out import FanOut
-from windlass.app.flow import After, Flow, Node
 from windlass.app.handle import Handle
-from windlass.app.kind import Kind
-from windlass.app.pipeline import PIPELINE, Pipeline, Stage
 from windlass.app.producer import Draft, Handler, Producer
+from windlass.app.registration.kind import Kind
+from windlass.app.uncertain_enqueue import EnqueueUncertain
+from windlass.app.workflows.flow import After, Flow, Node
+from windlass.app.workflows.pipeline import PIPELINE, Pipeline, Stage
 
 __all__ = [
     "PIPELINE",
     "After",
     "Control",
     "Draft",
+    "EnqueueUncertain",
     "FanOut",
     "Flow",
     "Handle",

@@ -5,31 +5,46 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any
 
+from windlass.app.handle import Handle
 from windlass.app.producer import Draft
 from windlass.core.errors import FanOutTooLarge
-from windlass.core.limits import Rate, read_rate
+from windlass.core.policies.limit import Rate, read_rate
 
-MOST = 100_000
-CHUNK = 1_000
-_STEP = 0.1
+MAX_JOBS = 100_000
+CHUNK_JOBS = 1_000
+_PACE_SECONDS = 0.1
 """Seconds between two chunks, where a rate is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FanOut:
-    """What came of a fan-out: how many jobs were added, and how many were there already."""
+    """The result of a fan-out: how many jobs were added, and how many existed already."""
 
     added: int = 0
-    existing: int = 0
+    duplicates: int = 0
 
     @property
     def total(self) -> int:
         """How many jobs there were."""
-        return self.added + self.existing
+        return self.added + self.duplicates
+
+
+def counted(handles: Sequence[Handle[Any]]) -> FanOut:
+    """Return how many of these jobs were added, and how many existed already."""
+    duplicates = sum(handle.is_duplicate for handle in handles)
+    return FanOut(added=len(handles) - duplicates, duplicates=duplicates)
 
 
 Progress = Callable[[FanOut], None]
@@ -37,7 +52,7 @@ Progress = Callable[[FanOut], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How a fan-out goes about it."""
+    """The options of a fan-out, checked."""
 
     atomic: bool
     at_most: int
@@ -46,15 +61,17 @@ class Plan:
 
     @classmethod
     def of(cls, *, atomic: bool, at_most: int, chunk: int, rate: str | None) -> Plan:
-        """Make a plan of what a user gave.
+        """Check the options of a fan-out.
 
         Raises:
             ValueError: it makes no sense.
         """
-        if at_most < 1 or chunk < 1:
-            raise ValueError(f"at_most and chunk are at least 1, and not {at_most} and {chunk}")
+        counts: dict[str, object] = {"at_most": at_most, "chunk": chunk}
+        for option, value in counts.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{option} must be a whole number of at least 1, got {value!r}")
         if atomic and rate is not None:
-            raise ValueError("what happens at once has no rate: leave out atomic or rate")
+            raise ValueError("atomic=True cannot be combined with rate=; leave one out")
         return cls(
             atomic=atomic,
             at_most=at_most,
@@ -69,7 +86,7 @@ class Plan:
             return self.at_most
         if self.rate is None:
             return self.chunk
-        in_a_step = int(self.rate.starts * _STEP / self.rate.period)
+        in_a_step = int(self.rate.starts * _PACE_SECONDS / self.rate.period)
         return max(1, min(self.chunk, in_a_step))
 
     def due(self, count: int) -> float:
@@ -77,7 +94,7 @@ class Plan:
         return 0.0 if self.rate is None else count * self.rate.period / self.rate.starts
 
     def check(self, done: FanOut, count: int) -> None:
-        """Refuse what would be more than there may be.
+        """Raise if this number of jobs exceeds `at_most`.
 
         Raises:
             FanOutTooLarge: it would.
@@ -92,7 +109,7 @@ def stream(
     enqueue: Callable[[list[Draft[Any]]], FanOut],
     progress: Progress,
 ) -> FanOut:
-    """Enqueue whatever an iterable yields, piece by piece."""
+    """Enqueue the drafts of an iterable, chunk by chunk."""
     done, began, source = FanOut(), time.monotonic(), iter(drafts)
     while piece := _piece(source, plan, done):
         time.sleep(max(0.0, began + plan.due(done.total) - time.monotonic()))
@@ -107,7 +124,7 @@ async def astream(
     enqueue: Callable[[list[Draft[Any]]], Awaitable[FanOut]],
     progress: Progress,
 ) -> FanOut:
-    """Do the same in a coroutine."""
+    """Enqueue the drafts of an iterable from a coroutine."""
     done, began = FanOut(), time.monotonic()
     source = aiter(drafts) if isinstance(drafts, AsyncIterable) else _asynced(drafts)
     while piece := await _apiece(source, plan, done):
@@ -123,7 +140,7 @@ async def _asynced(drafts: Iterable[Draft[Any]]) -> AsyncIterator[Draft[Any]]:
 
 
 def _piece(source: Iterator[Draft[Any]], plan: Plan, done: FanOut) -> list[Draft[Any]]:
-    # One more than fits into an atomic one, to see whether there is one more.
+    # One more than fits into an atomic enqueue, to detect that there are too many.
     piece = list(itertools.islice(source, plan.size + plan.atomic))
     plan.check(done, len(piece))
     return piece
@@ -141,4 +158,4 @@ async def _apiece(source: AsyncIterator[Draft[Any]], plan: Plan, done: FanOut) -
 
 
 def _sum(one: FanOut, other: FanOut) -> FanOut:
-    return FanOut(added=one.added + other.added, existing=one.existing + other.existing)
+    return FanOut(added=one.added + other.added, duplicates=one.duplicates + other.duplicates)

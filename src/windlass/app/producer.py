@@ -1,22 +1,29 @@
-"""Owns the way of a call into a job: options, drafts, and the typed `enqueue` of a handler."""
+"""Owns the way from a call to a job: options, drafts, and the typed `enqueue` of a handler."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from msgspec import Struct
 
+from windlass.app.enqueue_options import Options
 from windlass.app.handle import Handle
-from windlass.app.portal import refuse_in_event_loop
-from windlass.core.durations import Duration, When, duration, when
-from windlass.core.job import DEFAULT_QUEUE, IDEMPOTENCY_KEY, NewJob, UniqueKey
-from windlass.core.keys import Key, key_of
-from windlass.core.names import check_name
-from windlass.core.payload import PayloadCodec, encode_json
-from windlass.core.unique import NO_IDENTITY, Identity, Unique
+from windlass.app.loop_thread import refuse_in_event_loop
+from windlass.app.registration.job_classes import options_in
+from windlass.app.spaces import check_unique
+from windlass.core.jobs.job import IDEMPOTENCY_KEY, NewJob, UniqueKey
+from windlass.core.jobs.keys import Key, key_of
+from windlass.core.jobs.options import (
+    checked_tags,
+    checked_timeout,
+)
+from windlass.core.jobs.unique import NO_IDENTITY, Identity, Unique
+from windlass.core.payloads.codec import PayloadCodec
+from windlass.core.values.durations import Duration, When, brief, duration, instant, when
+from windlass.observability.logs import get_logger
 
 if TYPE_CHECKING:
     from windlass.app.app import Windlass
@@ -25,54 +32,84 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 C = TypeVar("C")
-_PRIORITIES = range(-1000, 1001)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a job is enqueued, apart from its arguments."""
-
-    queue: str = DEFAULT_QUEUE
-    priority: int = 0
-    key: str | None = None
-    due: When | None = None
-    expires: When | None = None
-    unique: Unique | None = None
-    """By its own key, not by one that is found in the arguments."""
-    idempotency_key: str | None = None
-    max_retries: int | None = None
-    timeout: timedelta | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_name("queue", self.queue)
-        if self.priority not in _PRIORITIES:
-            raise ValueError(f"a priority is between -1000 and 1000, and {self.priority!r} is not")
-        if self.max_retries is not None and self.max_retries < 0:
-            raise ValueError(f"max_retries cannot be negative: {self.max_retries}")
-        if self.timeout is not None and not self.timeout:
-            raise ValueError("a timeout of nothing lets no job run")
-        if self.unique is not None:
-            check_name("unique key", self.unique.key)
-        if self.idempotency_key is not None:
-            check_name("idempotency key", self.idempotency_key)
-        if self.key:
-            check_name("key", self.key)
-        if not all(isinstance(text, str) for pair in self.headers.items() for text in pair):
-            raise ValueError(f"headers are text, and {self.headers!r} has something else")
-        encode_json("headers", self.headers)
-        if IDEMPOTENCY_KEY in self.headers:
-            check_name("idempotency key", self.headers[IDEMPOTENCY_KEY])
+T = TypeVar("T")
+log = get_logger("windlass.enqueue")
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""By how much a time may be past that was in the future by another host's clock."""
+_MAX_SHOWN_CHARACTERS = 100
 
 
 class Draft(Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     """A job that is valid and not enqueued yet: `app.enqueue_many([...])` takes any mix of them.
 
-    A draft has its job's id already; to enqueue it twice is to enqueue it once.
+    A draft has its job's id already; enqueueing it twice adds one job.
     """
 
     job: NewJob
     hint: Any = Any
+
+
+def checked_draft(called: str, draft: Draft[R]) -> Draft[R]:
+    """Return a draft.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(draft, Draft):
+        raise TypeError(f"{called} must be a draft, got {_shown(draft)}; write {_as_draft(draft)}")
+    return draft
+
+
+def checked_drafts(drafts: Iterable[Draft[R]]) -> list[Draft[R]]:
+    """Return drafts as a list.
+
+    Raises:
+        TypeError: something else is among them, or they are no iterable.
+    """
+    listed: list[Any] = list(iterable(drafts))
+    for each in listed:
+        if not isinstance(each, Draft):
+            checked_draft("each of drafts", each)
+    return listed
+
+
+def iterable(drafts: T) -> T:
+    """Return an iterable of drafts.
+
+    Raises:
+        TypeError: nothing can.
+    """
+    if isinstance(drafts, Draft):
+        raise TypeError("drafts must be an iterable of drafts, got one; put it into a list")
+    if not isinstance(drafts, Iterable | AsyncIterable):
+        raise TypeError(
+            f"drafts must be an iterable of drafts, got {_shown(drafts)}; "
+            f"write a list, [{_as_draft(drafts)}]"
+        )
+    return drafts
+
+
+def _due_of(kind: str, delay: Duration | None, at: datetime | None) -> When | None:
+    if delay is not None and at is not None:
+        raise ValueError("delay= and at= cannot be combined; leave one out")
+    if isinstance(delay, datetime):
+        raise TypeError(f"delay must be a duration like '5m', got {delay!r}; write at=")
+    if isinstance(at, datetime):
+        _warn_of_past(kind, at)
+    if at is not None:
+        return instant(at, "at")
+    return None if delay is None else duration(delay, "delay")
+
+
+def _shown(given: object) -> str:
+    # Without the repr of the value: it may contain secrets.
+    plain = isinstance(given, Producer | str | int | float | None)
+    return repr(given)[:_MAX_SHOWN_CHARACTERS] if plain else f"a {type(given).__qualname__}"
+
+
+def _as_draft(given: object) -> str:
+    name = given.kind if isinstance(given, Producer) else "handler"
+    return f"{name}.draft(...)"
 
 
 class Producer(Generic[P, R]):
@@ -90,8 +127,10 @@ class Producer(Generic[P, R]):
         key: Key | None = None,
         identity: Identity = NO_IDENTITY,
         tx: object = None,
+        fields: tuple[str, ...] = (),
     ) -> None:
         self._app = app
+        self._fields = fields
         self._identity = identity
         self._tx = tx
         self._key = key
@@ -115,37 +154,42 @@ class Producer(Generic[P, R]):
         max_retries: int | None = None,
         timeout: Duration | None = None,
         headers: Mapping[str, str] | None = None,
+        tags: Sequence[str] | None = None,
         tx: object = None,
     ) -> Producer[P, R]:
         """Return a producer of the same kind with other options; they never mix with arguments.
 
-        `delay` and `at` say when the job is due, `expires` after when it is not run any more. While
-        a job holds the same `unique` key, `enqueue` adds nothing and returns that job's handle; a
+        One step of `priority` is worth a minute of waiting. `delay` and `at` say when the job is
+        due (at once, if that time is past), `expires` after when it is not run any more. While a
+        job holds the same `unique` key, `enqueue` adds nothing and returns that job's handle; a
         text is held as the kind says, else until its job is settled, and a `Unique` says more.
-        `idempotency_key` is what this job is known by as done. `key` is what the kind's limits and
-        fairness go by. Such keys stand instead of what the arguments say. `timeout` and
-        `max_retries` replace the handler's own for this job.
+        `idempotency_key` identifies the work when checking whether it was already done. `key` is
+        that of the kind's limits and fairness. Keys given here override those from the arguments,
+        `timeout`, `max_retries` and `tags` those of the handler. Jobs are found by their `tags`.
 
         `tx` is a connection of your own in a transaction (psycopg, asyncpg, SQLAlchemy, Django) to
         the database that holds the jobs: the job is there when you commit, and never was when you
         roll back. PostgreSQL only.
         """
-        if delay is not None and at is not None:
-            raise ValueError("a job has either a delay or a time (at), not both")
-        due = delay if at is None else at
+        if headers is not None and not isinstance(headers, Mapping):
+            raise TypeError(f"headers must be a mapping of text to text, got {headers!r}")
         chosen = {
             "queue": queue,
             "priority": priority,
             "key": key,
-            "due": None if due is None else when(due),
-            "expires": None if expires is None else when(expires),
+            "due": _due_of(self.kind, delay, at),
+            "expires": _expiry_of(self.kind, expires),
             "unique": None if unique is None else self._identity.unique_with(unique),
             "idempotency_key": idempotency_key,
             "max_retries": max_retries,
-            "timeout": None if timeout is None else duration(timeout),
+            "timeout": None if timeout is None else checked_timeout(timeout),
             "headers": None if headers is None else dict(headers),
+            "tags": None if tags is None else checked_tags(tags),
         }
         given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+        return self._with(given, self._tx if tx is None else tx)
+
+    def _with(self, given: dict[str, Any], tx: object) -> Producer[P, R]:
         return Producer(
             self._app,
             self.kind,
@@ -155,23 +199,26 @@ class Producer(Generic[P, R]):
             options=replace(self._options, **given),
             key=self._key,
             identity=self._identity,
-            tx=self._tx if tx is None else tx,
+            tx=tx,
+            fields=tuple(name for name in self._fields if name not in given),
         )
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R]:
-        """Check the arguments, and make a job of them that is not enqueued yet.
+        """Check the arguments, and return a job with them that is not enqueued yet.
 
         Raises:
             PayloadInvalid: an argument does not fit; the error names it.
             PayloadTooLarge: the arguments take more bytes than the limit allows.
         """
-        options = self._options
         value = self._payload(args, kwargs)
-        # First: a wrong argument is named as such, and not as a key that cannot be told.
+        options = self._options
+        if self._fields and (own := options_in(self._fields, value)):
+            options = self._with_fields(own)
+        # First, so that a wrong argument is named as such, and not as a missing key.
         payload = self._codec.encode(value, limit=self._app.settings.max_payload)
-        unique, headers = None, options.headers
+        unique, headers = None, options.sent_headers
         if self._is_identified():
-            unique, headers = self._identify(value)
+            unique, headers = self._identify(value, options)
         job = NewJob(
             id=self._app.ids.next(),
             kind=self.kind,
@@ -185,6 +232,7 @@ class Producer(Generic[P, R]):
             timeout=options.timeout,
             unique=unique,
             headers=headers,
+            origin=self._app.ids.origin(),
         )
         return Draft(job=job, hint=self._hint)
 
@@ -196,9 +244,13 @@ class Producer(Generic[P, R]):
             or options.idempotency_key is not None
         )
 
-    def _identify(self, value: Any) -> tuple[UniqueKey | None, dict[str, str]]:
-        """Return the key that a job is to hold, and its headers with its idempotency key."""
-        options, identity = self._options, self._identity
+    def _with_fields(self, own: dict[str, Any]) -> Options:
+        if "timeout" in own:
+            own["timeout"] = checked_timeout(own["timeout"])
+        return replace(self._options, **own)
+
+    def _identify(self, value: Any, options: Options) -> tuple[UniqueKey | None, dict[str, str]]:
+        identity = self._identity
         rule, key = options.unique, None
         if rule is None:
             rule, key = identity.unique, identity.unique_key_of(self.kind, value)
@@ -207,12 +259,14 @@ class Producer(Generic[P, R]):
         unique = None
         if rule is not None and key is not None:
             unique = rule.held_as(key, kind=self.kind, queue=options.queue)
+            if spaces := self._app.settings.spaces:
+                check_unique(spaces, self._app.registry, self.kind, rule, options.queue)
         done_by = options.idempotency_key or identity.idempotency_key_of(self.kind, value)
         if done_by is None and identity.idempotent:
             done_by = key
         if done_by is None:
-            return unique, options.headers
-        return unique, {**options.headers, IDEMPOTENCY_KEY: done_by}
+            return unique, options.sent_headers
+        return unique, {**options.sent_headers, IDEMPOTENCY_KEY: done_by}
 
     def _key_of(self, value: Any) -> str:
         if self._options.key is not None:
@@ -224,7 +278,9 @@ class Producer(Generic[P, R]):
 
         Raises:
             PayloadError: the arguments cannot become a payload.
-            StoreError: the store did not take the job within `enqueue_timeout`.
+            EnqueueUncertain: the store did not answer within `enqueue_timeout`; `error.retry()`
+                enqueues the same job again, and never twice.
+            StoreError: the store did not take the job, and has not written it.
             CalledFromEventLoop: this would block an event loop.
         """
         if self._tx is not None:
@@ -237,9 +293,29 @@ class Producer(Generic[P, R]):
 
         Raises:
             PayloadError: the arguments cannot become a payload.
-            StoreError: the store did not take the job.
+            EnqueueUncertain: the store did not answer within `enqueue_timeout`;
+                `await error.aretry()` enqueues the same job again, and never twice.
+            StoreError: the store did not take the job, and has not written it.
         """
         return (await self._app.aenqueue_many([self.draft(*args, **kwargs)], tx=self._tx))[0]
+
+
+def _warn_of_past(kind: str, at: datetime) -> None:
+    if at.utcoffset() is not None and (late := datetime.now(UTC) - at) > _CLOCKS_DIFFER:
+        log.warning(
+            "enqueue.past", kind=kind, at=at, ago=brief(late), note="the job is due at once"
+        )
+
+
+def _expiry_of(kind: str, expires: Duration | datetime | None) -> When | None:
+    if expires is None:
+        return None
+    until = when(expires, "expires")
+    is_past = not until if isinstance(until, timedelta) else until <= datetime.now(UTC)
+    if is_past:
+        note = "the job is cancelled instead of run"
+        log.warning("enqueue.expired", kind=kind, expires=expires, note=note)
+    return until
 
 
 class Handler(Producer[P, R], Generic[P, R, Q, C]):
@@ -255,6 +331,7 @@ class Handler(Producer[P, R], Generic[P, R, Q, C]):
             options=producer._options,
             key=producer._key,
             identity=producer._identity,
+            fields=producer._fields,
         )
         self._function = function
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):

@@ -1,88 +1,106 @@
-"""Owns how `app.stats` gathers what workers recorded; `core.stats` makes figures of it."""
+"""Owns how `app.stats` counts jobs and reads workers' records; `core.stats` makes the figures."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from windlass.core import kind_stats
-from windlass.core.breaker_record import RECORD as BREAKERS
-from windlass.core.job import ErrorGroup, Json, Sweep, WorkerRecord
-from windlass.core.pauses import PAUSES, Pauses
-from windlass.core.redaction import Redaction
-from windlass.core.sample import CLUSTER, PREFIX, Facts, Sample, read_sample, sampled
-from windlass.core.sample_history import HISTORY, read_history
-from windlass.core.sample_walk import walk_after
-from windlass.core.stats import Stats, StatsFacts, stats_of
-from windlass.store import Store
+from windlass.core.claims.lanes import Sweep
+from windlass.core.errors import StoreError
+from windlass.core.jobs.queries import ErrorGroup
+from windlass.core.payloads.redaction import Redaction
+from windlass.core.policies.breaker_record import RECORD as BREAKERS
+from windlass.core.policies.pauses import PAUSES, Pauses
+from windlass.core.records import Json
+from windlass.core.stats import kind_history
+from windlass.core.stats.cluster_sample import (
+    CLUSTER,
+    PREFIX,
+    Sample,
+    SampleInputs,
+    counted,
+    read_sample,
+)
+from windlass.core.stats.depths import Depths
+from windlass.core.stats.live_counts import Trend, live_walk, with_rates
+from windlass.core.stats.sample_history import HISTORY, read_history
+from windlass.core.stats.stats import Stats, StatsFacts, stats_of
+from windlass.core.workers import WorkerRecord
+from windlass.store import StoreQueries
 
 _STALE = timedelta(minutes=1)
-"""After which no worker samples any more, and whoever asks counts by itself."""
-_GROUPS = 1_000
-_SLOWLY = timedelta(seconds=15)
+"""The age at which rates are too old to be shown: no worker samples any more."""
+_MAX_GROUPS = 1_000
+_CACHED_FOR = timedelta(seconds=15)
 
 
 class Slow:
-    """What takes long to read and changes slowly: read no more often than workers record it.
+    """A cache of records that are slow to read and change slowly, for callers that ask repeatedly.
 
-    For whoever looks time and again; `forget` makes the next look read it anew.
+    They are read no more often than workers record them; `forget` makes the next call read them
+    anew.
     """
 
-    def __init__(self, store: Store, kind: str | None = None) -> None:
+    def __init__(self, store: StoreQueries, kind: str | None = None) -> None:
         self._store = store
         self._kind = kind
         self.forget()
 
     def forget(self) -> None:
-        """Read all of it anew at the next look."""
+        """Read all of it anew at the next call."""
         self._next = 0.0
         self._round = object()
 
     async def read(self) -> tuple[Mapping[str, Json], list[ErrorGroup]]:
-        """Return what is recorded of kinds, and of what jobs are dead."""
+        """Return the records of kinds, and the errors that jobs died of."""
         if time.monotonic() >= self._next:
             round_ = self._round
-            kinds = await self._store.records(kind_stats.RECORD)
-            groups = await self._store.error_groups(kind=self._kind, limit=_GROUPS)
+            kinds = await self._store.records(kind_history.RECORD)
+            groups = await self._store.error_groups(kind=self._kind, limit=_MAX_GROUPS)
             self._known = kinds, groups
-            # What was changed while it was read may not be in it.
+            # Changes during the read may be missing.
             if round_ is self._round:
-                self._next = time.monotonic() + _SLOWLY.total_seconds()
+                self._next = time.monotonic() + _CACHED_FOR.total_seconds()
         return self._known
 
 
 async def gather_stats(
-    store: Store,
+    store: StoreQueries,
     redaction: Redaction,
     *,
     queue: str | None = None,
     kind: str | None = None,
     slow: Slow | None = None,
+    trend: Trend | None = None,
 ) -> Stats:
-    """Return the figures of a store, of all there is, or of a queue, or of a kind."""
+    """Return the figures of a store, of everything, or of a queue, or of a kind.
+
+    A caller that asks repeatedly passes the same `slow` and `trend`.
+    """
     kinds, groups = await (slow or Slow(store, kind)).read()
     look = await _Look.at(store, kinds)
-    sample = look.sampled()
+    recorded = look.sampled()
+    trend = trend or Trend()
     facts = StatsFacts(
         now=look.now,
-        sample=sample or await look.counted(store),
-        counted=sample is None,
+        sample=await look.counted(store, recorded, trend),
+        sampled_at=None if recorded is None else datetime.fromtimestamp(recorded.at, UTC),
+        trend=trend,
         history=read_history(look.samples.get(HISTORY)),
         kinds=look.kinds,
         groups=groups,
         workers=look.workers,
         pauses=look.pauses,
         redaction=redaction,
+        waiting=[head.lane for head in look.sweep.heads],
     )
     return stats_of(facts, queue=queue, kind=kind)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Look:
-    """What is read in any case, none of which takes long."""
-
     sweep: Sweep
     samples: Mapping[str, Json]
     kinds: Mapping[str, Json]
@@ -90,13 +108,13 @@ class _Look:
     pauses: Pauses
 
     @classmethod
-    async def at(cls, store: Store, kinds: Mapping[str, Json]) -> _Look:
+    async def at(cls, store: StoreQueries, kinds: Mapping[str, Json]) -> _Look:
         return cls(
             samples=await store.records(PREFIX),
             kinds=kinds,
             workers=await store.workers(),
             pauses=Pauses.of(await store.records(PAUSES)),
-            # Last, so that nothing of the above is from the future.
+            # Last, so that nothing above is later than this.
             sweep=await store.sweep(fresh=False),
         )
 
@@ -105,24 +123,38 @@ class _Look:
         return self.sweep.now
 
     def sampled(self) -> Sample | None:
-        """Return what a worker sampled, unless that was too long ago.
+        """Return the latest sample of a worker, unless it is too old.
 
-        One from the future was made before the store's clock was set back.
+        A sample from the future was taken before the store's clock was set back.
         """
         known = read_sample(self.samples.get(CLUSTER))
         if known is None or not 0 <= self.now.timestamp() - known.at <= _STALE.total_seconds():
             return None
         return known
 
-    async def counted(self, store: Store) -> Sample:
-        """Count, since no worker does; without one before, there are no rates."""
-        facts = Facts(
+    async def counted(self, store: StoreQueries, recorded: Sample | None, trend: Trend) -> Sample:
+        """Count jobs now, with the rates of a recent sample if there is one.
+
+        Where counting takes too long, the counts of the sample are returned instead, with their
+        age.
+        """
+        try:
+            depths = await store.depths(live_walk(recorded))
+        except StoreError:
+            if recorded is None:
+                raise
+            return recorded
+        live = counted(await self._facts(store, depths))
+        trend.note(live, recorded)
+        return live if recorded is None else with_rates(live, recorded)
+
+    async def _facts(self, store: StoreQueries, depths: Depths) -> SampleInputs:
+        return SampleInputs(
             now=self.now,
-            depths=await store.depths(walk_after(None)),
+            depths=depths,
             heads=self.sweep.heads,
             workers=self.workers,
             pauses=self.pauses,
             stats=self.kinds,
             breakers=await store.records(BREAKERS),
         )
-        return sampled(facts, None, by="")

@@ -1,17 +1,17 @@
-"""The command line: `windlass`. What each command does stands in the module of its name."""
+"""The command line: `windlass`. Each command has a module of its name in `cli.commands`."""
 
-from windlass.runtime.leash import Leash
+from windlass.process.supervisor_channel import SupervisorChannel
 
 
 def main() -> None:
     """Run the command line of this process, and end with its exit code."""
-    # Only one of them is loaded: a worker's process would have no use for all of typer.
-    if (leash := Leash.from_environment()) is not None:
-        from windlass.cli.held import main as serve
+    # Only one of them is imported: a worker's process does not need typer.
+    if (channel := SupervisorChannel.from_environment()) is not None:
+        from windlass.cli.processes.worker_process import main as serve
 
-        serve(leash)
+        serve(channel)
     else:
-        from windlass.cli.root import cli
+        from windlass.cli.root_command import cli
 
         cli(prog_name="windlass")
 

@@ -1,12 +1,13 @@
-"""Owns which errors become one line for whoever called `windlass`, and what it says."""
+"""Owns which errors become one line for the caller of `windlass`, and its text."""
 
 from __future__ import annotations
 
-from windlass.core.errors import WindlassError
+from windlass.core.errors import ImportFailed, WindlassError
+from windlass.core.failures.describe import where
 
 
 def reason(error: Exception) -> str | None:
-    """Return what the line says; None if the error is not one to be told in a line."""
+    """Return the line; None if the error needs a traceback."""
     match error:
         case BrokenPipeError():
             return None
@@ -15,3 +16,13 @@ def reason(error: Exception) -> str | None:
         case WindlassError():
             return str(error)
     return None
+
+
+def refuse(error: Exception, why: str) -> None:
+    """Print why a command failed; if the app's own code did, also where."""
+    # Imported here, because it loads rich, which a worker never needs.
+    from windlass.cli.output import console as show
+
+    show.error(why)
+    if isinstance(error, ImportFailed) and (place := where(error.__cause__ or error)):
+        show.place(place)

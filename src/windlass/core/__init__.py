@@ -1,5 +1,5 @@
-"""The pure heart of Windlass: it decides, and does nothing.
+"""The pure core of Windlass: decides, without clock, randomness, I/O or logging.
 
-Nothing in this package reads a clock, draws a random number, performs I/O or logs. Whoever calls it
-passes `now` and `jitter`, and carries out what it answers.
+Nothing in this package reads a clock, draws a random number, performs I/O or logs. Callers pass
+`now` and `jitter`, and carry out the decisions.
 """

@@ -1,4 +1,4 @@
-"""The demo: an app with handlers of several tempers, and a run of them that adds up."""
+"""The demo: an app with handlers of several kinds, and a run of them whose figures are checked."""
 
 from windlass.demo.jobs import app
 

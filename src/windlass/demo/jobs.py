@@ -1,4 +1,4 @@
-"""Owns the demo's app: handlers that are fast, slow, flaky, hopeless, patient, and one of a kind.
+"""Owns the demo's app: handlers that are fast, slow, flaky, failing, snoozing, and unique.
 
 A worker loads it like any other: `windlass worker windlass.demo:app`.
 """
@@ -9,17 +9,17 @@ import asyncio
 import time
 
 from windlass.app import Windlass
-from windlass.context import Context
-from windlass.core.outcomes import Snooze
-from windlass.core.retry import Retry
+from windlass.core.jobs.outcomes import Snooze
+from windlass.core.jobs.retry import Retry
+from windlass.handlers.context import Context
 
 app = Windlass()
-_SOON = Retry(max_retries=5).waiting("200ms", cap="2s")
+_SOON = Retry(max_retries=5, initial="200ms", max_delay="2s")
 
 
 @app.job(queue="mail")
 async def send_email(to: str, template: str = "welcome") -> str:
-    """Be fast, as most jobs are."""
+    """Be fast, like most jobs."""
     await asyncio.sleep(0.002)
     return f"{template} sent to {to}"
 
@@ -33,15 +33,15 @@ def resize_image(image: str, milliseconds: int) -> str:
 
 @app.job(queue="payments", retry=_SOON)
 async def charge_card(ctx: Context, order: str, outages: int) -> str:
-    """Fail as often as the payment service is down, then succeed."""
+    """Fail a few times, as if the payment service were down, then succeed."""
     if ctx.attempt <= outages:
         raise ConnectionError(f"the payment service is down; {order} waits")
     return ctx.idempotency_key
 
 
-@app.job(queue="imports", retry=Retry(max_retries=2).waiting("200ms"))
+@app.job(queue="imports", retry=Retry(max_retries=2, initial="200ms"))
 async def import_feed(url: str) -> None:
-    """Be poison: fail every time, until the job is dead and waits for a person."""
+    """Fail every time, until the job is dead and waits for a person."""
     raise ValueError(f"{url} is not a feed")
 
 

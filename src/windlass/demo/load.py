@@ -1,4 +1,4 @@
-"""Owns what the demo enqueues: so many jobs, of each kind a share."""
+"""Owns the jobs that the demo enqueues: a share of each kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNIQUE = "2026-01-01"
 
 
 def drafts(count: int) -> list[Draft[Any]]:
-    """Make so many jobs, mixed as they would come in; the unique one comes first."""
+    """Make `count` jobs, mixed as they would arrive; the unique one comes first."""
     slow, flaky = int(count * _SLOW_SHARE), int(count * _FLAKY_SHARE)
     fast = count - slow - flaky - _SINGLE
     single: list[Draft[Any]] = [

@@ -1,4 +1,4 @@
-"""Owns what the demo looks like: a bar or plain lines while it runs, and a table at the end."""
+"""Owns the output of the demo: a bar or plain lines while it runs, and a table at the end."""
 
 from __future__ import annotations
 
@@ -17,21 +17,30 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from windlass.core.job import Job
-from windlass.core.states import FINISHED, State
-from windlass.core.text import inert
+from windlass.core.jobs.job import Job
+from windlass.core.jobs.states import FINISHED, State
+from windlass.core.values.text import inert
 from windlass.demo.tally import Tally
 
 Show = Callable[[Counter[State]], None]
-_LINE_EVERY = 1.0
+_LINE_SECONDS = 1.0
 _PACE = "the slow ones block one of 4 threads each"
-_MAKE = (("less README.md", "a job of your own"), ("make test", "prove it on this machine"))
-_ALONE = (("doctor", "what is configured here"), ("worker --help", "serve an app of your own"))
+_MAKE = (("less README.md", "write your first job"), ("make test", "run the tests on this machine"))
+_ALONE = (("doctor", "check your setup"), ("worker --help", "serve an app of your own"))
+_LONGER = ("demo --jobs 20000", "long enough to watch with windlass top")
+_WEB = ("demo --web", "look at its jobs in a browser")
+
+
+def beside(url: str) -> Text:
+    """Say how to watch the demo from another terminal while it runs."""
+    top = (f"{_command()} top --url {url}", "bold")
+    web = (f"{_command()} web --url {url}", "bold")
+    return Text.assemble("watch it live from another terminal:\n  ", top, "\n  ", web, "\n")
 
 
 @contextmanager
 def progress(total: int, console: Console) -> Iterator[Show]:
-    """Yield a way to show how far the jobs are: a bar on a terminal, else a line a second."""
+    """Yield a function that shows the progress: a bar on a terminal, else a line a second."""
     if not console.is_terminal:
         yield _lines(total, console)
         return
@@ -43,11 +52,13 @@ def progress(total: int, console: Console) -> Iterator[Show]:
     )
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=total)
-        yield lambda counts: bar.update(task, completed=_done(counts), description=_told(counts))
+        yield lambda counts: bar.update(
+            task, completed=_done(counts), description=_described(counts)
+        )
 
 
 def summary(books: Sequence[Tally]) -> Table:
-    """Show the books, with the sums below."""
+    """Show the tally, with the sums below."""
     names = ("enqueued", "runs", "completed", "retried", "snoozed", "dead")
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, border_style="dim"
@@ -64,11 +75,11 @@ def summary(books: Sequence[Tally]) -> Table:
 
 
 def closing(jobs: Sequence[Job]) -> Group:
-    """Say that it adds up, how long it took, what is dead and why, and what to type next."""
+    """Print that it adds up, how long it took, which job is dead and why, and what to type next."""
     took = _took(jobs)
     ends = sum(len(job.history) + (job.state is State.COMPLETED) for job in jobs)
     unbegun = sum(job.attempt for job in jobs) - ends
-    given_back = f" + {unbegun:,} given back before they began" if unbegun else ""
+    given_back = f" + {unbegun:,} released before they began" if unbegun else ""
     lines = [
         Text("\nIt adds up: enqueued = completed + dead"),
         Text(f"            runs = completed + retried + snoozed + dead{given_back}"),
@@ -76,13 +87,12 @@ def closing(jobs: Sequence[Job]) -> Group:
     ]
     for job in jobs:
         if job.state is State.DEAD:
-            told = inert(f"{job.kind}, {job.reason}: {job.error}")
-            lines.append(Text.assemble("Dead, and kept for a person: ", (told, "red")))
-    return Group(*lines, Text("\nWhat to type next:"), *_next_lines())
+            text = inert(f"{job.kind}, {job.reason}: {job.error}")
+            lines.append(Text.assemble("Dead letter, kept for inspection: ", (text, "red")))
+    return Group(*lines, Text("\nCommands to try next:"), *_next_lines())
 
 
 def _took(jobs: Sequence[Job]) -> float:
-    """Return the seconds from the first claim to the last settlement, by the store's clock."""
     began = min(
         started
         for job in jobs
@@ -98,17 +108,23 @@ def _next_lines() -> list[Text]:
     if Path("Makefile").exists() and Path("README.md").exists():
         rest = list(_MAKE)
     else:
-        rest = [(f"{command} {arguments}", told) for arguments, told in _ALONE]
-    lines = [(f"{command} --help", "every command"), *rest]
+        rest = [(f"{command} {arguments}", text) for arguments, text in _ALONE]
+    longer, why = _LONGER
+    page, seen = _WEB
+    lines = [
+        (f"{command} {page}", seen),
+        (f"{command} {longer}", why),
+        (f"{command} --help", "every command"),
+        *rest,
+    ]
     width = max(len(line) for line, _ in lines)
     return [
-        Text.assemble("  ", (f"{line:<{width}}", "bold"), (f"   {told}", "dim"))
-        for line, told in lines
+        Text.assemble("  ", (f"{line:<{width}}", "bold"), (f"   {text}", "dim"))
+        for line, text in lines
     ]
 
 
 def _command() -> str:
-    """Return how to call windlass from this directory."""
     if shutil.which("windlass"):
         return "windlass"
     script = Path(sys.executable).with_name("windlass")
@@ -123,9 +139,9 @@ def _lines(total: int, console: Console) -> Show:
     def show(counts: Counter[State]) -> None:
         nonlocal said_at
         done, now = _done(counts), time.monotonic()
-        if now - said_at >= _LINE_EVERY or done == total:
+        if now - said_at >= _LINE_SECONDS or done == total:
             said_at = now
-            console.print(f"{done:,} of {total:,} done  {_told(counts)}".rstrip())
+            console.print(f"{done:,} of {total:,} done  {_described(counts)}".rstrip())
 
     return show
 
@@ -134,8 +150,7 @@ def _done(counts: Counter[State]) -> int:
     return sum(counts[state] for state in FINISHED)
 
 
-def _told(counts: Counter[State]) -> str:
-    """Say what the others are at."""
+def _described(counts: Counter[State]) -> str:
     words = {
         State.PENDING: "pending",
         State.RUNNING: "running",

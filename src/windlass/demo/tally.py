@@ -1,4 +1,4 @@
-"""Owns the demo's books: what became of the jobs of each kind, and whether it all adds up."""
+"""Owns the demo's tally: the ends of the jobs of each kind, and whether they add up."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from statistics import median
 
-from windlass.core.job import Job
-from windlass.core.states import State
+from windlass.core.jobs.job import Job
+from windlass.core.jobs.states import State
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What became of the jobs of one kind.
+    """The ends of the jobs of one kind.
 
     Two sums must come out: every job enqueued has an end, and every outcome has a run. There may be
-    more runs than outcomes: what was claimed and could not begin at once was given back.
+    more runs than outcomes: jobs that were claimed and could not begin at once were given back.
     """
 
     kind: str
@@ -31,7 +31,6 @@ class Tally:
     durations: list[timedelta] = field(default_factory=list)
 
     def add(self, job: Job) -> None:
-        """Take a job into the books."""
         outcomes = Counter(attempt.outcome for attempt in job.history)
         died = job.state is State.DEAD
         self.found += 1
@@ -51,21 +50,21 @@ class Tally:
         return timedelta(seconds=median(each.total_seconds() for each in self.durations))
 
     def complaints(self) -> list[str]:
-        """Say what does not add up."""
-        told = []
+        """Return the sums that do not add up."""
+        problems = []
         if not self.enqueued == self.found == self.completed + self.dead:
-            told.append(
+            problems.append(
                 f"{self.kind}: {self.enqueued} enqueued, {self.found} found, "
                 f"{self.completed} completed + {self.dead} dead"
             )
         outcomes = self.completed + self.retried + self.snoozed + self.dead
         if self.runs < outcomes:
-            told.append(f"{self.kind}: {self.runs} runs, {outcomes} outcomes")
-        return told
+            problems.append(f"{self.kind}: {self.runs} runs, {outcomes} outcomes")
+        return problems
 
 
 def tally(enqueued: Mapping[str, int], jobs: Iterable[Job]) -> list[Tally]:
-    """Draw up the books, by kind."""
+    """Make the tally, by kind."""
     books = {kind: Tally(kind=kind, enqueued=count) for kind, count in enqueued.items()}
     for job in jobs:
         books.setdefault(job.kind, Tally(kind=job.kind, enqueued=0)).add(job)
@@ -73,11 +72,11 @@ def tally(enqueued: Mapping[str, int], jobs: Iterable[Job]) -> list[Tally]:
 
 
 def complaints(books: Iterable[Tally], *, poison: str) -> list[str]:
-    """Say what does not add up, of any kind; only the poison may die, and it must."""
-    told = []
+    """Return what does not add up, of any kind; only the failing job may die, and it must."""
+    problems = []
     for book in books:
-        told += book.complaints()
+        problems += book.complaints()
         expected = book.enqueued if book.kind == poison else 0
         if book.dead != expected:
-            told.append(f"{book.kind}: {book.dead} dead instead of {expected}")
-    return told
+            problems.append(f"{book.kind}: {book.dead} dead instead of {expected}")
+    return problems

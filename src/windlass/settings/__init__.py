@@ -1,7 +1,7 @@
-"""The settings: what can be set, by which names and within which bounds, and which value wins."""
+"""The settings: their names, bounds and documentation, and which value wins."""
 
+from windlass.settings.encryption_keys import EncryptionKey
 from windlass.settings.files import read_dotenv
-from windlass.settings.keys import EncryptionKey
 from windlass.settings.loading import (
     DEFAULT,
     Resolved,
@@ -10,17 +10,28 @@ from windlass.settings.loading import (
     describe_settings,
     load_settings,
 )
-from windlass.settings.model import LogFormat, LogLevel, Served, Settings, Traces, usable_cpus
-from windlass.settings.redaction import redact_url
+from windlass.settings.model import (
+    FlagArguments,
+    LogFormat,
+    LogLevel,
+    Served,
+    SettingArguments,
+    Settings,
+    Traces,
+    usable_cpus,
+)
+from windlass.settings.url_masking import redact_url
 
 __all__ = [
     "DEFAULT",
     "EncryptionKey",
+    "FlagArguments",
     "LogFormat",
     "LogLevel",
     "Resolved",
     "Served",
     "Setting",
+    "SettingArguments",
     "SettingHelp",
     "Settings",
     "Traces",

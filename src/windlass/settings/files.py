@@ -10,13 +10,12 @@ from windlass.core.errors import ConfigError
 def read_dotenv(path: Path) -> dict[str, str]:
     """Read a `.env` file, if there is one.
 
-    Raises:
-        ConfigError: it cannot be read.
+    Raises: ConfigError: the file cannot be read.
     """
     try:
         if not path.exists():
             return {}
-        # Here, not above: most programs have no such file, and each would wait for the parser.
+        # Imported here: most programs have no such file, and the import takes time.
         from dotenv import dotenv_values
 
         return {name: raw for name, raw in dotenv_values(path).items() if raw is not None}
@@ -25,19 +24,18 @@ def read_dotenv(path: Path) -> dict[str, str]:
 
 
 def read_toml(directory: Path, chosen: str | None) -> tuple[str, dict[str, object]]:
-    """Read the chosen file, or `windlass.toml` if there is one, and say which it was.
+    """Read the chosen file, or `windlass.toml` if there is one; return its name and content.
 
-    Raises:
-        ConfigError: it cannot be read.
+    Raises: ConfigError: the file cannot be read.
     """
     name = "windlass.toml" if chosen is None else chosen
     try:
         text = (directory / name).read_text(encoding="utf-8")
-        import tomllib  # Here for the same reason.
+        import tomllib  # Imported here for the same reason.
 
         return name, tomllib.loads(text)
     except (OSError, ValueError) as error:
         if chosen is None and isinstance(error, FileNotFoundError):
             return name, {}
-        told = name if chosen is None else f"WINDLASS_CONFIG = {chosen!r}"
-        raise ConfigError(f"{told} cannot be read: {error}") from error
+        source = name if chosen is None else f"WINDLASS_CONFIG = {chosen!r}"
+        raise ConfigError(f"{source} cannot be read: {error}") from error

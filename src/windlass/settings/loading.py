@@ -1,8 +1,9 @@
-"""Owns which value wins, and where it came from.
+"""Owns the precedence of settings, and the source of each value.
 
 Flags win over the environment, that over `.env`, that over `windlass.toml`, that over the defaults.
-Within one of these, `WINDLASS_...` wins over the other names. Only values that win are read.
-Nothing is kept between calls; `${NAME}` inside `.env` is python-dotenv's to expand.
+Within one of these, `WINDLASS_...` wins over the other names. Only values that win are parsed. An
+empty variable is not set: that is how compose files and CI systems leave one out. Nothing is kept
+between calls; `${NAME}` inside `.env` is python-dotenv's to expand.
 """
 
 from __future__ import annotations
@@ -10,28 +11,27 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
 from windlass.core.errors import ConfigError
+from windlass.core.values.names import nearest
 from windlass.settings.files import read_dotenv, read_toml
 from windlass.settings.model import Settings
-from windlass.settings.readers import Unit
+from windlass.settings.parsers import Unit
 from windlass.settings.rules import RULES, Rule
 
-_UNUSED = ("REDIS_URL",)
-_OTHERS = ("WINDLASS_APP", "WINDLASS_CONFIG", "WINDLASS_DEBUG")
-"""Variables that are no settings: where those are, which app is meant, and how to fail."""
+_OTHERS = ("WINDLASS_ACTOR", "WINDLASS_APP", "WINDLASS_CONFIG", "WINDLASS_DEBUG")
+"""Variables of Windlass that are not settings."""
 DEFAULT = "default"
-"""The source of a setting that nobody has given."""
+"""The source of a setting that is not given."""
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A value that won, where it came from, and how to show it without giving a password away."""
+    """A value, its source, and its text without passwords."""
 
     value: object = field(repr=False)
     source: str
@@ -40,17 +40,16 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """The settings, where each came from, and what is set but means nothing to this release."""
+    """The settings, the source of each, and warnings about variables that are no settings."""
 
     settings: Settings
     sources: Mapping[str, Setting]
     warnings: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingHelp:
-    """What a person wants to know about a setting."""
+    """The documentation of a setting."""
 
     field: str
     variable: str
@@ -67,17 +66,17 @@ def load_settings(
     environ: Mapping[str, str],
     directory: Path,
 ) -> Resolved:
-    """Find the value of every setting; a flag that is None or an empty list was not given.
+    """Return the value of every setting; a flag that is None or an empty list is not given.
 
-    `code` is what a program gave as arguments; only flags win over that.
+    `code` has the arguments of a program; only flags win over those.
 
     Raises:
         ConfigError: a value is wrong, a file cannot be read, or two names contradict each other.
     """
-    dotenv = read_dotenv(directory / ".env")
+    environ, dotenv = _filled(environ), _filled(read_dotenv(directory / ".env"))
     file, toml = read_toml(directory, environ.get("WINDLASS_CONFIG", dotenv.get("WINDLASS_CONFIG")))
     given, coded = _given(flags), _given(code)
-    _refuse_unknown(given, "a flag")
+    _refuse_unknown(given, "an option of a worker")
     _refuse_unknown(coded, "a setting")
     _refuse_unknown(toml, f"a key of {file}")
     layers = (
@@ -97,17 +96,16 @@ def load_settings(
         settings=Settings(**values),
         sources=sources,
         warnings=tuple(_unknown_variables(variables)),
-        unused=tuple(label for label, name in variables if name in _UNUSED),
     )
 
 
 def describe_settings() -> Iterator[SettingHelp]:
-    """Tell about every setting, for the docs and `--help`."""
+    """Yield the documentation of every setting, for the docs and `--help`."""
     for name, rule in RULES.items():
         yield SettingHelp(
             field=name,
             variable=_variable(name),
-            other_names=rule.names,
+            other_names=(*rule.names, *rule.fallbacks),
             default=rule.default or rule.show(getattr(Settings(), name)),
             accepts=rule.accepts("seconds"),
             doc=rule.doc,
@@ -116,27 +114,29 @@ def describe_settings() -> Iterator[SettingHelp]:
 
 @dataclass(frozen=True)
 class _Layer:
-    """One place where values are given: by field names, or by the names of variables."""
+    """One source of values, by field names or by the names of variables."""
 
     values: Mapping[str, object]
     label: Callable[[str], str]
     by_field: bool = False
 
     def names(self, name: str, rule: Rule) -> list[str]:
-        """Tell by which names the setting is given here."""
+        """Return the names by which the setting is given here."""
         own = name if self.by_field else _variable(name)
         others = () if self.by_field else rule.names
         return [own] if own in self.values else [each for each in others if each in self.values]
 
     def read(self, name: str, rule: Rule) -> object:
-        """Read the value that is given here by a name."""
+        """Return the parsed value of a name."""
         unit: Unit = rule.unit if name in rule.names else "seconds"
         try:
             return rule.read(self.values[name], unit)
         except (TypeError, ValueError):
-            # Without its cause, which would show the value, and that may hold a password.
-            told = f"{self.label(name)} (not shown)" if rule.secret else self.tell(name)
-            raise ConfigError(f"{told} is wrong: write {rule.accepts(unit)}") from None
+            # Without its cause, which would show the value: it may have a password.
+            got = "a value that is not shown" if rule.secret else _REPR.repr(self.values[name])
+            raise ConfigError(
+                f"{self.label(name)} must be {rule.accepts(unit)}, got {got}"
+            ) from None
 
     def tell(self, name: str) -> str:
         return f"{self.label(name)} = {_REPR.repr(self.values[name])}"
@@ -145,15 +145,24 @@ class _Layer:
 def _resolve(name: str, rule: Rule, layers: tuple[_Layer, ...], default: object) -> Setting:
     for layer in layers:
         names = layer.names(name, rule)
-        values = [layer.read(given, rule) for given in names]
+        values = [layer.read(other, rule) for other in names]
         if any(value != values[0] for value in values):
-            told = " and ".join(layer.tell(given) for given in names)
-            remedy = f"keep one of them, or set {_variable(name)}, which wins"
-            raise ConfigError(f"{told} give {name} different values: {remedy}")
+            given = " and ".join(layer.tell(other) for other in names)
+            remedy = f"keep one of them, or set {_variable(name)}, which takes precedence"
+            raise ConfigError(f"{given} give {name} different values: {remedy}")
         if values:
             source = layer.label(names[0])
             return Setting(value=values[0], source=source, shown=rule.show(values[0]))
+    for layer in layers:
+        for other in () if layer.by_field else rule.fallbacks:
+            if other in layer.values:
+                value = layer.read(other, rule)
+                return Setting(value=value, source=layer.label(other), shown=rule.show(value))
     return Setting(value=default, source=DEFAULT, shown=rule.show(default))
+
+
+def _filled(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if value.strip()}
 
 
 def _given(values: Mapping[str, object] | None) -> dict[str, object]:
@@ -174,15 +183,15 @@ def _unknown_variables(variables: list[tuple[str, str]]) -> Iterator[str]:
         if name.startswith("WINDLASS_") and name not in known:
             near = _nearest(name.removeprefix("WINDLASS_"))
             hint = f"; did you mean {_variable(near)}?" if near else ""
-            yield f"{label} is set, and there is no such setting{hint}"
+            yield f"{label} is set, but there is no such setting{hint}"
 
 
 def _nearest(name: str) -> str | None:
-    """Find the field that somebody may have meant, by its own name or another."""
+    """Return the field whose name, or other name, is most similar."""
     meant = {other.lower(): known for known, rule in RULES.items() for other in rule.names}
     meant |= {known: known for known in RULES}
-    near = get_close_matches(name.lower().replace("-", "_"), meant, n=1)
-    return meant[near[0]] if near else None
+    near = nearest(name.lower().replace("-", "_"), meant)
+    return meant[near] if near else None
 
 
 def _variable(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What people need to test with Windlass: time travel for apps, and the laws for stores."""
+"""Testing with Windlass: time travel for apps, and the laws for stores."""
 
 from windlass.testing.conformance import LAWS, Bench, Law, ManualClock, laws_for
 from windlass.testing.travel import Travel, travel, travel_fixture

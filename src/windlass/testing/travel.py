@@ -1,31 +1,33 @@
-"""Owns time travel: an app on a fresh memory store, whose clock moves only when a test says so."""
+"""Owns time travel: an app on a fresh memory store whose clock only the test moves."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from windlass.app import Windlass
-from windlass.app.portal import refuse_in_event_loop
-from windlass.core.durations import Duration, duration, human
+from windlass.app.loop_thread import blocking
 from windlass.core.errors import ConfigError
-from windlass.core.job import Enqueued, NewJob, News
-from windlass.core.states import WAITING
-from windlass.runtime.by_hand import ByHand
+from windlass.core.jobs.job import Enqueued, NewJob
+from windlass.core.jobs.states import WAITING
+from windlass.core.records import News
+from windlass.core.values.durations import Duration, duration, human
 from windlass.store.memory import MemoryStore
-from windlass.testing.evidence import Evidence
+from windlass.testing.assertions import JobAssertions
+from windlass.testing.manual_worker import ManualWorker
 
+T = TypeVar("T")
+__tracebackhide__ = True
+"""Makes pytest leave out these frames: a failure is shown in the test."""
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
-"""When a travel begins, unless it is said otherwise: a Tuesday, at noon."""
+"""The default begin of a travel: a Tuesday, at noon."""
 
 
 class _Clock:
-    """The time of a travel."""
-
     def __init__(self, now: datetime) -> None:
         self.now = now
 
@@ -33,10 +35,10 @@ class _Clock:
         return self.now
 
 
-class _Ground(MemoryStore):
-    """Where a travel takes place: it holds any number of jobs, and forgets none.
+class _TravelStore(MemoryStore):
+    """A memory store without bounds, which prunes nothing by itself.
 
-    What is sent in a transaction of the user's is there at once if so wished, and else refused.
+    With `tx_at_once`, jobs enqueued in a user's transaction appear at once; else they are refused.
     """
 
     def __init__(self, clock: _Clock, *, tx_at_once: bool) -> None:
@@ -63,8 +65,8 @@ class _Ground(MemoryStore):
         del transaction
         if not self._tx_at_once:
             raise ConfigError(
-                "jobs that travel are in memory, and so in nobody's transaction: with "
-                "travel(app, tx_at_once=True) they are there at once, committed or not"
+                "travel() keeps jobs in memory, outside any transaction; with travel(app, "
+                "tx_at_once=True) they are enqueued at once, committed or not"
             )
 
 
@@ -80,10 +82,10 @@ def travel(
     """Put an app on an empty memory store, whose clock stands still, for the length of a test.
 
     The clock begins `at` a time; `follow` is called with it whenever it is moved, so that another
-    library can set the clock of your own code. With `tx_at_once`, what is enqueued in a transaction
-    is there at once, whether that is committed or not.
+    library can set the clock of your own code. With `tx_at_once`, jobs enqueued in a transaction
+    appear at once, whether it is committed or not.
 
-    Flags are a worker's (`slots=1`, `queues="mail"`). Unless they say otherwise there is one
+    Flags are a worker's (`concurrency=1`, `queues="mail"`). Unless they say otherwise there is one
     thread, so that `def` handlers run one after another.
 
     Raises:
@@ -93,11 +95,11 @@ def travel(
         `with travel(app) as t: remind.enqueue("ada"); t.advance("1d"); t.assert_completed(remind)`
     """
     if at.tzinfo is None:
-        raise ValueError(f"a time needs its time zone, and {at.isoformat()} has none")
+        raise ValueError(f"a time must have a time zone, got {at.isoformat()}")
     clock = _Clock(at.astimezone(UTC))
-    store = _Ground(clock, tx_at_once=tx_at_once)
+    store = _TravelStore(clock, tx_at_once=tx_at_once)
     follow(clock.now)
-    # By a factory: a loop of the runner's own making would become the thread's current one.
+    # With a factory: a loop made by the runner would become the thread's current one.
     runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
     with app.on_store(store), closing(runner):
         yield Travel(app, store, clock, runner, follow, {"threads": 1, **flags})
@@ -118,13 +120,15 @@ def travel_fixture(app: Windlass, **options: Any) -> Any:
     return travelling
 
 
-class Travel(Evidence):
-    """The time of a test: move it, and everything happens that would have happened meanwhile.
+class Travel(JobAssertions):
+    """The clock of a test: moving it runs all jobs that become due meanwhile.
 
-    Each call is the life of a worker: hooks and resources are opened before, and closed after it.
-    What it runs is the app's own handlers, by the worker's own parts. The forms that begin with `a`
-    are for coroutines, and run the handlers in their event loop.
+    Each call is the life of a worker: hooks are called and provided values opened before it, and
+    closed after it. The app's own handlers run, in the parts of a real worker. The forms that begin
+    with `a` are for coroutines, and run the handlers in their event loop.
     """
+
+    _written: ClassVar[str] = "t"
 
     def __init__(
         self,
@@ -143,46 +147,52 @@ class Travel(Evidence):
 
     @property
     def now(self) -> datetime:
-        """What time it is."""
+        """The current time of the store."""
         return self._clock.now
 
     async def arun_due(self) -> int:
-        """Run what is due now, and what that enqueues; return how many runs there were.
+        """Run the jobs that are due now, and those that they enqueue; return the number of runs.
 
         The clock stands still, so a retry or a snooze stays for later.
         """
         async with self._worker() as worker:
             return await worker.work()
 
-    async def aadvance(self, span: Duration) -> int:
-        """Let time pass, and run each job when it is due; return how many runs there were.
+    run_due = blocking(arun_due)
 
-        Raises:
-            ValueError: this is no duration, or a negative one.
+    async def aadvance(self, span: Duration) -> int:
+        """Let time pass, and run each job when it is due; return the number of runs.
+
+        Raises: ValueError: the span is not a duration, or is negative.
         """
         return await self.aadvance_to(self.now + duration(span))
+
+    advance = blocking(aadvance)
 
     async def aadvance_to(self, at: datetime) -> int:
         """Let time pass until a moment, as `aadvance` does.
 
         Raises:
-            ValueError: it is in the past, or has no time zone.
+            ValueError: the time is in the past, or has no time zone.
         """
         if at.tzinfo is None or at < self.now:
-            raise ValueError(f"time goes on from {self.now.isoformat()}, not to {at.isoformat()}")
+            raise ValueError(
+                f"time can only move forward from {self.now.isoformat()}, got {at.isoformat()}"
+            )
         async with self._worker() as worker:
             runs = await worker.work()
             while (due := await worker.next_at()) is not None and due < at:
                 runs += await self._move(worker, due)
             return runs + await self._move(worker, at)
 
-    async def adrain(self, within: Duration = "365d") -> int:
-        """Let time pass until no job waits for its time any more; return how many runs there were.
+    advance_to = blocking(aadvance_to)
 
-        Ticks of schedules come as it passes, and are not waited for; nor are events.
+    async def arun_all(self, within: Duration = "365d") -> int:
+        """Let time pass until no job waits for its time any more; return the number of runs.
 
-        Raises:
-            AssertionError: jobs still wait after all that time.
+        Schedules tick meanwhile, but are not waited for; nor are events.
+
+        Raises: AssertionError: jobs still wait after all that time.
         """
         end = self.now + duration(within)
         async with self._worker() as worker:
@@ -193,38 +203,23 @@ class Travel(Evidence):
                 runs += await self._move(worker, await worker.next_at() or due)
             return runs
 
-    def run_due(self) -> int:
-        """Do what `arun_due` does, from a test without an event loop."""
-        refuse_in_event_loop("t.run_due()", "await t.arun_due()")
-        return self._runner.run(self.arun_due())
+    run_all = blocking(arun_all)
 
-    def advance(self, span: Duration) -> int:
-        """Do what `aadvance` does, from a test without an event loop."""
-        refuse_in_event_loop("t.advance(...)", "await t.aadvance(...)")
-        return self._runner.run(self.aadvance(span))
+    # -- internals -----------------------------------------------------------------------------
 
-    def advance_to(self, at: datetime) -> int:
-        """Do what `aadvance_to` does, from a test without an event loop."""
-        refuse_in_event_loop("t.advance_to(...)", "await t.aadvance_to(...)")
-        return self._runner.run(self.aadvance_to(at))
+    def _block_on(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
 
-    def drain(self, within: Duration = "365d") -> int:
-        """Do what `adrain` does, from a test without an event loop."""
-        refuse_in_event_loop("t.drain()", "await t.adrain()")
-        return self._runner.run(self.adrain(within))
-
-    # -- within --------------------------------------------------------------------------------
-
-    def _worker(self) -> ByHand:
-        worker = self._app.worker(name="travel", of=ByHand, **self._flags)
-        assert isinstance(worker, ByHand)  # noqa: S101 - it is made by `of`.
+    def _worker(self) -> ManualWorker:
+        worker = self._app.worker(name="travel", worker_class=ManualWorker, **self._flags)
+        assert isinstance(worker, ManualWorker)  # noqa: S101 - it is made by `of`.
         return worker
 
     def _still_waiting(self, within: timedelta) -> str:
         waiting = [job for job in self.jobs() if job.state in WAITING]
-        return f"after {human(within)} there still wait:\n{self._listed(waiting)}"
+        return f"still waiting after {human(within)}:\n{self._listed(waiting)}"
 
-    async def _move(self, worker: ByHand, at: datetime) -> int:
+    async def _move(self, worker: ManualWorker, at: datetime) -> int:
         span, self._clock.now = at - self._clock.now, at
         self._follow(at)
         worker.moved(span)

@@ -16,15 +16,18 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from tests.store.clocked import Clocked, opened
-from tests.store.postgres.roles import MAY_ENQUEUE, role
-from windlass.core.changes import Changes, Move, Verb
-from windlass.core.job import Job, NewJob, Pulse, WorkerInfo, job_id
-from windlass.core.plan import Policies, Pool, Room, plan
-from windlass.core.settle import Transition
-from windlass.core.states import State
+from tests.support.clocked_stores import Clocked, opened
+from tests.support.database_roles import MAY_ENQUEUE, role
+from windlass.core.changes import Changes
+from windlass.core.claims.plan import Policies, Pool, Room, plan
+from windlass.core.jobs.ids import job_id
+from windlass.core.jobs.job import Job, NewJob
+from windlass.core.jobs.moves import Move, Verb
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import State
+from windlass.core.workers import WorkerInfo, WorkerPulse
 from windlass.store.postgres import PostgresStore
-from windlass.store.postgres.lanes import Lanes
+from windlass.store.postgres.lane_cache import LaneCache
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -73,7 +76,7 @@ class Hunter:
         )
 
     async def beat(self) -> None:
-        beaten = await asyncio.to_thread(self.store.heartbeat, "hunter", Pulse(), LEASE)
+        beaten = await asyncio.to_thread(self.store.heartbeat, "hunter", WorkerPulse(), LEASE)
         assert beaten
 
     def new(self, **fields: object) -> NewJob:
@@ -247,7 +250,7 @@ def test_a_later_sweep_finds(case: Case, database: Clocked) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_without_a_sweep_nobody_would_find(
+def test_without_a_sweep_a_late_commit_is_not_found(
     case: Case, database: Clocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cases can fail: each brings a job below a floor that only a sweep lowers."""
@@ -257,7 +260,7 @@ def test_without_a_sweep_nobody_would_find(
             hunter = Hunter(store, database)
             await hunter.register()
             job = await case(hunter)
-            monkeypatch.setattr(Lanes, "is_due", lambda _self, _now: False)
+            monkeypatch.setattr(LaneCache, "is_due", lambda _self, _now: False)
             before = len(hunter.claimed)
             for _ in range(5):
                 await hunter.look()
@@ -291,7 +294,7 @@ def test_a_job_below_the_floor_of_a_dry_lane_is_found_without_waiting_for_a_poll
     asyncio.run(main())
 
 
-def test_who_believes_in_a_due_job_promotes_it_once(
+def test_a_remembered_due_job_is_promoted_once(
     database: Clocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: as long as a sweep is too dear, the claimer promotes in vain and claims nothing."""
@@ -304,7 +307,7 @@ def test_who_believes_in_a_due_job_promotes_it_once(
             await hunter.register()
             await hunter.enqueue(due=timedelta(microseconds=1))
             await store.sweep()
-            monkeypatch.setattr(Lanes, "is_due", lambda _self, _now: False)
+            monkeypatch.setattr(LaneCache, "is_due", lambda _self, _now: False)
             sweep = await store.sweep(fresh=False)
             while sweep.next_due is not None:
                 await database.advance(SECOND)

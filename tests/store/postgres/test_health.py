@@ -13,12 +13,12 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from tests.postgres.server import FAST, Server
-from tests.store.clocked import migrate, opened
-from tests.store.postgres.roles import MAY_WORK, role
-from windlass.core.job import Finding
+from tests.support.clocked_stores import migrate, opened
+from tests.support.database_roles import MAY_WORK, role
+from tests.support.postgres.server import FAST, Server
+from windlass.core.jobs.queries import Finding
 from windlass.store.postgres import health
-from windlass.store.postgres.work import Cursor
+from windlass.store.postgres.records import Cursor
 
 FILL: LiteralString = """
 INSERT INTO windlass.jobs (id, kind, payload)
@@ -31,9 +31,9 @@ def bloat(url: str, *, old: timedelta) -> list[Finding]:
         async with opened(url) as store:
 
             async def look(cursor: Cursor) -> list[Finding]:
-                return await health.bloat(cursor, store._sql, dead_rows=2000, old=old)
+                return await health.bloat(cursor, store.sql, dead_rows=2000, old=old)
 
-            return await store._look(look)
+            return await store._here().run(look)
 
     return asyncio.run(main())
 
@@ -45,13 +45,13 @@ def run(url: str, *statements: LiteralString) -> None:
         db.execute("SELECT pg_stat_force_next_flush()")
 
 
-def test_a_table_of_dead_rows_is_told_until_it_is_vacuumed(migrated_url: str) -> None:
+def test_a_table_of_dead_rows_is_reported_until_it_is_vacuumed(migrated_url: str) -> None:
     run(migrated_url, "ALTER TABLE windlass.jobs SET (autovacuum_enabled = off)", FILL)
     assert bloat(migrated_url, old=timedelta(0)) == [], "they live"
     run(migrated_url, "DELETE FROM windlass.jobs")
     (found,) = bloat(migrated_url, old=timedelta(0))
     assert "table windlass.jobs has 3,000 dead rows and 0 live ones" in found.problem
-    assert "never vacuumed" in found.problem
+    assert "has not been vacuumed since the server started" in found.problem
     assert "turn autovacuum on" in found.remedy
     assert bloat(migrated_url, old=timedelta(days=999)) == [], "its vacuum is not late yet"
     run(migrated_url, FILL)
@@ -60,14 +60,14 @@ def test_a_table_of_dead_rows_is_told_until_it_is_vacuumed(migrated_url: str) ->
     assert bloat(migrated_url, old=timedelta(0)) == []
 
 
-def test_a_transaction_that_was_held_open_for_long_is_told_with_its_holder(
+def test_a_long_open_transaction_is_reported_with_its_holder(
     migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(migrated_url, application_name="report") as db:
         db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         db.execute("SELECT count(*) FROM windlass.jobs")
         assert findings(migrated_url) == []
-        monkeypatch.setattr(health, "OLD", timedelta(0))
+        monkeypatch.setattr(health, "MAX_AGE", timedelta(0))
         told = [each for each in findings(migrated_url) if "(report)" in each.problem]
         pid = db.info.backend_pid
         assert [each.remedy for each in told] == [f"end it, or: SELECT pg_terminate_backend({pid})"]
@@ -137,11 +137,11 @@ def slow_vacuum(url: str) -> Iterator[int]:
             thread.join()
 
 
-def test_a_vacuum_holds_up_nobody_and_is_not_to_be_ended(
+def test_a_vacuum_is_not_reported_as_a_held_snapshot(
     migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: an alarm for whoever cleans up, with the advice to terminate it."""
-    monkeypatch.setattr(health, "OLD", timedelta(0))
+    monkeypatch.setattr(health, "MAX_AGE", timedelta(0))
     with slow_vacuum(migrated_url) as pid, psycopg.connect(migrated_url, autocommit=True) as db:
         _until_it_holds(db, pid)
         assert snapshot_age(migrated_url) == 0
@@ -149,7 +149,7 @@ def test_a_vacuum_holds_up_nobody_and_is_not_to_be_ended(
 
 
 def _until_it_holds(db: psycopg.Connection[Any], pid: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (
         db.execute(
             "SELECT 1 FROM pg_stat_activity JOIN pg_stat_progress_vacuum USING (pid)"
@@ -162,7 +162,7 @@ def _until_it_holds(db: psycopg.Connection[Any], pid: int) -> None:
         time.sleep(0.01)
 
 
-def test_who_may_not_see_since_when_a_snapshot_is_held_does_not_call_it_none(
+def test_a_role_without_rights_reports_the_snapshot_age_as_unknown(
     migrated_url: str,
 ) -> None:
     """Prevents: a worker with no more rights than it needs that reports that all is well."""
@@ -202,4 +202,4 @@ def test_a_slot_that_nobody_reads_counts_as_a_snapshot_once_it_keeps_much() -> N
         run(url, "SET synchronous_commit = off", WASTE)
         assert (snapshot_age(url) or 0) > 0
         (found,) = findings(url)
-        assert "nobody reads the replication slot idle" in found.problem
+        assert "the replication slot idle is not read" in found.problem

@@ -18,34 +18,29 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from tests.store.clocked import opened
-from tests.store.postgres.roles import MAY_ENQUEUE, role
-from windlass.app.ids import Ids
-from windlass.cli.root import cli
+from tests.support.clocked_stores import opened
+from tests.support.database_roles import MAY_ENQUEUE, role
+from windlass import Windlass
+from windlass.app.id_generator import IdGenerator
+from windlass.cli.root_command import cli
+from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable
-from windlass.core.job import (
-    Ask,
-    Claim,
-    Enqueued,
-    ErrorInfo,
-    Job,
-    Lane,
-    NewJob,
-    Retention,
-    UniqueKey,
-    WorkerInfo,
-)
-from windlass.core.settle import Transition
-from windlass.core.states import State
-from windlass.store.postgres import PostgresStore, schema
+from windlass.core.jobs.job import Enqueued, ErrorInfo, Job, Lane, NewJob, UniqueKey
+from windlass.core.jobs.queries import Retention
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import State
+from windlass.core.workers import WorkerInfo
+from windlass.store.postgres import PostgresStore
+from windlass.store.postgres import migrate as schema
 from windlass.store.postgres import store as store_module
-from windlass.store.sql import Migration, load_statements
+from windlass.store.sql_files import Migration, load_statements
 
-STATEMENTS = load_statements("windlass.store.postgres")
-NAMES = [f"{step.number:04}_{step.name}" for step in schema.MIGRATIONS]
+STATEMENTS = load_statements("windlass.store.postgres", "sql/statements.sql")
+STEPS = [*schema.MIGRATIONS, schema.functions_step()]
+NAMES = [f"{step.number:04}_{step.name}" for step in STEPS]
 LANE = Lane("default", "work")
 HOUR = timedelta(hours=1)
-IDS = Ids()
+IDS = IdGenerator()
 
 
 def new(**fields: Any) -> NewJob:
@@ -81,7 +76,7 @@ def test_a_migration_is_done_once(postgres_url: str) -> None:
     asyncio.run(main())
 
 
-def test_many_who_migrate_at_once_migrate_once_and_all_succeed(postgres_url: str) -> None:
+def test_concurrent_migrations_migrate_once_and_all_succeed(postgres_url: str) -> None:
     gate = threading.Barrier(4)
     done: list[list[str]] = []
 
@@ -89,7 +84,7 @@ def test_many_who_migrate_at_once_migrate_once_and_all_succeed(postgres_url: str
         async def main() -> None:
             async with opened(postgres_url) as store:
                 await store.schema()
-                gate.wait(10)
+                gate.wait(60)
                 done.append(await store.migrate())
 
         asyncio.run(main())
@@ -102,7 +97,7 @@ def test_many_who_migrate_at_once_migrate_once_and_all_succeed(postgres_url: str
     assert sorted(done) == [[], [], [], NAMES]
 
 
-def test_who_cannot_have_the_lock_gives_up_and_says_so(
+def test_a_migration_that_cannot_get_the_lock_gives_up_with_an_error(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "50ms")
@@ -115,10 +110,7 @@ def test_who_cannot_have_the_lock_gives_up_and_says_so(
             assert await store.migrate() == NAMES
 
     with psycopg.connect(postgres_url) as db:
-        values = [schema._LOCK % 2**31, "windlass"]
-        db.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", values)
-        db.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", values)
-        db.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", values)
+        db.execute("CREATE SCHEMA windlass")
         asyncio.run(main())
 
 
@@ -156,7 +148,7 @@ def run_windlass(*args: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["windlass", "Shop_1"])
-def test_what_a_dry_run_prints_can_be_run_by_itself(postgres_url: str, name: str) -> None:
+def test_the_script_of_a_dry_run_can_be_run_by_itself(postgres_url: str, name: str) -> None:
     migrate = ("migrate", "--url", postgres_url, "--schema", name)
     printed = run_windlass(*migrate, "--dry-run")
 
@@ -167,12 +159,12 @@ def test_what_a_dry_run_prints_can_be_run_by_itself(postgres_url: str, name: str
                 await store.open()
             return found, [step.name for step in await store.migrations()]
 
-    assert asyncio.run(look()) == (None, [step.name for step in schema.MIGRATIONS])
+    assert asyncio.run(look()) == (None, [step.name for step in STEPS])
     with connected(postgres_url) as db:
         # As psql would: everything at once, and nothing bound.
         db.execute(printed.encode())
     assert asyncio.run(look()) == (schema.WANTED, [])
-    assert run_windlass(*migrate, "--dry-run") == "-- there is nothing to migrate\n"
+    assert run_windlass(*migrate, "--dry-run") == "-- nothing to migrate\n"
     assert "is up to date" in run_windlass(*migrate)
 
 
@@ -183,7 +175,7 @@ UNION ALL SELECT 'index', tablename, indexname, indexdef, '', ''
 FROM pg_indexes WHERE schemaname = 'windlass'
 UNION ALL SELECT 'function', proname, pg_get_functiondef(oid), proacl::text, '', ''
 FROM pg_proc WHERE pronamespace = 'windlass'::regnamespace
-UNION ALL SELECT 'migration', name, number::text, oldest::text, oldest_release, release
+UNION ALL SELECT 'migration', name, number::text, oldest_release, release, functions
 FROM windlass.migrations ORDER BY 1, 2, 3
 """
 
@@ -204,7 +196,7 @@ def test_the_printed_script_makes_the_same_schema_as_migrate(
     "name", ["", "1st", "a-b", 'a"b', "a b", "a.b", "a;--", "schön", "x" * 41, "a\n"]
 )
 def test_an_odd_name_for_a_schema_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="no name for a schema"):
+    with pytest.raises(ConfigError, match="a schema name must have"):
         PostgresStore("postgresql://nowhere/none", schema=name)
 
 
@@ -225,7 +217,7 @@ def test_everything_works_in_a_schema_of_another_name(postgres_url: str, name: s
             moves += [Transition(id=job.id, token=7, state=State.DEAD) for job in jobs[20:30]]
             moves += [Transition(id=job.id, token=7, state=State.PENDING) for job in jobs[30:]]
             assert all(await store.settle(moves))
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, 60)
             await store.promote(10)
             await store.prune(Retention(finished=timedelta(0), dead=timedelta(0)), 1_000)
             assert [(each.state, each.count) for each in await store.counts()] == [
@@ -322,7 +314,9 @@ def test_the_view_shows_jobs_of_every_state(migrated_url: str) -> None:
             jobs = await take(store, 4)
             ends = (State.COMPLETED, State.CANCELLED, State.DEAD)
             moves = [
-                Transition(id=job.id, token=7, state=state, error=error)
+                Transition(
+                    id=job.id, token=7, state=state, error=error, failures=int(state is State.DEAD)
+                )
                 for job, state in zip(jobs, ends, strict=False)
             ]
             assert all(await store.settle(moves))
@@ -355,6 +349,65 @@ def test_the_view_shows_jobs_of_every_state(migrated_url: str) -> None:
         assert dead == ("work", {"n": 1}, 1, 3, "ValueError: broken", True, True)
 
 
+def test_the_view_knows_how_often_a_kind_is_tried_by_its_workers(migrated_url: str) -> None:
+    """Prevents a bound that is empty for every job that leaves it to its kind."""
+    app = Windlass(migrated_url, max_retries=7)
+
+    @app.job(max_retries=1)
+    async def twice() -> None: ...
+
+    @app.job
+    async def often() -> None: ...
+
+    def bounds() -> dict[str, int | None]:
+        with connected(migrated_url) as db:
+            rows = db.execute("SELECT job_type, max_attempts FROM windlass.job_queue").fetchall()
+            return dict(rows)
+
+    async def main() -> None:
+        await twice.aenqueue()
+        await often.aenqueue()
+        await app.store.enqueue([new(kind="unknown"), new(kind="own", max_retries=4)])
+        assert bounds() == {"twice": None, "often": None, "unknown": None, "own": 5}
+        await asyncio.wait_for(app.arun_worker(burst=True), 60)
+        assert bounds() == {"twice": 2, "often": 8, "unknown": None, "own": 5}
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+def test_the_attempts_of_the_view_are_those_that_its_max_attempts_bounds(migrated_url: str) -> None:
+    """Prevents: a job that was released or snoozed a few times, and seems beyond its bound."""
+
+    async def main() -> None:
+        async with opened(migrated_url) as store:
+            await store.enqueue([new(max_retries=1)])
+            for state, failures in ((State.PENDING, 0), (State.PENDING, 1), (State.COMPLETED, 0)):
+                (job,) = await take(store)
+                seen.append(attempts())
+                move = Transition(id=job.id, token=7, state=state, failures=failures)
+                assert await store.settle([move]) == [True]
+                seen.append(attempts())
+
+    def attempts() -> tuple[str, int, int]:
+        with connected(migrated_url) as db:
+            text = "SELECT status, attempts, max_attempts FROM windlass.job_queue"
+            row: tuple[str, int, int] | None = db.execute(text).fetchone()
+            assert row is not None
+            return row
+
+    seen: list[tuple[str, int, int]] = []
+    asyncio.run(main())
+    assert seen == [
+        ("running", 1, 2),
+        ("pending", 0, 2),
+        ("running", 1, 2),
+        ("pending", 1, 2),
+        ("running", 2, 2),
+        ("completed", 2, 2),
+    ]
+
+
 def test_no_job_from_sql_can_keep_others_from_reading_the_view(migrated_url: str) -> None:
     """Prevents: a payload that jsonb cannot hold makes every look at the view an error."""
     hostile: tuple[LiteralString, ...] = (
@@ -375,10 +428,10 @@ def test_no_job_from_sql_can_keep_others_from_reading_the_view(migrated_url: str
 
 def test_every_named_statement_is_used_and_every_used_name_exists() -> None:
     package = Path(store_module.__file__).parent
-    source = "".join(each.read_text() for each in sorted(package.glob("*.py")))
-    used = set(re.findall(r'(?:sql|statements)\["(\w+)"\]|self\._value\("(\w+)"', source))
-    named = {name for pair in used for name in pair if name}
-    named |= set(re.findall(r'for room in \("(\w+)", "(\w+)"', source)[0])
+    source = "".join(each.read_text() for each in sorted(package.rglob("*.py")))
+    by_index, by_name = r'(?:sql|statements)\["(\w+)"\]', r'self\._(?:\w+_rows|run)\("(\w+)"'
+    named = set(re.findall(by_index, source)) | set(re.findall(by_name, source))
+    named |= set(re.findall(r'for statement in \("(\w+)", "(\w+)"', source)[0])
     assert named == set(STATEMENTS)
 
 
@@ -415,7 +468,9 @@ def test_a_schema_that_no_longer_serves_this_release_is_refused(migrated_url: st
 
     async def main() -> None:
         async with opened(migrated_url) as store:
-            with pytest.raises(SchemaMismatch, match=r"serves Windlass 9\.0\.0 and newer") as told:
+            with pytest.raises(
+                SchemaMismatch, match=r"supports Windlass 9\.0\.0 and newer"
+            ) as told:
                 await store.open()
             assert "upgrade windlass here" in str(told.value)
             with pytest.raises(SchemaMismatch, match="upgrade windlass here"):
@@ -435,7 +490,7 @@ def test_a_release_that_one_step_left_behind_is_not_served_by_the_next(migrated_
 
     async def main() -> None:
         async with opened(migrated_url) as store:
-            with pytest.raises(SchemaMismatch, match=f"has schema {number + 1}, which serves"):
+            with pytest.raises(SchemaMismatch, match=f"has schema {number + 1}, which supports"):
                 await store.open()
 
     asyncio.run(main())
@@ -454,7 +509,7 @@ def test_a_newer_schema_that_still_serves_this_release_is_worked_on(migrated_url
     asyncio.run(main())
 
 
-def test_a_database_without_the_schema_is_told_with_its_remedy(postgres_url: str) -> None:
+def test_a_database_without_the_schema_is_reported_with_its_remedy(postgres_url: str) -> None:
     async def main() -> None:
         async with opened(postgres_url) as store:
             for attempt in (store.open(), store.enqueue([new()]), store.sweep(), take(store)):
@@ -484,9 +539,9 @@ def test_a_producer_may_enqueue_in_every_way_and_do_nothing_else(migrated_url: s
                 bulk = [new() for _ in range(60)]
                 answers.extend(await asyncio.to_thread(store.enqueue_blocking, bulk, HOUR))
                 for refused in (store.sweep(), store.get(jobs[0].id), store.promote(1)):
-                    with pytest.raises(StoreError, match="tells what to grant"):
+                    with pytest.raises(StoreError, match="lists the grants"):
                         await refused
-                with pytest.raises(StoreError, match="tells what to grant"):
+                with pytest.raises(StoreError, match="lists the grants"):
                     await take(store)
 
         asyncio.run(main())
@@ -509,7 +564,7 @@ FORBIDDEN: tuple[LiteralString, ...] = (
     "UPDATE windlass.jobs SET priority = 9",
     "DELETE FROM windlass.jobs",
     "TRUNCATE windlass.jobs",
-    "SELECT windlass.prune('0', '0', '0', 10)",
+    "SELECT windlass.prune('0', '0', '0', '0', 10)",
     "SELECT windlass.promote(1)",
     "SELECT windlass.wake('{}', '{}')",
     "SELECT windlass.complete('{}', '{}', NULL)",
@@ -521,17 +576,17 @@ FORBIDDEN: tuple[LiteralString, ...] = (
 )
 
 
-def test_a_role_that_was_granted_nothing_is_told_what_to_grant(migrated_url: str) -> None:
+def test_the_error_for_a_role_without_grants_names_them(migrated_url: str) -> None:
     async def main(url: str) -> None:
         async with opened(url) as store:
-            with pytest.raises((StoreError, SchemaMismatch), match="tells what to grant"):
+            with pytest.raises((StoreError, SchemaMismatch), match="lists the grants"):
                 await store.open()
 
     with role(migrated_url) as url:
         asyncio.run(main(url))
 
 
-def test_what_a_producer_leaves_in_a_temporary_schema_is_not_called(migrated_url: str) -> None:
+def test_functions_in_a_producers_temporary_schema_are_not_called(migrated_url: str) -> None:
     """Prevents: who may enqueue gives our functions, which have more rights, tables of its own."""
     with role(migrated_url, MAY_ENQUEUE) as url, connected(url) as db:
         db.execute("CREATE TEMPORARY TABLE jobs (LIKE pg_class)")

@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
-from tests.app.test_sending_events import kept
+from tests.app.workflows.test_sending_events import kept
 from windlass import Windlass
 
 

@@ -1,9 +1,9 @@
-"""From any schema to the next, with jobs in every state and a worker that goes on meanwhile.
+"""From this schema to the next, with jobs in every state and a worker that goes on meanwhile.
 
-What was released once is frozen: databases out there were made by it. So a schema is changed by a
-new migration, never by a change to an old one, and every migration is applied here to the schema
-before it. One more that nobody will ever apply stands for those to come. What is asked of a store
-here is asked by the release before; ../test_leftovers.py has the later one, and
+A released migration is frozen: databases out there were made by it. So a schema is changed by a new
+migration, never by a change to an old one, and functions that change come with a new number. A
+release that nobody will ever install stands for those to come. Here today's release works under its
+schema; in ../test_leftovers.py the next one goes on with what today's has left, and
 tests/torture/test_postgres_upgrades.py has real processes of both.
 """
 
@@ -14,67 +14,36 @@ from collections import Counter
 from contextlib import aclosing
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
 import pytest
 
-from tests.app.bed import serving, until
-from tests.store.clocked import opened
-from tests.store.postgres.releases import release_of
-from tests.store.postgres.roles import MAY_WORK, role
+from tests.support.app_on_store import serving, until
+from tests.support.clocked_stores import opened
+from tests.support.database_roles import MAY_ENQUEUE, MAY_WORK, role
+from tests.support.releases import NEXT, NEXT_FUNCTIONS, next_scripts, script_of
 from windlass import Windlass
-from windlass.app.ids import Ids
-from windlass.core.changes import Changes, Move, Verb
+from windlass.app.id_generator import IdGenerator
+from windlass.core.changes import Changes
+from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.errors import SchemaMismatch
-from windlass.core.job import (
-    IDEMPOTENCY_KEY,
-    Ask,
-    Attempt,
-    Claim,
-    Job,
-    Lane,
-    NewJob,
-    Progress,
-    Retention,
-    UniqueKey,
-    WorkerInfo,
-)
-from windlass.core.settle import Transition
-from windlass.core.states import State
-from windlass.store.postgres import PostgresStore, schema
-from windlass.store.sql import Migration
+from windlass.core.jobs.job import Attempt, Job, Lane, NewJob, Progress, UniqueKey
+from windlass.core.jobs.moves import Move, Verb
+from windlass.core.jobs.queries import Retention
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import State
+from windlass.core.workers import WorkerInfo
+from windlass.store.postgres import PostgresStore
+from windlass.store.postgres import migrate as schema
 
-FROZEN = {
-    1: "2dcafcb3bc2f67590913883b12adbf18032202f366843c657c9f4530910f50d3",
-    2: "ceb5d789eb41c883563fbe4851299447c0c622837e37aae8153f32a6d7ee3990",
-    3: "fbd7439de949fdfb550a0c9a071e8dfa4bf65fc39df4de49501224a9dbee2428",
-    4: "8b090a651e58abc119672b8585140372102136b6a39e3e562b1ff61afa6a9c92",
-}
+FROZEN = {1: "66dc3256fd5b7e5bd0363e899c6e086a0f513b1be19cce8244f8ccdb8f65ac94"}
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
-
-NEXT = Migration(
-    schema.WANTED + 1,
-    "next",
-    """\
--- What a later release may want: a column in every room, an index, and a function that it changes.
--- Served by every release that knows schema 1 or newer: oldest 1.
-ALTER TABLE jobs ADD COLUMN note text NOT NULL DEFAULT '';
-ALTER TABLE dead_jobs ADD COLUMN note text NOT NULL DEFAULT '';
-ALTER TABLE finished_jobs ADD COLUMN note text NOT NULL DEFAULT '';
-CREATE INDEX jobs_notes ON jobs (note) WHERE note <> '';
-""",
-)
-STEPS = [*schema.MIGRATIONS[1:], NEXT]
+FROZEN_FUNCTIONS = {1: "96693d1c0ea9d74ab036f3171ce3650d92f39ab06eb476ce92b3b2ebb94943f8"}
+"""The digests of the functions of every schema; today's are the last."""
 HOUR = timedelta(hours=1)
-IDS = Ids()
-
-
-def script_of(step: Migration) -> str:
-    """Return a migration as the script that `windlass migrate --dry-run` prints."""
-    words = schema.Names("windlass").fill(schema._preamble(step.number) + step.sql)
-    return schema.script(step._replace(sql=words))
+IDS = IdGenerator()
 
 
 def execute(url: str, script: str) -> None:
@@ -151,21 +120,28 @@ async def still_works(store: PostgresStore, before: dict[UUID, Job]) -> None:
     ):
         assert await moved(store, verb, job) is not None
     (again,) = await store.enqueue([new(unique=UniqueKey(key="held"))])
-    assert again.existing
+    assert again.is_duplicate
     assert len((await store.sweep()).heads) >= 1
     assert await store.records("a") == {"a": {"n": 1}}
     await store.prune(Retention(finished=timedelta(0), dead=timedelta(0)), 1_000)
     assert len(await everything(store)) == len(before) - 7
 
 
-def test_what_was_released_is_frozen() -> None:
+def test_released_migrations_are_frozen() -> None:
     """A change to an old migration never reaches the databases that it has made."""
     hashes = {step.number: sha256(step.sql.encode()).hexdigest() for step in schema.MIGRATIONS}
     assert hashes == FROZEN, "add a migration instead; before the first release, update FROZEN"
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.number:04}_{step.name}")
-def test_a_worker_goes_on_while_the_next_schema_is_made(step: Migration, postgres_url: str) -> None:
+def test_functions_that_change_come_with_a_new_schema() -> None:
+    """Else two releases with one number would each call the other's functions wrong."""
+    assert list(FROZEN_FUNCTIONS) == [step.number for step in schema.MIGRATIONS]
+    assert schema.functions_digest() == FROZEN_FUNCTIONS[schema.WANTED], (
+        "add a migration, if only with its head; before the first release, update FROZEN_FUNCTIONS"
+    )
+
+
+def test_a_worker_goes_on_while_the_next_schema_is_made(postgres_url: str) -> None:
     """Case 19. Nothing is lost, nothing runs twice, and jobs in every state are what they were."""
     runs: Counter[int] = Counter()
     app = Windlass(postgres_url)
@@ -187,54 +163,72 @@ def test_a_worker_goes_on_while_the_next_schema_is_made(step: Migration, postgre
                     sent += 1
 
             enough = asyncio.Event()
-            async with serving(app, slots=20):
+            async with serving(app, concurrency=20):
                 producing = asyncio.create_task(produce())
-                await until(lambda: producing.done() or runs.total() >= 50, within=20)
-                await asyncio.to_thread(execute, postgres_url, script_of(step))
+                await until(lambda: producing.done() or runs.total() >= 50, within=60)
+                await asyncio.to_thread(execute, postgres_url, next_scripts())
                 reached = runs.total() + 100
-                await until(lambda: producing.done() or runs.total() >= reached, within=20)
+                await until(lambda: producing.done() or runs.total() >= reached, within=60)
                 enough.set()
                 await producing
-                await until(lambda: len(runs) == sent, within=20)
+                await until(lambda: len(runs) == sent, within=60)
             assert await everything(store) == before
             await still_works(store, before)
-            assert (await store.schema()).found == step.number
+            assert (await store.schema()).found == NEXT.number
         assert set(runs.values()) == {1}
 
-    with release_of(step.number - 1):
-        asyncio.run(main())
+    asyncio.run(main())
 
 
-def test_a_worker_that_owns_nothing_needs_no_new_grant_to_go_on(postgres_url: str) -> None:
+def test_a_worker_that_owns_nothing_needs_no_new_grant_to_go_on(migrated_url: str) -> None:
     """Prevents: a job of the new release that cannot be completed until somebody grants more."""
-    before = tuple(
-        grant.replace(", windlass.news", "") for grant in MAY_WORK if "done_keys" not in grant
-    )
-    keyed = new(headers={IDEMPOTENCY_KEY: "k"})
 
     async def main(url: str) -> None:
         async with opened(url) as worker:
             info = WorkerInfo(id="w", name="w", host="h", pid=1, release="1", lease=HOUR, slots=9)
             await worker.register(info)
-            await worker.enqueue([keyed])
+            await worker.enqueue([new()])
             ask = Ask(lane=Lane("default", "idle"), count=1)
             (job,) = await worker.claim(Claim(asks=(ask,)), worker="w", token=7)
-            done = Transition(id=job.id, token=7, state=State.COMPLETED)
+            done = Transition(id=job.id, token=7, state=State.DEAD)
             assert await worker.settle([done]) == [True]
-            found = await worker.done("idle", "k")
-            assert found is not None
-            assert found.id == keyed.id
 
-    async def make() -> None:
-        async with opened(postgres_url) as owner:
-            await owner.migrate()
+    def may_call(role_url: str, function: LiteralString) -> bool:
+        with psycopg.connect(role_url) as db:
+            asked = db.execute("SELECT has_function_privilege(%s, 'execute')", (function,))
+            return bool((asked.fetchone() or (False,))[0])
 
-    with release_of(1):
-        asyncio.run(make())
-    with role(postgres_url, before) as url:
-        for step in schema.MIGRATIONS[1:]:
-            execute(postgres_url, script_of(step))
+    with role(migrated_url, MAY_WORK) as url, role(migrated_url, MAY_ENQUEUE) as producer:
+        execute(migrated_url, next_scripts())
         asyncio.run(main(url))
+        assert may_call(url, "windlass.noted()")
+        assert not may_call(producer, "windlass.noted()")
+
+
+def test_functions_of_another_release_are_refused_until_they_are_migrated(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a worker that calls functions of another text than it was tested with."""
+    changed = {**schema.FUNCTIONS, "noted": NEXT_FUNCTIONS["noted"]}
+
+    async def main() -> None:
+        async with opened(migrated_url) as store, opened(migrated_url) as late:
+            await store.open()
+            monkeypatch.setattr(schema, "FUNCTIONS", changed)
+            with pytest.raises(SchemaMismatch, match="run: windlass migrate"):
+                await late.open()
+            (step,) = await late.migrations()
+            assert step.name == "functions"
+            assert await late.migrate() == [f"{schema.WANTED:04}_functions"]
+            await late.open()
+            assert await late.migrate() == []
+            assert await late.migrations() == []
+
+    asyncio.run(main())
+    with psycopg.connect(migrated_url) as db:
+        assert db.execute("SELECT windlass.noted()").fetchone() == (1,)
+        public = "SELECT has_function_privilege('public', 'windlass.noted()', 'execute')"
+        assert db.execute(public).fetchone() == (False,)
 
 
 def test_a_printed_script_gives_up_by_itself_while_a_report_reads_jobs(
@@ -249,13 +243,12 @@ def test_a_printed_script_gives_up_by_itself_while_a_report_reads_jobs(
     execute(migrated_url, script_of(NEXT))
 
 
-def test_a_printed_script_waits_for_nobody_else_who_migrates_without_limit(
+def test_a_printed_script_waits_only_briefly_for_another_migration(
     migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "50ms")
     with psycopg.connect(migrated_url) as other:
-        lock = "SELECT pg_advisory_xact_lock(%s, hashtext('windlass'))"
-        other.execute(lock, [schema._LOCK])
+        other.execute("LOCK TABLE windlass.migrations IN SHARE ROW EXCLUSIVE MODE")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             execute(f"{migrated_url}?options=-cstatement_timeout%3D5s", script_of(NEXT))
 
@@ -278,7 +271,7 @@ def test_the_first_printed_script_takes_no_rights_from_what_others_have_there(
     execute(postgres_url, "CREATE SCHEMA windlass")
     mine = "CREATE FUNCTION windlass.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"
     execute(postgres_url, mine)
-    with pytest.raises(psycopg.errors.RaiseException, match="holds other things already"):
+    with pytest.raises(psycopg.errors.RaiseException, match="already contains other objects"):
         execute(postgres_url, script_of(schema.MIGRATIONS[0]))
     execute(postgres_url, "DROP FUNCTION windlass.mine")
     execute(postgres_url, script_of(schema.MIGRATIONS[0]))

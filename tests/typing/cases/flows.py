@@ -2,7 +2,7 @@
 
 from typing import reveal_type
 
-from windlass import After, Context, Windlass
+from windlass import After, Cancel, Context, Snooze, Windlass
 
 app = Windlass("memory://")
 
@@ -17,10 +17,17 @@ async def load(ctx: Context) -> int:
     return len(await ctx.results())
 
 
+@app.job
+async def wait_for(file: str) -> bytes | Snooze | Cancel:
+    return Snooze("1m")
+
+
 async def right() -> None:
+    waits = app.flow("waits").add(wait_for.draft("x"))
+    reveal_type(waits.handle.result())  # R: bytes
     flow = app.flow("nightly", on_failure="compensate")
     first = flow.add(extract.draft("monday"), undo=load.draft())
-    second = flow.add(load.draft(), after=[After(first, on_failure="go_on")], name="load")
+    second = flow.add(load.draft(), after=[After(first, on_failure="continue")], name="load")
     reveal_type(second.handle)  # R: Handle[int]
     reveal_type(await first.handle.aresult())  # R: list[int]
     reveal_type(await (await flow.aenqueue()).aresult())  # R: FlowResult

@@ -2,7 +2,7 @@
 
 from typing import reveal_type
 
-from windlass import Breaker, Cancel, Context, Snooze, Unique, Windlass
+from windlass import Breaker, Cancel, Context, Snooze, SyncContext, Unique, Windlass
 
 app = Windlass("memory://")
 
@@ -23,7 +23,7 @@ async def send(ctx: Context, to: str) -> str:
 
 
 @app.job
-def note(ctx: Context, text: str) -> None: ...
+def note(ctx: SyncContext, text: str) -> None: ...
 
 
 @app.job(timeout=None, max_retries=2, breaker="smtp")
@@ -45,10 +45,54 @@ async def poll(n: int) -> str | Snooze | Cancel:
     return Snooze("1m")
 
 
+@app.job
+def look(ctx: SyncContext, n: int) -> int | Snooze | None:
+    return None
+
+
+@app.job(queue="mail")
+def ask(n: int) -> dict[str, int] | Cancel:
+    return Cancel("moot")
+
+
+@app.job
+async def wait(n: int) -> Snooze | Cancel:
+    return Snooze("1m")
+
+
+@app.job(queue="mail")
+def stop(ctx: SyncContext, n: int) -> Cancel:
+    return Cancel("moot")
+
+
+@app.every("1h")
+def tick() -> Snooze | Cancel:
+    return Snooze("1m")
+
+
+@app.job
+async def either(n: int) -> int | str:
+    return n
+
+
 async def right() -> None:
+    reveal_type(poll.enqueue(1))  # R: Handle[str]
+    reveal_type(poll.enqueue(1).result())  # R: str
+    reveal_type(await (await poll.aenqueue(1)).aresult("1s"))  # R: str
+    reveal_type(poll.using(queue="q").draft(1))  # R: Draft[str]
+    reveal_type(await poll(1))  # R: str | Snooze | Cancel
+    reveal_type(look.enqueue(1).result())  # R: int | None
+    reveal_type(await (await ask.aenqueue(1)).aresult())  # R: dict[str, int]
+    reveal_type(wait.enqueue(1))  # R: Handle[None]
+    reveal_type(await (await wait.aenqueue(1)).aresult())  # R: None
+    reveal_type(await wait(1))  # R: None | Snooze | Cancel
+    reveal_type(stop.enqueue(1))  # R: Handle[None]
+    reveal_type(tick.enqueue())  # R: Handle[None]
+    reveal_type(either.enqueue(1).result())  # R: int | str
+    reveal_type(await either(1))  # R: int | str
     reveal_type(await greet.aenqueue("anna", loud=True))  # R: Handle[str]
     reveal_type(greet.enqueue(name="anna"))  # R: Handle[str]
-    reveal_type(await (await greet.aenqueue("anna")).aresult("10s"))  # R: str
+    reveal_type(await (await greet.aenqueue("anna")).aresult("60s"))  # R: str
     reveal_type(add.enqueue(1))  # R: Handle[int]
     reveal_type(add.enqueue(1, 2).result())  # R: int
     reveal_type(await send.aenqueue("anna"))  # R: Handle[str]
@@ -68,7 +112,7 @@ async def right() -> None:
     reveal_type(await app.aenqueue_many([greet.draft("a")], tx=object()))  # R: list[Handle[str]]
     reveal_type(send.draft("anna"))  # R: Draft[str]
     reveal_type(app.enqueue_many([add.draft(1), add.draft(2)]))  # R: list[Handle[int]]
-    reveal_type(poll.enqueue(1).existing)  # R: bool
+    reveal_type(poll.enqueue(1).is_duplicate)  # R: bool
     add.using(priority=5, max_retries=3, timeout=2.5, expires="1h", headers={"a": "b"}).enqueue(1)
 
 
@@ -93,4 +137,6 @@ async def wrong() -> None:
     add.using(object()).enqueue(1)  # E: arg-type, call-arg
     add.using(headers={"n": 5})  # E: dict-item
     text: str = add.enqueue(1).result()  # E: assignment
-    print(text)
+    poll.enqueue("x")  # E: arg-type
+    number: int = poll.enqueue(1).result()  # E: assignment
+    print(text, number)

@@ -1,5 +1,6 @@
 """Hooks and middleware keep their own types, and wrong shapes are refused."""
 
+from datetime import timedelta
 from typing import Any, reveal_type
 
 from windlass import CallNext, Context, Retry, Windlass
@@ -22,15 +23,27 @@ async def begin() -> None: ...
 def failed(ctx: Context, error: BaseException) -> None: ...
 
 
+@app.on_job_error
+def failed_after(ctx: Context, error: BaseException, duration: timedelta) -> None: ...
+
+
+@app.on_job_complete
+async def completed_after(ctx: Context, result: Any, duration: timedelta) -> None: ...
+
+
 @app.job(middleware=[timing], retry=Retry.network())
 async def work() -> None: ...
 
 
-reveal_type(failed)  # R: def (ctx: windlass.context.Context, error: BaseException)
+reveal_type(failed)  # R: def (ctx: windlass.handlers.context.Context, error: BaseException)
 
 
 @app.on_job_start  # E: type-var
 def wrong_start(ctx: Context, more: int) -> None: ...
+
+
+@app.on_job_error  # E: type-var
+def wrong_error(ctx: Context, error: BaseException, duration: str) -> None: ...
 
 
 @app.job(middleware=[not_middleware])  # E: list-item

@@ -2,7 +2,7 @@
 
 from typing import reveal_type
 
-from windlass import Context, Windlass
+from windlass import Context, Snooze, SyncContext, Windlass
 
 app = Windlass("memory://")
 
@@ -18,15 +18,21 @@ def send(to: str = "all") -> str:
     return to
 
 
+@app.every("1m")
+async def poll() -> bool | Snooze:
+    return Snooze("1s")
+
+
 class Tidy:
-    def execute(self, ctx: Context) -> str:
-        return str(ctx.tick)
+    def execute(self, ctx: SyncContext) -> str:
+        return str(ctx.scheduled_for)
 
 
 tidy = app.every("1h", isolate=True)(Tidy)
 
 
 async def right() -> None:
+    reveal_type(poll.enqueue().result())  # R: bool
     reveal_type(sweep.enqueue(4))  # R: Handle[int]
     reveal_type(send.enqueue("a").result())  # R: str
     reveal_type(tidy.enqueue())  # R: Handle[str]

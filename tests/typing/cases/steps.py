@@ -2,7 +2,7 @@
 
 from typing import reveal_type
 
-from windlass import Context, Retry, Windlass, current_step
+from windlass import AnyContext, Context, Retry, SyncContext, Windlass, current_step
 
 app = Windlass("memory://")
 
@@ -26,12 +26,41 @@ async def right(ctx: Context) -> None:
 
 
 @app.job
-def blocking(ctx: Context) -> None:
-    reveal_type(ctx.step_blocking("store", store, []))  # R: int
-    ctx.sleep_blocking(3)
+def blocking(ctx: SyncContext) -> None:
+    reveal_type(ctx.step("store", store, []))  # R: int
+    ctx.sleep(3)
+    reveal_type(ctx.already_done())  # R: bool
+    with ctx.transaction() as conn:
+        print(conn)
 
 
 @app.job
 async def wrong(ctx: Context) -> None:
     await ctx.step(fetch, 7)  # E: call-overload
     await ctx.sleep(None)  # E: arg-type
+    with ctx.transaction():  # E: attr-defined
+        pass
+
+
+@app.job
+def blocking_wrong(ctx: SyncContext) -> None:
+    ctx.sleep(None)  # E: arg-type
+    ctx.step(store, [])  # E: arg-type
+
+
+@app.job
+def mistaken(ctx: Context, n: int) -> None: ...
+
+
+def note(ctx: AnyContext) -> None:
+    ctx.progress(0.5)
+    ctx.step("store", store, [])  # E: attr-defined
+
+
+@app.job
+def either(ctx: AnyContext, n: int) -> None:
+    note(ctx)
+
+
+mistaken.enqueue(1)  # E: call-arg, arg-type
+either.enqueue(1)

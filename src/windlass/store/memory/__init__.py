@@ -1,4 +1,6 @@
-"""The in-process store: bounded, gone with the process, the readable reference for the others."""
+"""The in-process store: bounded, gone with the process, and the readable reference for
+the others.
+"""
 
 from windlass.store.memory.store import MemoryStore
 

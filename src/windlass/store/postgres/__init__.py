@@ -1,4 +1,4 @@
-"""Owns nothing of its own: the PostgreSQL store, by one name."""
+"""The PostgreSQL store: for any number of hosts, with transactions that users can share."""
 
 from windlass.store.postgres.store import PostgresStore
 

@@ -1,38 +1,30 @@
-"""Owns the translation between facts and PostgreSQL's values.
+"""Owns the translation from rows of PostgreSQL to jobs, workers and news.
 
-Times come as microseconds since 2000, JSON as bytes: that is how they travel, and what is read most
-is read without a detour.
+Times come as microseconds since 2000 and JSON as bytes, as the protocol has them, since claims read
+them directly.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, TypeVar
-from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.core.job import (
+from windlass.core.jobs.job import (
     Attempt,
-    Checkpoint,
-    ErrorGroup,
     ErrorInfo,
     Job,
     Lane,
-    NewJob,
-    News,
     Saga,
-    UniqueKey,
-    WorkerRecord,
 )
-from windlass.core.settle import Transition
-from windlass.core.states import State
-from windlass.store.columns import (
+from windlass.core.jobs.queries import ErrorGroup
+from windlass.core.jobs.states import State
+from windlass.core.records import News
+from windlass.core.workers import WorkerRecord
+from windlass.store.json_columns import (
     ERROR,
     HEADERS,
     HISTORY,
@@ -41,27 +33,64 @@ from windlass.store.columns import (
     PULSE,
     SAGAS,
     STATES,
-    as_json,
     instants_since,
 )
-from windlass.store.postgres.wire import Row
+from windlass.store.postgres.connections.connection import Row
 
 T = TypeVar("T")
-_SHIFT = 946_684_800_000_000
-"""Microseconds from 1970, from which people count, to 2000, from which PostgreSQL does."""
+_EPOCH_SHIFT = 946_684_800_000_000
+"""Microseconds from 1970 to 2000, the epoch of PostgreSQL."""
 instant = instants_since(datetime(2000, 1, 1, tzinfo=UTC))
-"""Returns an instant from how it travels; beyond the calendar there is only its end."""
+"""Decodes an instant; values beyond the calendar become its first or last instant."""
 _SHARED = (
-    "id, kind, queue, priority, key, state, payload, due_at, created_at, expires_at, started_at, "
+    "id, kind, queue, priority, key, state, {payload}, due_at, created_at, expires_at, started_at, "
     "{finished_at}, attempt, failures, crashes, max_retries, "
-    "extract(epoch FROM timeout)::float8 AS timeout, unique_key, headers, "
-    "waiting_for, worker, token, cancel_requested, progress, {result}, error, reason, history, "
-    "steps, saga"
+    "extract(epoch FROM timeout)::float8 AS timeout, unique_key, {headers}, "
+    "waiting_for, worker, token, cancel_requested, progress, {result}, error, reason, {history}, "
+    "{steps}, saga"
 )
-LIVE = _SHARED.format(finished_at="NULL::timestamptz AS finished_at", result="NULL::json AS result")
-"""The columns of a job in the live room, in the order of `job_of`."""
-ENDED = _SHARED.format(finished_at="finished_at", result="result")
-"""The same of a job in another room."""
+_WHOLE = {each: each for each in ("payload", "headers", "result", "history", "steps")}
+_BRIEF = {
+    "payload": "'{}'::json AS payload",
+    "headers": "NULL::json AS headers",
+    "result": "NULL::json AS result",
+    "history": "NULL::json AS history",
+    "steps": "NULL::text[] AS steps",
+}
+_UNFINISHED = {"finished_at": "NULL::timestamptz AS finished_at", "result": "NULL::json AS result"}
+LIVE = _SHARED.format(**(_WHOLE | _UNFINISHED))
+"""The columns of a live job, in the order of `job_of`."""
+ENDED = _SHARED.format(**_WHOLE, finished_at="finished_at")
+"""The same columns of a dead or finished job."""
+FITS = """id BETWEEN %(first)s AND %(last)s
+       AND (%(ending)s::text IS NULL
+            OR right(replace(id::text, '-', ''), length(%(ending)s)) = %(ending)s)
+       AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s))
+       AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+       AND (%(queue)s::text IS NULL OR queue = %(queue)s)
+       AND (%(key)s::text IS NULL OR key = %(key)s)
+       AND (%(worker)s::text IS NULL OR worker = %(worker)s)
+       AND (%(fingerprint)s::text IS NULL
+            OR coalesce(error ->> 'fingerprint', '') = %(fingerprint)s)
+       AND (%(error)s::text IS NULL
+            OR strpos((error ->> 'type') || ': ' || (error ->> 'message'), %(error)s) > 0)
+       AND (%(older_than)s::interval IS NULL
+            OR created_at < {schema}.clock() - %(older_than)s::interval)
+       AND (%(newer_than)s::interval IS NULL
+            OR created_at >= {schema}.clock() - %(newer_than)s::interval)
+       AND (%(created_since)s::timestamptz IS NULL OR created_at >= %(created_since)s)
+       AND (%(created_before)s::timestamptz IS NULL OR created_at < %(created_before)s)
+       {terms}"""
+"""The condition of a filter, on any table of jobs; {terms} stands for those of a search."""
+_BRIEF_LIVE = _SHARED.format(**(_BRIEF | _UNFINISHED))
+_BRIEF_ENDED = _SHARED.format(**_BRIEF, finished_at="finished_at")
+
+
+def briefly(statement: str) -> str:
+    """Return a statement that fetches jobs without fields that may be large and stored
+    out of line.
+    """
+    return statement.replace(LIVE, _BRIEF_LIVE).replace(ENDED, _BRIEF_ENDED)
 
 
 def job_of(row: Row) -> Job:
@@ -107,7 +136,7 @@ def job_of(row: Row) -> Job:
 
 
 def _read(decoder: msgspec.json.Decoder[T], value: bytes, default: T | None) -> Any:
-    """Read what we wrote; if somebody else did, and it is something else, do without it."""
+    """Decode a value; return the default if another program has written something else."""
     try:
         return decoder.decode(value)
     except (ValueError, RecursionError):
@@ -115,7 +144,7 @@ def _read(decoder: msgspec.json.Decoder[T], value: bytes, default: T | None) -> 
 
 
 def _seconds(value: float) -> timedelta:
-    """Return a span; beyond what a timedelta holds there is only its end."""
+    """Return a span; values beyond a timedelta become its largest value."""
     try:
         return timedelta(seconds=value)
     except OverflowError:
@@ -123,7 +152,7 @@ def _seconds(value: float) -> timedelta:
 
 
 class _Rest(Struct):
-    """What few claimed jobs have."""
+    """Fields that only some claimed jobs have."""
 
     expires_at: float | None
     max_retries: int | None
@@ -142,7 +171,7 @@ _rest = msgspec.json.Decoder(_Rest)
 
 
 def claimed_job(row: Row, lane: Lane, worker: str, token: int) -> Job | None:
-    """Return the job in a row of `claim`, or None if something in it is not what we write."""
+    """Return the job in a row of `claim`, or None if Windlass cannot have written the row."""
     (
         _asked, id_, payload, due_at, created_at, started_at, attempt, failures, crashes, rest, _seq
     ) = row  # fmt: skip
@@ -176,7 +205,7 @@ def _with_rest(job: Job, rest: _Rest) -> Job:
     expires_at = rest.expires_at
     return replace(
         job,
-        expires_at=None if expires_at is None else instant(round(expires_at * 1e6) - _SHIFT),
+        expires_at=None if expires_at is None else instant(round(expires_at * 1e6) - _EPOCH_SHIFT),
         max_retries=rest.max_retries,
         timeout=None if rest.timeout is None else timedelta(seconds=rest.timeout),
         unique_key=rest.unique_key,
@@ -216,249 +245,6 @@ def worker_of(row: Row) -> WorkerRecord:
         lease_until=instant(lease_until),
         alive=alive,
         ended=ended,
-    )
-
-
-# -- enqueue: sans I/O -------------------------------------------------------------------------
-
-
-def enqueue_document(jobs: Sequence[NewJob], *, fresh: bool = False) -> str:
-    """Return jobs as the one argument of `enqueue_many`, which any connection can carry."""
-    return msgspec.json.encode([_document(job, fresh=fresh) for job in jobs]).decode()
-
-
-def _document(new: NewJob, *, fresh: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "fresh": fresh,
-        "id": new.id,
-        "kind": new.kind,
-        "payload": msgspec.Raw(new.payload),
-        "queue": new.queue,
-    }
-    if new.priority:
-        document["priority"] = new.priority
-    if new.key:
-        document["key"] = new.key
-    if new.due is not None:
-        document |= _when(new.due, "delay", "at")
-    if new.expires is not None:
-        document |= _when(new.expires, "expires_in", "expires_at")
-    if new.max_retries is not None:
-        document["max_retries"] = new.max_retries
-    if new.timeout is not None:
-        document["timeout"] = _span(new.timeout)
-    if new.headers:
-        document["headers"] = new.headers
-    if new.waiting_for is not None:
-        document["waiting_for"] = new.waiting_for
-    if new.unique is not None:
-        document |= _unique(new.unique)
-    return document
-
-
-def _unique(unique: UniqueKey) -> dict[str, Any]:
-    until = unique.until
-    held = {
-        "unique": unique.key,
-        "unique_until": _span(until) if isinstance(until, timedelta) else until,
-    }
-    return held if unique.on_duplicate == "keep" else held | {"on_duplicate": unique.on_duplicate}
-
-
-def _when(moment: timedelta | datetime, relative: str, absolute: str) -> dict[str, Any]:
-    if isinstance(moment, timedelta):
-        return {relative: _span(moment)}
-    return {absolute: moment.isoformat()}
-
-
-def _span(span: timedelta) -> str:
-    """Write a span as PostgreSQL reads it, to the microsecond; days are 24 hours here."""
-    return f"{span // timedelta(microseconds=1)} microseconds"
-
-
-def add_values(new: NewJob) -> list[bytes | None]:
-    """Return the values of `add`, as the text that travels."""
-    timeout, retries = new.timeout, new.max_retries
-    return [
-        new.id.hex.encode(),
-        new.kind.encode(),
-        new.queue.encode(),
-        b"%d" % new.priority,
-        new.key.encode(),
-        new.payload,
-        None if retries is None else b"%d" % retries,
-        None if timeout is None else _span(timeout).encode(),
-        as_json(new.headers).encode() if new.headers else None,
-    ]
-
-
-# -- enqueue in bulk: PostgreSQL's binary COPY ----------------------------------------------------
-
-COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-COPY_TAIL = b"\xff\xff"
-_ID = struct.pack("!hi", 9, 16)
-_PARKED_ID = struct.pack("!hi", 11, 16)
-_LENGTH = struct.Struct("!i").pack
-_NOTHING = _LENGTH(-1)
-_SCHEDULED = _LENGTH(len("scheduled")) + b"scheduled"
-
-
-def can_be_copied(new: NewJob) -> bool:
-    """Say whether a job needs nothing of the server but its place: no key to hold, no time."""
-    return new.unique is None and new.due is None and new.expires is None
-
-
-def copy_rows(jobs: Sequence[NewJob]) -> bytes:
-    """Return jobs as rows of `copy_jobs`."""
-    parts: list[bytes] = []
-    for new in jobs:
-        payload = new.payload
-        parts += (
-            _ID,
-            new.id.bytes,
-            _lane_fields(new.kind, new.queue, new.priority, new.key),
-            _LENGTH(len(payload)),
-            payload,
-            _NO_OPTIONS
-            if new.max_retries is None and new.timeout is None and not new.headers
-            else _option_fields(new),
-        )
-    return b"".join(parts)
-
-
-def copy_parked_rows(jobs: Sequence[NewJob]) -> bytes:
-    """Return jobs that are parked from the beginning as rows of `copy_parked`."""
-    parts: list[bytes] = []
-    for new in jobs:
-        waiting_for = (new.waiting_for or "").encode()
-        parts += (
-            _PARKED_ID,
-            new.id.bytes,
-            _lane_fields(new.kind, new.queue, new.priority, new.key),
-            _LENGTH(len(new.payload)),
-            new.payload,
-            _option_fields(new),
-            _SCHEDULED,
-            _LENGTH(len(waiting_for)),
-            waiting_for,
-        )
-    return b"".join(parts)
-
-
-@lru_cache(1024)
-def _lane_fields(kind: str, queue: str, priority: int, key: str) -> bytes:
-    number = _LENGTH(4) + struct.pack("!i", priority)
-    return _text_field(kind) + _text_field(queue) + number + _text_field(key)
-
-
-def _option_fields(new: NewJob) -> bytes:
-    retries, timeout = _NOTHING, _NOTHING
-    if new.max_retries is not None:
-        retries = _LENGTH(4) + struct.pack("!i", new.max_retries)
-    if new.timeout is not None:
-        timeout = _LENGTH(16) + struct.pack("!qii", new.timeout // timedelta(microseconds=1), 0, 0)
-    return retries + timeout + (_text_field(as_json(new.headers)) if new.headers else _NOTHING)
-
-
-def _text_field(text: str) -> bytes:
-    value = text.encode()
-    return _LENGTH(len(value)) + value
-
-
-_NO_OPTIONS = _NOTHING * 3
-
-
-# -- settle ----------------------------------------------------------------------------------------
-
-
-def is_plain_success(move: Transition) -> bool:
-    """Say whether `complete` can record this."""
-    return (
-        move.state is State.COMPLETED
-        and move.attempt is None
-        and move.reason is None
-        and not move.failures
-        and not move.crashes
-        and not move.steps
-        and move.saga is None
-    )
-
-
-def complete_values(moves: Sequence[Transition]) -> tuple[str, str, str | None]:
-    """Return the values of `complete`, as the text of arrays: that takes a tenth of the time."""
-    tokens = ",".join([str(move.token) for move in moves])
-    results = None
-    if any(move.result is not None for move in moves):
-        results = "{" + ",".join([_element(move.result) for move in moves]) + "}"
-    return array_of([move.id for move in moves]), "{" + tokens + "}", results
-
-
-def array_of(ids: Sequence[UUID]) -> str:
-    """Return ids as the text of an array."""
-    return "{" + ",".join([each.hex for each in ids]) + "}"
-
-
-def text_array(texts: Sequence[str]) -> str:
-    """Return texts as the text of an array."""
-    return "{" + ",".join([f'"{_escaped(text)}"' for text in texts]) + "}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _element(result: bytes | None) -> str:
-    if result is None:
-        return "NULL"
-    return f'"{_escaped(result.decode())}"'
-
-
-def settle_document(moves: Sequence[Transition]) -> str:
-    """Return the one value of `settle`."""
-    return msgspec.json.encode([_transition(move) for move in moves]).decode()
-
-
-def _transition(move: Transition) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "id": move.id,
-        "token": move.token,
-        "state": move.state.value,
-        "failures": move.failures,
-        "crashes": move.crashes,
-        "result": None if move.result is None else msgspec.Raw(move.result),
-        "error": move.error,
-        "reason": move.reason,
-        "attempt": move.attempt,
-    }
-    if move.due is not None:
-        document |= _when(move.due, "due_in", "due_at")
-    if move.waiting_for is not None:
-        document["waiting_for"] = move.waiting_for
-    if move.steps:
-        document["steps"] = move.steps
-    if move.saga is not None:
-        document["saga"] = move.saga
-    return document
-
-
-def checkpoint_document(added: Sequence[Checkpoint]) -> str:
-    """Return the one value of `checkpoint`: for each job, all that is added to its log."""
-    merged: dict[tuple[UUID, int], Checkpoint] = {}
-    for each in added:
-        before = merged.get((each.id, each.token))
-        if before is not None:
-            each = replace(each, steps=before.steps + each.steps, saga=each.saga or before.saga)
-        merged[each.id, each.token] = each
-    return as_json(list(merged.values()))
-
-
-# -- news ------------------------------------------------------------------------------------------
-
-
-def news_document(news: Sequence[News]) -> str:
-    """Return the one value of `send_news`, which any connection can carry."""
-    return as_json(
-        [{"topic": each.topic, "id": each.id, "body": msgspec.Raw(each.body)} for each in news]
     )
 
 

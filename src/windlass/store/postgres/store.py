@@ -1,87 +1,66 @@
 """Owns the PostgreSQL store: the contract's methods, and which connection carries each.
 
-Claims and settles go by the hot line, a worker's rounds by a line of their own, the lease by a
-third connection, and the pool has some to spare for what else a worker has to do: nothing that
-users do with it can keep a worker from its duties.
+Claims and settles go by the pipeline, a worker's chores and the lease by connections of their own,
+and the pool keeps some spare ones for a worker's duties: users of the pool cannot block a worker.
 """
 
 from __future__ import annotations
 
-import os
-import random
-import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
-import msgspec
 import psycopg
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.errors import StoreUnavailable
-from windlass.core.job import (
-    Checkpoint,
-    Claim,
-    Connections,
-    Depths,
-    Enqueued,
-    ErrorGroup,
-    Finding,
-    Job,
-    JobFilter,
-    Json,
-    NewJob,
-    News,
-    Page,
-    Progress,
-    Pulse,
-    QueueCount,
-    Retention,
-    Ringing,
-    Standing,
-    Sweep,
-    WorkerInfo,
-    WorkerRecord,
-)
-from windlass.core.settle import Transition
-from windlass.store.columns import as_json
-from windlass.store.postgres import health, hot, looking, schema, work
-from windlass.store.postgres.enqueueing import Enqueueing
-from windlass.store.postgres.foreign import aforeign, foreign
-from windlass.store.postgres.heartbeat import Heartbeat
-from windlass.store.postgres.home import Home
-from windlass.store.postgres.homes import Homes
-from windlass.store.postgres.line import Speak
-from windlass.store.postgres.pool import AsyncPool, Limits, Pool
-from windlass.store.postgres.rows import (
-    job_of,
-    news_document,
-    worker_of,
-)
-from windlass.store.postgres.schema import Names
-from windlass.store.postgres.transaction import Transaction
-from windlass.store.postgres.wire import (
-    Wire,
+from windlass.core.claims.lanes import Claim, Sweep
+from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
+from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page, Retention
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.streams import Appended, ChunkGroup, Position, StreamPage
+from windlass.core.records import Json, News, RecordPage, Ringing
+from windlass.core.schedules.clock_step import LATE, SPANS
+from windlass.core.search.scan import Budget
+from windlass.core.stats.depths import Connections, Depths, Disk, QueueCount, Standing
+from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
+from windlass.store.json_columns import as_json
+from windlass.store.postgres import claim_and_settle, health, queries, records, streams
+from windlass.store.postgres import migrate as schema
+from windlass.store.postgres.connections.connection import (
+    BlockingConnection,
+    LoopConnection,
+    Row,
     conninfo_of,
     location_of,
     translate,
 )
+from windlass.store.postgres.connections.dedicated import CursorWork
+from windlass.store.postgres.connections.forks import start_anew_in_children
+from windlass.store.postgres.connections.heartbeat import Heartbeat
+from windlass.store.postgres.connections.per_loop import ConnectionsPerLoop, LoopConnections
+from windlass.store.postgres.connections.pool import AsyncPool, Pool, PoolSize
+from windlass.store.postgres.connections.retrying import Fate, apersist, persist
+from windlass.store.postgres.connections.user_connections import arun_on, run_on
+from windlass.store.postgres.enqueue import Enqueuer
+from windlass.store.postgres.find import find
+from windlass.store.postgres.migrate import Names
+from windlass.store.postgres.parameters import news_document
+from windlass.store.postgres.rows import job_of, worker_of
+from windlass.store.postgres.transaction import Transaction
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
-from windlass.store.sql import Migration
+from windlass.store.sql_files import Migration
 
 T = TypeVar("T")
-_MIGRATION = 3600.0
-_TRIES = 5
+_MIGRATION_SECONDS = 3600.0
 
 
 class PostgresStore:
     """Keeps jobs in a PostgreSQL database, for any number of hosts.
 
-    `listen_url` is where notifications are listened for if `url` leads through a pooler; "off"
-    does without them, and polls.
+    `listen_url` is where to listen for notifications if `url` leads through a pooler; with "off",
+    workers poll.
     """
 
     capabilities = Capabilities(
@@ -94,159 +73,158 @@ class PostgresStore:
         *,
         schema: str = "windlass",
         listen_url: str | None = None,
-        limits: Limits | None = None,
+        limits: PoolSize | None = None,
     ) -> None:
         self._names = Names(schema)
         self._conninfo = conninfo_of(url)
         self._listen = None if listen_url == "off" else conninfo_of(listen_url or url)
         self.capabilities = replace(type(self).capabilities, wakes=self._listen is not None)
         self._location = location_of(self._conninfo, schema)
-        self._limits = limits or Limits()
-        self._sql = self._names.statements()
+        self._limits = limits or PoolSize()
+        self.sql = self._names.statements()
         self._served: WorkerInfo | None = None
-        self._start_anew()
-        _stores.add(self)
+        self._drop_connections()
+        start_anew_in_children(self)
 
-    def _start_anew(self) -> None:
-        """Own no connection; those of a parent process are its own, and left alone."""
-        self._homes = Homes()
+    def _drop_connections(self) -> None:
+        """Drop all connections; those of a parent process are left to it."""
+        self._by_loop = ConnectionsPerLoop()
         self._pool = Pool(self._conninfo, self._location, self._limits)
-        self._enqueueing = Enqueueing(self._sql)
-        self._heartbeat = Heartbeat(self._conninfo, self._location, self._sql["beat"])
+        self._enqueueing = Enqueuer(self.sql)
+        self._heartbeat = Heartbeat(self._conninfo, self._location, self.sql["beat"])
         self._checked = False
 
     @property
     def location(self) -> str:
-        """The server, database and schema, without secrets."""
         return self._location
 
     @property
     def listening(self) -> bool:
-        """Whether any event loop of this process hears of new jobs."""
-        return self._homes.listening
+        """Whether any event loop of this process receives notifications of new jobs."""
+        return self._by_loop.listening
 
     @property
     def connections(self) -> Connections:
-        """Those of the pools of this process, for blocking and for awaited use."""
-        pools: list[Pool | AsyncPool] = [self._pool, *self._homes.pools]
+        pools: list[Pool | AsyncPool] = [self._pool, *self._by_loop.pools]
         return Connections(
             open=sum(pool.open for pool in pools),
             in_use=sum(pool.in_use for pool in pools),
             limit=self._limits.most * len(pools),
         )
 
-    @property
-    def statements(self) -> Mapping[str, str]:
-        """The statements of this store, with the schema's name filled in."""
-        return self._sql
-
     async def open(self) -> None:
         if not self._checked:
-            await self._home().borrow(lambda wire: schema.check(wire, self._names, self._location))
+            await self._here().borrow(
+                lambda connection: schema.check(connection, self._names, self._location)
+            )
             self._checked = True
 
     async def schema(self) -> Schema:
-        return await self._home().borrow(lambda wire: schema.look(wire, self._names))
+        return await self._here().borrow(lambda connection: schema.look(connection, self._names))
 
     async def migrate(self) -> list[str]:
-        return await self._home().borrow(
-            lambda wire: schema.migrate(wire, self._names, self._location), patience=_MIGRATION
+        return await self._here().borrow(
+            lambda connection: schema.migrate(connection, self._names, self._location),
+            timeout=_MIGRATION_SECONDS,
         )
 
     async def migrations(self) -> list[Migration]:
-        steps = await self._home().borrow(
-            lambda wire: schema.steps(wire, self._names, self._location)
+        return await self._here().borrow(
+            lambda connection: schema.scripts(connection, self._names, self._location)
         )
-        return [step._replace(sql=schema.script(step)) for step in steps]
 
     async def close(self) -> None:
-        await self._homes.close_here()
+        await self._by_loop.close_here()
         self._pool.close()
         self._pool = Pool(self._conninfo, self._location, self._limits)
         self._heartbeat.close()
 
     # -- the hot path --------------------------------------------------------------------------
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        # Safe to repeat: an id that is known already is not added again.
-        return await self._home().borrow(
-            lambda wire: self._enqueueing.carry(wire, jobs), again=True
-        )
+    async def enqueue(
+        self, jobs: Sequence[NewJob], timeout: timedelta | None = None
+    ) -> list[Enqueued]:
+        async def say(fate: Fate) -> list[Enqueued]:
+            async def carry(connection: LoopConnection) -> list[Enqueued]:
+                fate.sent = True
+                return await self._enqueueing.enqueue(connection, jobs)
+
+            return await self._here().borrow(carry)
+
+        return await apersist(say, timeout, self._location)
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
-        return self._persist(lambda wire: self._enqueueing.carry_blocking(wire, jobs), timeout)
+        return self._persist(
+            lambda connection: self._enqueueing.enqueue_blocking(connection, jobs), timeout
+        )
 
-    def _persist(self, speak: Callable[[Wire], T], timeout: timedelta) -> T:
-        """Say something in a user's thread, again and again if the server is away for a moment."""
-        deadline = time.monotonic() + timeout.total_seconds()
-        for attempt in range(_TRIES):
-            left = deadline - time.monotonic()
+    def _persist(self, speak: Callable[[BlockingConnection], T], timeout: timedelta) -> T:
+        def say(fate: Fate, timeout: float) -> T:
             try:
-                return self._say(speak, max(left, 0.001))
-            except StoreUnavailable:
-                # Safe to repeat: an id that is known already is not added again.
-                pause = 0.05 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311 - spreads load.
-                if attempt == _TRIES - 1 or time.monotonic() + pause >= deadline:
-                    raise
-                time.sleep(pause)
-        raise AssertionError("unreachable")
+                with self._pool.connection(timeout) as connection:
+                    fate.sent = True
+                    return speak(connection)
+            except psycopg.Error as error:
+                raise translate(error, self._location) from error
 
-    def _say(self, speak: Callable[[Wire], T], patience: float) -> T:
-        try:
-            with self._pool.connection(patience) as wire:
-                return speak(wire)
-        except psycopg.Error as error:
-            raise translate(error, self._location) from error
+        return persist(say, timeout)
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return self._enqueueing.carry_in(transaction, jobs)
+        return self._enqueueing.enqueue_in(transaction, jobs)
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._enqueueing.acarry_in(transaction, jobs)
+        return await self._enqueueing.aenqueue_in(transaction, jobs)
 
     async def sweep(self, *, fresh: bool = True) -> Sweep:
-        look = hot.sweep if fresh else hot.believed_sweep
-        return await look(self._home(), self._sql)
+        look = claim_and_settle.sweep if fresh else claim_and_settle.believed_sweep
+        return await look(self._here(), self.sql)
 
     async def wait(self, mark: int, timeout: timedelta) -> None:
-        await self._home().wait(mark, timeout.total_seconds())
+        await self._here().wait(mark, timeout.total_seconds())
 
     async def busy(self) -> None:
-        await self._home().ear.rest_no_more()
+        await self._here().listener.rest_no_more()
 
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
-        return await hot.claim(self._home(), self._sql, claim, worker, token)
+        return await claim_and_settle.claim(self._here(), self.sql, claim, worker, token)
 
     async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
-        return await hot.settle(self._home(), self._sql, transitions)
+        return await claim_and_settle.settle(self._here(), self.sql, transitions)
 
     async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
         values = (as_json(progress), job, token)
-        return (
-            await self._chore(lambda cursor: work.count(cursor, self._sql["progress"], values)) > 0
-        )
+        text = self.sql["progress"]
+        return await self._chore(lambda cursor: records.count(cursor, text, values)) > 0
 
     async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[bool]:
-        return await hot.checkpoint(self._home(), self._sql, checkpoints)
+        return await claim_and_settle.checkpoint(self._here(), self.sql, checkpoints)
+
+    async def stream_append(self, groups: Sequence[ChunkGroup]) -> list[Appended | None]:
+        rows = await self._duty_rows("stream_append", (streams.document(groups),))
+        return [None if row[0] is None else Appended(*row) for row in rows]
 
     async def promote(self, limit: int) -> int:
-        promoted = int(await self._value("promote", limit))
+        ((promoted,),) = await self._chore_rows("promote", limit)
         if promoted < limit:
-            # Else who believes in a job that is due would promote in vain until the next sweep.
-            self._home().lanes.promoted()
-        return promoted
+            # Otherwise a caller that believes in a due job would promote nothing until the next
+            # sweep.
+            self._here().lanes.promoted()
+        return int(promoted)
+
+    async def recall(self, by: timedelta, ago: timedelta) -> int:
+        values = {"by": by, "ago": ago, "late": LATE, "spans": sorted(SPANS)}
+        ((recalled, _),) = await self._duty_rows("recall", values)
+        self._here().lanes.doubt()
+        return int(recalled)
 
     async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
-        values = (worker, token, limit)
-        rows = await self._chore(lambda cursor: work.fetch(cursor, self._sql["rescue"], values))
-        return [job_of(row) for row in rows]
+        return [job_of(row) for row in await self._chore_rows("rescue", worker, token, limit)]
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        values = (retention.finished, retention.dead, WORKERS_KEPT, limit)
-        # Not among the chores, which it would hold up: it may wait for whoever reads a whole room.
-        ((pruned,),) = await self._duty(
-            lambda cursor: work.fetch(cursor, self._sql["prune"], values)
-        )
+        kept = retention
+        values = (kept.finished, kept.dead, kept.streams, WORKERS_KEPT, limit)
+        # Not among the chores, which it would hold up: it may wait for readers of a whole table.
+        ((pruned,),) = await self._duty_rows("prune", values)
         return int(pruned)
 
     # -- leases --------------------------------------------------------------------------------
@@ -255,184 +233,161 @@ class PostgresStore:
         values = {
             "id": worker.id,
             "info": as_json(worker),
-            "pulse": as_json(Pulse()),
+            "pulse": as_json(WorkerPulse()),
             "lease": worker.lease,
         }
-        await self._chore(lambda cursor: work.count(cursor, self._sql["register"], values))
+        await self._chore(lambda cursor: records.count(cursor, self.sql["register"], values))
         self._served = worker
-        self._home().ear.start()
+        listener = self._here().listener
+        listener.served = worker
+        listener.start()
 
-    def heartbeat(self, worker: str, pulse: Pulse, timeout: timedelta) -> bool:
+    def heartbeat(self, worker: str, pulse: WorkerPulse, timeout: timedelta) -> bool:
         return self._heartbeat.beat(worker, pulse, timeout)
 
     async def retire(self, worker: str) -> None:
-        await self._chore(lambda cursor: work.count(cursor, self._sql["retire"], (worker,)))
-        # Else wake-ups would go to who does not work any more, and miss who does.
-        await self._home().ear.close()
+        await self._chore(lambda cursor: records.count(cursor, self.sql["retire"], (worker,)))
+        # Else wake-ups would go to a worker that has stopped, and miss those that work.
+        await self._here().listener.close()
 
     async def held(self, worker: str) -> list[Job]:
-        rows = await self._chore(lambda cursor: work.fetch(cursor, self._sql["held"], (worker,)))
-        return [job_of(row) for row in rows]
+        return [job_of(row) for row in await self._chore_rows("held", worker)]
 
     async def cancel_requests(self, worker: str) -> list[UUID]:
-        text = self._sql["cancel_requests"]
-        rows = await self._chore(lambda cursor: work.fetch(cursor, text, (worker,)))
-        return [row[0] for row in rows]
+        return [row[0] for row in await self._chore_rows("cancel_requests", worker)]
 
     # -- records and whole changes -------------------------------------------------------------
 
-    async def records(self, prefix: str) -> Mapping[str, Json]:
-        text = self._sql["list_records"]
-        rows = await self._chore(lambda cursor: work.fetch(cursor, text, (prefix,)))
-        return {name: msgspec.json.decode(value) for name, value in rows}
+    async def records(self, prefix: str, page: RecordPage | None = None) -> Mapping[str, Json]:
+        return await self._chore(lambda cursor: records.read(cursor, self.sql, prefix, page))
 
     async def apply(self, names: Sequence[str], decide: Decide[T]) -> Applied[T]:
         return await self._duty(
-            lambda cursor: work.apply(cursor, self._sql, self._names.schema, names, decide),
-            again=False,
+            lambda cursor: records.apply(cursor, self.sql, names, decide), again=False
         )
 
     async def ringing(self, limit: int) -> Ringing:
-        return await self._chore(lambda cursor: work.ringing(cursor, self._sql, limit))
+        return await self._chore(lambda cursor: records.ringing(cursor, self.sql, limit))
 
     async def topics(self, limit: int) -> list[str]:
-        text = self._sql["news_topics"]
-        rows = await self._chore(lambda cursor: work.fetch(cursor, text, (max(limit, 1),)))
-        return [row[0] for row in rows]
+        return [row[0] for row in await self._chore_rows("news_topics", max(limit, 1))]
 
     async def hear(self, topics: Sequence[str], decide: Hear[T]) -> Applied[T]:
         return await self._duty(
-            lambda cursor: work.hear(cursor, self._sql, self._names.schema, topics, decide),
-            again=False,
+            lambda cursor: records.hear(cursor, self.sql, topics, decide), again=False
         )
 
     async def send(self, news: Sequence[News]) -> None:
         values = (news_document(news),)
-        await self._look(lambda cursor: work.fetch(cursor, self._sql["send_news"], values))
+        await self._here().run(lambda cursor: records.fetch(cursor, self.sql["send_news"], values))
 
     def send_blocking(self, news: Sequence[News], timeout: timedelta) -> None:
         values = (news_document(news),)
-        self._persist(lambda wire: wire.execute(self._sql["send_news"], values), timeout)
+        self._persist(lambda connection: connection.execute(self.sql["send_news"], values), timeout)
 
     def send_in(self, transaction: object, news: Sequence[News]) -> None:
-        foreign(transaction, self._sql["send_news"], news_document(news))
+        run_on(transaction, self.sql["send_news"], news_document(news))
 
     async def asend_in(self, transaction: object, news: Sequence[News]) -> None:
-        await aforeign(transaction, self._sql["send_news"], news_document(news))
+        await arun_on(transaction, self.sql["send_news"], news_document(news))
 
     def transaction(self, settling: Transition) -> Transaction:
         return Transaction(
-            self._pool,
-            lambda: self._home().pool,
-            self._sql,
-            settling,
-            location=self._location,
+            self._pool, lambda: self._here().pool, self.sql, settling, location=self._location
         )
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
 
     async def get(self, job: UUID) -> Job | None:
-        return await self._look(lambda cursor: looking.get(cursor, self._sql, job))
+        return await self._here().run(lambda cursor: queries.get(cursor, self.sql, job))
 
     async def get_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
-        return await self._duty(lambda cursor: looking.get_many(cursor, self._sql, jobs))
+        return await self._duty(lambda cursor: queries.get_many(cursor, self.sql, jobs))
 
     async def done(self, kind: str, key: str) -> Job | None:
-        values = {"kind": kind, "key": key}
-        rows = await self._duty(lambda cursor: work.fetch(cursor, self._sql["done"], values))
+        rows = await self._duty_rows("done", {"kind": kind, "key": key})
         return job_of(rows[0]) if rows else None
 
-    async def find(self, which: JobFilter, *, limit: int, after: UUID | None = None) -> Page:
-        return await self._duty(lambda cursor: looking.find(cursor, self._sql, which, limit, after))
+    async def stream_read(self, job: UUID, after: Position, limit: int) -> StreamPage:
+        values = {"job": job, **after._asdict(), "limit": max(limit, 1)}
+        return streams.page(await self._duty_rows("stream_read", values))
+
+    async def find(
+        self,
+        which: JobFilter,
+        *,
+        limit: int,
+        after: UUID | None = None,
+        oldest_first: bool = False,
+        brief: bool = False,
+        budget: Budget | None = None,
+    ) -> Page:
+        return await self._duty(
+            lambda cursor: find(cursor, self.sql, which, limit, after, oldest_first, brief, budget)
+        )
 
     async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
-        return await self._look(lambda cursor: looking.error_groups(cursor, self._sql, kind, limit))
+        return await self._here().run(
+            lambda cursor: queries.error_groups(cursor, self.sql, kind, limit)
+        )
 
     async def counts(self) -> list[QueueCount]:
-        return await self._look(lambda cursor: looking.counts(cursor, self._sql))
+        return await self._here().run(lambda cursor: queries.counts(cursor, self.sql))
 
     async def standing(self, job: UUID, *, limit: int) -> Standing:
-        return await self._look(lambda cursor: looking.standing(cursor, self._sql, job, limit))
+        return await self._here().run(lambda cursor: queries.standing(cursor, self.sql, job, limit))
 
     async def depths(self, most: int) -> Depths:
-        return await self._duty(lambda cursor: looking.depths(cursor, self._sql, most))
+        return await self._duty(lambda cursor: queries.depths(cursor, self.sql, most))
+
+    async def disk(self) -> Disk | None:
+        return None  # PostgreSQL does not report the free space of its host.
 
     async def arrivals(
         self, since: datetime, until: datetime, most: int
     ) -> Mapping[str, int] | None:
         return await self._duty(
-            lambda cursor: looking.arrivals(cursor, self._sql, since, until, most)
+            lambda cursor: queries.arrivals(cursor, self.sql, since, until, most)
         )
 
     async def workers(self) -> list[WorkerRecord]:
-        rows = await self._duty(lambda cursor: work.fetch(cursor, self._sql["list_workers"]))
-        return [worker_of(row) for row in rows]
+        return [worker_of(row) for row in await self._duty_rows("list_workers", None)]
 
     async def findings(self) -> list[Finding]:
-        ear = self._home().ear
-        return await self._duty(lambda cursor: health.findings(cursor, self._sql, ear))
+        listener = self._here().listener
+        return await self._duty(lambda cursor: health.findings(cursor, self.sql, listener))
 
     # -- connections ---------------------------------------------------------------------------
 
-    def _home(self) -> Home:
-        return self._homes.here(self._make_home)
+    def _here(self) -> LoopConnections:
+        return self._by_loop.here(self._make_connections)
 
-    def _make_home(self) -> Home:
-        return Home(
+    def _make_connections(self) -> LoopConnections:
+        return LoopConnections(
             self._conninfo,
             self._listen,
             self._location,
             self._limits,
             self._names.channel,
-            sleep=self._sleep,
-            rise=self._rise,
-            tell=self._tell,
+            statements=self.sql,
+            served=self._served,
         )
 
-    async def _chore(self, speak: Speak[T]) -> T:
-        return await self._home().chores.run(speak)
+    async def _chore(self, work: CursorWork[T]) -> T:
+        return await self._here().chores.run(work)
 
-    async def _value(self, statement: str, *values: object) -> Any:
-        ((value,),) = await self._chore(
-            lambda cursor: work.fetch(cursor, self._sql[statement], values)
-        )
-        return value
+    async def _chore_rows(self, statement: str, *values: object) -> list[Row]:
+        return await self._chore(lambda cursor: records.fetch(cursor, self.sql[statement], values))
 
-    async def _look(self, speak: Speak[T]) -> T:
-        return await self._home().look(speak)
+    async def _duty(self, work: CursorWork[T], *, again: bool = True) -> T:
+        """Do a worker's duty, even if handlers hold all their connections of the pool."""
+        return await self._here().run(work, again=again, duty=True)
 
-    async def _duty(self, speak: Speak[T], *, again: bool = True) -> T:
-        """Say what a worker has to, though handlers may hold all that is theirs of the pool."""
-        return await self._home().look(speak, again=again, duty=True)
+    async def _duty_rows(self, statement: str, values: object) -> list[Row]:
+        return await self._duty(lambda cursor: records.fetch(cursor, self.sql[statement], values))
 
-    async def _sleep(self, sleeper: str, span: timedelta) -> None:
-        served = self._served
-        queues = None if served is None or not served.queues else list(served.queues)
-        others = None if served is None or not served.excluded else list(served.excluded)
-        kinds = None if served is None or not served.kinds else list(served.kinds)
-        worker = None if served is None else served.id
-        await self._value("sleep", sleeper, worker, queues, others, kinds, span)
-
-    async def _rise(self, sleeper: str) -> None:
-        await self._value("rise", sleeper)
-
-    async def _tell(self, word: str) -> None:
-        await self._value("tell", word)
-
-    def after_fork_in_child(self) -> None:
-        """Begin anew: a connection belongs to the process that made it."""
-        _inherited.append((self._homes, self._pool, self._heartbeat))
-        self._start_anew()
-
-
-_inherited: list[object] = []
-"""Kept, so that nothing of a parent process is closed by the child's garbage collection."""
-_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for store in list(_stores):
-        store.after_fork_in_child()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+    def after_fork_in_child(self) -> object:
+        """Start anew: a connection belongs to the process that opened it."""
+        inherited = (self._by_loop, self._pool, self._heartbeat)
+        self._drop_connections()
+        return inherited

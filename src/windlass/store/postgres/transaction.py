@@ -10,21 +10,26 @@ import psycopg
 from psycopg import AsyncCursor, Cursor
 from psycopg.rows import tuple_row
 
-from windlass.core.errors import Fenced
-from windlass.core.settle import Transition
-from windlass.store.postgres.pool import AsyncPool, Pool
-from windlass.store.postgres.rows import complete_values
-from windlass.store.postgres.wire import AsyncWire, Row, Wire, translated
+from windlass.core.errors import LeaseLost
+from windlass.core.jobs.settle import Transition
+from windlass.store.postgres.connections.connection import (
+    BlockingConnection,
+    LoopConnection,
+    Row,
+    translated,
+)
+from windlass.store.postgres.connections.pool import AsyncPool, Pool
+from windlass.store.postgres.parameters import complete_values
 
-_PATIENCE = 30.0
+_TIMEOUT_SECONDS = 30.0
 _RESET = "RESET ALL; RESET ROLE; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP"
 
 
 class Transaction:
-    """`async with` in a coroutine, `with` in a thread: gives a connection in a transaction.
+    """Gives a connection in a transaction: `async with` in a coroutine, `with` in a thread.
 
-    The last statement before the commit settles the job under its fence. If the fence is gone,
-    nothing is committed. Nothing of the job is locked before that.
+    The last statement before the commit settles the job under its fence. If the lease was lost,
+    nothing is committed. The job's row is not locked before that.
     """
 
     def __init__(
@@ -42,14 +47,15 @@ class Transaction:
         self._settling = settling
         self._location = location
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> BlockingConnection:
         with ExitStack() as stack, translated(self._location):
-            self._wire = stack.enter_context(self._pool.connection(_PATIENCE))
-            self._wire.deadline = None  # What the user does may take as long as the job may.
-            stack.callback(_clean, self._wire)
-            stack.enter_context(self._wire.transaction())
+            self._connection = stack.enter_context(self._pool.connection(_TIMEOUT_SECONDS))
+            # The user's work may take as long as the job's timeout allows.
+            self._connection.deadline = None
+            stack.callback(_clean, self._connection)
+            stack.enter_context(self._connection.transaction())
             self._stack = stack.pop_all()
-        return self._wire
+        return self._connection
 
     def __exit__(
         self,
@@ -66,15 +72,17 @@ class Transaction:
         with translated(self._location):
             self._stack.__exit__(kind, error, trace)
 
-    async def __aenter__(self) -> AsyncWire:
+    async def __aenter__(self) -> LoopConnection:
         pool = self._async_pool()
         async with AsyncExitStack() as stack:
             with translated(self._location):
-                self._awire = await stack.enter_async_context(pool.connection(_PATIENCE))
-                stack.push_async_callback(_aclean, self._awire)
-                await stack.enter_async_context(self._awire.transaction())
+                self._async_connection = await stack.enter_async_context(
+                    pool.connection(_TIMEOUT_SECONDS)
+                )
+                stack.push_async_callback(_aclean, self._async_connection)
+                await stack.enter_async_context(self._async_connection.transaction())
             self._astack = stack.pop_all()
-        return self._awire
+        return self._async_connection
 
     async def __aexit__(
         self,
@@ -94,36 +102,35 @@ class Transaction:
     def _settle(self) -> None:
         with translated(self._location):
             values = complete_values([self._settling])
-            cursor = Cursor(self._wire, row_factory=tuple_row)
+            cursor = Cursor(self._connection, row_factory=tuple_row)
             row = cursor.execute(self._statement, values).fetchone()
         self._check(row)
 
     async def _asettle(self) -> None:
         with translated(self._location):
             values = complete_values([self._settling])
-            cursor = AsyncCursor(self._awire, row_factory=tuple_row)
+            cursor = AsyncCursor(self._async_connection, row_factory=tuple_row)
             await cursor.execute(self._statement, values)
             row = await cursor.fetchone()
         self._check(row)
 
     def _check(self, row: Row | None) -> None:
         if row is None or row[0] is not None:
-            raise Fenced(self._settling.id)
+            raise LeaseLost(self._settling.id)
 
 
-def _clean(wire: Wire) -> None:
-    """Let whoever borrows the connection next find it as if it were new."""
-    wire.row_factory, wire.cursor_factory = tuple_row, Cursor
+def _clean(connection: BlockingConnection) -> None:
+    """Reset a connection for its next borrower."""
+    connection.row_factory, connection.cursor_factory = tuple_row, Cursor
     try:
-        wire.execute(_RESET)
+        connection.execute(_RESET)
     except psycopg.Error:
-        wire.pgconn.finish()  # What was done is committed, and what is left of this is not used.
+        connection.pgconn.finish()  # The transaction is over; the connection is not used again.
 
 
-async def _aclean(wire: AsyncWire) -> None:
-    """Do the same to a connection that is awaited."""
-    wire.row_factory, wire.cursor_factory = tuple_row, AsyncCursor
+async def _aclean(connection: LoopConnection) -> None:
+    connection.row_factory, connection.cursor_factory = tuple_row, AsyncCursor
     try:
-        await wire.execute(_RESET)
+        await connection.execute(_RESET)
     except psycopg.Error:
-        wire.pgconn.finish()
+        connection.pgconn.finish()

@@ -1,101 +1,47 @@
-"""Owns the database file: how it is made, opened, migrated, and whose turn it is to write to it."""
+"""Owns the database file: how it is made, opened and migrated."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
-import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from windlass.core.errors import SchemaMismatch, StoreError, StoreUnavailable
-from windlass.store.sql import Migration, load_migrations
+from windlass.core.errors import SchemaMismatch, StoreError
+from windlass.store.sql_files import Migration, load_migrations
+from windlass.store.sqlite.functions import add_functions
+from windlass.store.sqlite.write_lock import WriteLock, unreachable
 
 OLDEST_SQLITE = (3, 37, 0)
-_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
+_OPEN_LOCK_SECONDS = 0.3
+"""Seconds that an open waits for the write lock before it continues without."""
 _BUSY_MS = 5_000
 _PAGE_BYTES = 2_048
-"""Of a new file. Half of the usual: a commit writes three pages, and a job has few bytes."""
+"""Half of the default: a commit writes three pages, and a job has few bytes."""
 _CACHE_KIB = 16_000
 _CHECKPOINT_PAGES = 500
-"""Half of the usual: a short log is searched and flushed faster than a long one."""
-_WAL_LIMIT = 64 * 1024 * 1024
+"""Half of the default: a short log is searched and flushed faster than a long one."""
+_MAX_WAL_BYTES = 64 * 1024 * 1024
 MIGRATIONS = load_migrations("windlass.store.sqlite")
 SCHEMA = MIGRATIONS[-1].number
 
 
-class Turn:
-    """A queue for everybody who writes to, opens or migrates one database file.
-
-    SQLite's own busy timeout polls, so that under many writers some starve until they fail. A lock
-    on a file beside the database makes them wait in line instead.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._mine = threading.Lock()
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> None:
-        """Wait for the turn, and take it."""
-        self._mine.acquire()
-        try:
-            fcntl.flock(self._open(), fcntl.LOCK_EX)
-        except BaseException:
-            self._mine.release()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        """Give the turn to whoever is next."""
-        try:
-            fcntl.flock(self._descriptor or self._open(), fcntl.LOCK_UN)
-        finally:
-            self._mine.release()
-
-    def take_if_free(self) -> bool:
-        """Take the turn if nobody has it; say whether that was so."""
-        if not self._mine.acquire(blocking=False):
-            return False
-        try:
-            fcntl.flock(self._descriptor or self._open(), _AT_ONCE)
-        except BaseException as error:
-            self._mine.release()
-            if isinstance(error, BlockingIOError):
-                return False
-            raise
-        return True
-
-    def close(self) -> None:
-        """Let go of the file. After a fork, the child does this so that it can hold nobody up."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-
-    def _open(self) -> int:
-        if self._descriptor is None:
-            try:
-                beside = self._path.with_name(self._path.name + "-turn")
-                self._descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except OSError as error:
-                raise unreachable(self._path, error) from error
-        return self._descriptor
-
-
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the file, which exists and has its schema; the caller has the turn."""
+    """Open a file that exists and has its schema."""
     try:
         connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         try:
+            add_functions(connection)
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             # RETURNING keeps its rows in a temporary table; in a file, that costs 0.1 ms each time.
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+            connection.execute(f"PRAGMA journal_size_limit = {_MAX_WAL_BYTES}")
             if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
                 raise StoreError(f"{path} cannot use a write-ahead log; put it on a local disk")
         except BaseException:
@@ -106,10 +52,38 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def prepare(path: Path) -> list[Migration]:
-    """Make the file if it is not there, bring its schema up to date, and return what that took.
+@contextmanager
+def opening(path: Path, write_lock: WriteLock) -> Iterator[None]:
+    """Make or migrate the file if needed, and let the block open it.
 
-    The caller has the turn.
+    Under the write lock if that comes free soon, since SQLite's own locks let some opens fail under
+    load. But a reader must not wait for a process that is stopped while it holds the lock.
+    """
+    if write_lock.acquire_within(_OPEN_LOCK_SECONDS):
+        try:
+            prepare(path)
+            yield
+        finally:
+            write_lock.release()
+        return
+    if not is_current(path):
+        with write_lock:
+            prepare(path)
+    yield
+
+
+def is_current(path: Path) -> bool:
+    """Return whether the file exists and has the schema of this release."""
+    try:
+        return schema_at(path) == SCHEMA
+    except StoreError:
+        return False
+
+
+def prepare(path: Path) -> list[Migration]:
+    """Make the file if it does not exist, migrate it, and return the steps taken.
+
+    The caller holds the write lock.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
@@ -141,7 +115,7 @@ def schema_at(path: Path) -> int | None:
 
 
 def usage(path: Path) -> tuple[int, int]:
-    """Return how many bytes of a file are in use, and how many it has."""
+    """Return how many bytes of a file are in use, and its size."""
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             pages, free, size = (
@@ -153,38 +127,13 @@ def usage(path: Path) -> tuple[int, int]:
     return (pages - free) * size, pages * size
 
 
-def unreachable(path: Path, error: Exception) -> StoreError:
-    """Return the error of ours that says what another says, and what to do about it."""
-    said = str(error)
-    if "not a database" in said or "malformed" in said:
-        return StoreError(
-            f"{path} is not an SQLite database, or it is damaged ({said}): "
-            "name another file, or restore it from a backup"
-        )
-    if isinstance(error, FileNotFoundError) or not path.parent.exists():
-        return StoreUnavailable(
-            f"the directory of {path} does not exist; create it: mkdir -p {path.parent}"
-        )
-    if "locked" in said or "busy" in said:
-        return StoreUnavailable(
-            f"another program has held a write lock on {path} for too long ({said}); "
-            "is somebody's transaction open in a database shell?"
-        )
-    if "full" in said:
-        return StoreUnavailable(f"the disk of {path} is full ({said}); make room")
-    if "readonly" in said or "unable to open" in said or isinstance(error, PermissionError):
-        return StoreUnavailable(f"{path} cannot be written ({said}); check its owner and mode")
-    return StoreUnavailable(f"{path}: {said}")
-
-
 def _schema_of(connection: sqlite3.Connection) -> int:
-    """Return the number of the last migration that a file has seen."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version
 
 
 def _create(path: Path) -> None:
-    """Make the file for its owner alone, before SQLite would make it for everybody."""
+    """Make the file readable for its owner only; SQLite would make it readable for all."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

@@ -1,7 +1,7 @@
-"""Owns rows that cannot be read, since something else than Windlass wrote them.
+"""Owns the repair of rows that cannot be read because another program wrote them.
 
-They are made readable, with as much of them as can be kept, and dead, with the reason: so they stop
-nobody else, and a person sees them.
+Such a job becomes readable, with as many of its values as possible, and dead, with the reason: it
+blocks no other job, and a person sees it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from windlass.core.job import Job, Saga
-from windlass.store.columns import ERROR, HEADERS, HISTORY, PROGRESS
+from windlass.core.jobs.job import Job, Saga
+from windlass.store.json_columns import ERROR, HEADERS, HISTORY, PROGRESS
 from windlass.store.sqlite.rows import STEPS, job_of
 
-_UNREADABLE = "it cannot be read, so it was not written by Windlass: "
+_UNREADABLE = "its row cannot be read, so Windlass did not write it: "
 _TO_UNDO = (Saga.READY.value, Saga.UNDOING.value)
-_NOT_UNDONE = "; what its steps did is not undone"
+_NOT_UNDONE = "; its completed steps are not undone"
 _JSON: dict[str, tuple[Callable[[str], object], str | None]] = {
     "headers": (HEADERS.decode, None),
     "progress": (PROGRESS.decode, None),
@@ -27,7 +27,7 @@ _JSON: dict[str, tuple[Callable[[str], object], str | None]] = {
     "history": (HISTORY.decode, "[]"),
     "steps": (STEPS.decode, "[]"),
 }
-"""How each is read, and what is written where it cannot be."""
+"""The decoder of each column, and the value that replaces an unreadable one."""
 
 
 def readable(rows: Iterable[Sequence[Any]]) -> list[Job] | None:
@@ -43,7 +43,7 @@ def readable(rows: Iterable[Sequence[Any]]) -> list[Job] | None:
 
 
 def bury_unreadable(db: sqlite3.Connection, now: int, state: str) -> int:
-    """Mend and bury every job of a state that cannot be read; return how many there were."""
+    """Repair and bury every unreadable job of a state; return how many."""
     seqs = [row[0] for row in db.execute("SELECT seq FROM jobs WHERE state = ?", (state,))]
     select = "SELECT * FROM jobs WHERE seq = ?"
     bad = [seq for seq in seqs if readable(db.execute(select, (seq,))) is None]
@@ -61,23 +61,23 @@ def _bury(db: sqlite3.Connection, seq: int, now: int) -> None:
         db.text_factory = str
     names = [column[0] for column in cursor.description]
     raw = dict(zip(names, row, strict=True))
-    mended = {name: _mended(name, value) for name, value in raw.items()}
-    wrong = [name for name in names if mended[name] != _text(raw[name])]
-    told = _UNREADABLE + (", ".join(wrong) or "its values do not fit together")
-    if mended["saga"] in _TO_UNDO:
-        told += _NOT_UNDONE
-    mended |= {"state": "dead", "token": None, "finished_at": now, "reason": told}
+    repaired = {name: _repaired(name, value) for name, value in raw.items()}
+    wrong = [name for name in names if repaired[name] != _text(raw[name])]
+    reason = _UNREADABLE + (", ".join(wrong) or "its values do not fit together")
+    if repaired["saga"] in _TO_UNDO:
+        reason += _NOT_UNDONE
+    repaired |= {"state": "dead", "token": None, "finished_at": now, "reason": reason}
     assignments = ", ".join(f"{name} = :{name}" for name in names if name != "seq")
-    db.execute(f"UPDATE jobs SET {assignments} WHERE seq = :seq", mended)  # noqa: S608 - our names.
+    db.execute(f"UPDATE jobs SET {assignments} WHERE seq = :seq", repaired)  # noqa: S608 - our names.
 
 
-def _mended(name: str, value: Any) -> Any:
+def _repaired(name: str, value: Any) -> Any:
     text = _text(value)
     if name == "id":
         return text if _is_uuid(text) else str(uuid4())
     if name in _JSON:
-        decode, instead = _JSON[name]
-        return text if text is None or _can(decode, text) else instead
+        decode, replacement = _JSON[name]
+        return text if text is None or _can(decode, text) else replacement
     if isinstance(value, bytes) and text is None:
         shown = value.decode(errors="backslashreplace")
         return json.dumps(shown) if name == "payload" else shown

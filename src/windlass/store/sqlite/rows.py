@@ -1,4 +1,4 @@
-"""Owns the translation between facts and SQLite's rows: times as microseconds, JSON as text."""
+"""Owns the translation between jobs and SQLite's rows: times as microseconds, JSON as text."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.core.durations import resolve
-from windlass.core.job import (
-    HISTORY_KEPT,
-    Checkpoint,
-    ErrorGroup,
-    Job,
-    NewJob,
-    Pulse,
-    WorkerInfo,
-    WorkerRecord,
-    uuid_of,
-)
-from windlass.core.settle import Transition
-from windlass.core.states import WAITING, State
-from windlass.store.columns import (
+from windlass.core.jobs.ids import uuid_of
+from windlass.core.jobs.job import HISTORY_KEPT, Checkpoint, Job, NewJob
+from windlass.core.jobs.queries import ErrorGroup
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import WAITING, State
+from windlass.core.values.durations import resolve
+from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
+from windlass.store.json_columns import (
     ERROR,
     HEADERS,
     HISTORY,
@@ -39,7 +32,7 @@ from windlass.store.columns import (
 Row = Sequence[Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 instant = instants_since(_EPOCH)
-"""Returns an instant from what SQLite keeps; beyond the calendar there is only its end."""
+"""Decodes an instant; values beyond the calendar become its first or last instant."""
 _MICROSECOND = timedelta(microseconds=1)
 STEPS = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -92,7 +85,7 @@ def job_of(row: Row) -> Job:
 
 
 def _uuid(text: str) -> UUID:
-    """Read an id that is written as we write it; by any other way its job could not be found."""
+    """Decode an id; written in any other form, its job could not be found by id."""
     made = uuid_of(int(text.replace("-", ""), 16))
     if str(made) != text:
         raise ValueError(f"not an id: {text!r}")
@@ -100,7 +93,7 @@ def _uuid(text: str) -> UUID:
 
 
 def is_plain(new: NewJob) -> bool:
-    """Say whether a job has none of the options that `insert_plain_jobs` leaves out."""
+    """Return whether a job has none of the options that `insert_plain_jobs` leaves out."""
     return (
         new.unique is None
         and new.timeout is None
@@ -112,7 +105,7 @@ def is_plain(new: NewJob) -> bool:
 
 
 def plain_row(new: NewJob, now: datetime, created_at: int) -> Row:
-    """Return the values of `insert_plain_jobs` for one; `created_at` is `now` in microseconds."""
+    """Return the values of `insert_plain_jobs`; `created_at` is `now` in microseconds."""
     due_at = created_at
     if new.due is not None:
         due_at = max(micros(resolve(new.due, now)), created_at)
@@ -130,7 +123,7 @@ def plain_row(new: NewJob, now: datetime, created_at: int) -> Row:
 
 
 def new_row(new: NewJob, now: datetime, created_at: int) -> Row:
-    """Return the values of `insert_jobs` for one of them."""
+    """Return the values of `insert_jobs`."""
     return (
         *plain_row(new, now, created_at),
         None if new.expires is None else micros(resolve(new.expires, now)),
@@ -143,12 +136,11 @@ def new_row(new: NewJob, now: datetime, created_at: int) -> Row:
 
 
 def steps_json(steps: Sequence[str]) -> str:
-    """Return entries of a log of steps as SQLite keeps them: each as it was written."""
+    """Return entries of a step log as one JSON array."""
     return f"[{','.join(steps)}]"
 
 
 def checkpoint_values(added: Checkpoint) -> dict[str, Any]:
-    """Return the values of `checkpoint`."""
     return {
         "id": str(added.id),
         "token": added.token,
@@ -158,7 +150,6 @@ def checkpoint_values(added: Checkpoint) -> dict[str, Any]:
 
 
 def settle_values(move: Transition, now: datetime) -> dict[str, Any]:
-    """Return the values of `settle_job`."""
     return {
         "id": str(move.id),
         "token": move.token,
@@ -216,7 +207,6 @@ def group_of(row: Row) -> ErrorGroup:
 
 
 def amend_values(job: Job) -> dict[str, Any]:
-    """Return the values of `amend_job`."""
     return {
         "id": str(job.id),
         "payload": job.payload.decode(),
@@ -232,7 +222,7 @@ def worker_values(worker: WorkerInfo, now: datetime) -> dict[str, Any]:
     return {
         "id": worker.id,
         "info": as_json(worker),
-        "pulse": as_json(Pulse()),
+        "pulse": as_json(WorkerPulse()),
         "lease": worker.lease // _MICROSECOND,
         "now": micros(now),
     }

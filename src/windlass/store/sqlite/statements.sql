@@ -1,21 +1,21 @@
 -- Every statement of the SQLite store, each under its name. Values are always bound.
 
 -- name: insert_jobs
--- Add jobs, unless their ids are there already. One row of values is written here; the store
--- repeats it, since many rows by one statement take half the time of as many statements.
+-- Add jobs, unless their ids exist already. One row of values is written here; the store repeats
+-- it, since many rows by one statement take half the time of as many statements.
 INSERT INTO jobs (id, kind, queue, priority, key, state, payload, due_at, created_at, expires_at,
                   max_retries, timeout, unique_key, headers, waiting_for)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING
 
 -- name: insert_plain_jobs
--- The same for jobs without options, which most are: six bound NULLs less take half the time.
+-- The same for jobs without options, as most are: six fewer bound NULLs take half the time.
 INSERT INTO jobs (id, kind, queue, priority, key, state, payload, due_at, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING
 
 -- name: job_exists
--- Say whether an id is taken.
+-- Return whether an id is taken.
 SELECT 1 FROM jobs WHERE id = ?
 
 -- name: unique_holder
@@ -34,11 +34,11 @@ UPDATE jobs SET payload = :payload, key = :key, headers = :headers, due_at = :du
 WHERE id = :id
 
 -- name: any_unique_key
--- Say whether any job holds a key for as long as its state says.
+-- Return whether any job holds a key for as long as its state says.
 SELECT 1 FROM unique_keys WHERE until IS NULL LIMIT 1
 
 -- name: free_unique_keys
--- Free the keys of those among some jobs that are finished, unless they are held for a time.
+-- Free the keys of the finished ones among some jobs, unless they are held for a time.
 DELETE FROM unique_keys WHERE until IS NULL AND job IN (
     SELECT id FROM jobs
     WHERE id IN (SELECT value FROM json_each(?)) AND state IN ('completed', 'dead', 'cancelled')
@@ -49,7 +49,7 @@ DELETE FROM unique_keys WHERE until IS NULL AND job IN (
 DELETE FROM unique_keys WHERE key = ? AND job = ? AND frees_on_claim AND until IS NULL
 
 -- name: sweep_heads
--- Walk the lanes that have pending jobs, and show the head of each. The next lane is found by at
+-- Walk the lanes that have pending jobs, and return the head of each. The next lane is found by at
 -- most four index steps; a row-value comparison would say the same in one line, and walk every job
 -- of the lane before.
 WITH RECURSIVE heads (seq) AS (
@@ -76,7 +76,7 @@ WITH RECURSIVE heads (seq) AS (
 SELECT queue, kind, priority, key, due_at FROM heads JOIN jobs USING (seq)
 
 -- name: next_due
--- Say when the earliest scheduled job is due, or stops waiting for an event.
+-- Return when the earliest scheduled job is due, or stops waiting for an event.
 SELECT due_at FROM jobs
 WHERE state = 'scheduled' AND (waiting_for IS NULL OR substr(waiting_for, 1, 6) = 'event:')
 ORDER BY due_at LIMIT 1
@@ -105,8 +105,8 @@ FROM (
 WHERE jobs.id = done.id AND jobs.token = done.token
 
 -- name: settle_job
--- Move a job out of running under the fence. One that was asked to cancel never waits again; if it
--- has something to undo, it is started once more, for that.
+-- Move a job out of running under its fence. A job with a cancel request never waits again; if it
+-- has steps to undo, it is started once more, to undo them.
 UPDATE jobs SET
     state       = CASE WHEN NOT (:waits AND asked) THEN :state
                        WHEN undoable THEN 'pending' ELSE 'cancelled' END,
@@ -140,19 +140,58 @@ FROM (
 WHERE seq = this AND :state <> 'running'
 
 -- name: checkpoint
--- Add to the log of a running job's steps, under the fence.
+-- Add to the step log of a running job, under its fence.
 UPDATE jobs SET
     steps = CASE WHEN steps = '[]' THEN :steps
                  ELSE substr(steps, 1, length(steps) - 1) || ',' || substr(:steps, 2) END,
     saga  = coalesce(:saga, saga)
 WHERE id = :id AND token = :token
 
+-- name: job_is_held
+-- Return whether a job runs under this fence.
+SELECT 1 FROM jobs WHERE id = :job AND token = :token
+
+-- name: begin_stream
+-- Note that a job streams; the first chunks of an attempt renew that.
+INSERT INTO streams (job, checked_at) VALUES (:job, :now)
+ON CONFLICT (job) DO UPDATE SET checked_at = excluded.checked_at WHERE :offset = 0
+
+-- name: replace_chunks
+-- Delete what earlier attempts have streamed and this one streams again.
+DELETE FROM stream_chunks WHERE job = :job AND attempt < :attempt AND steps >= :resumed
+
+-- name: stream_append
+-- Add chunks to a stream, unless they are there.
+INSERT INTO stream_chunks (job, attempt, last, steps, total, chunks)
+SELECT :job, :attempt,
+       coalesce((SELECT max(last) FROM stream_chunks
+                 WHERE job = :job AND attempt < :attempt), 0) + :offset + :count,
+       :steps,
+       coalesce((SELECT total FROM stream_chunks
+                 WHERE job = :job ORDER BY attempt DESC, last DESC LIMIT 1), 0) + :size,
+       :chunks
+WHERE true
+ON CONFLICT (job, attempt, last) DO NOTHING
+
+-- name: stream_end
+-- Return how many chunks and bytes a stream has.
+SELECT last, total FROM stream_chunks WHERE job = ? ORDER BY attempt DESC, last DESC LIMIT 1
+
+-- name: job_is_live
+-- Return whether a job has not ended.
+SELECT 1 FROM jobs WHERE id = ? AND state IN ('scheduled', 'pending', 'running')
+
+-- name: stream_read
+-- Return the chunks of a stream after a position.
+SELECT attempt, last, chunks FROM stream_chunks
+WHERE job = :job AND (attempt, last) > (:attempt, :number) ORDER BY attempt, last LIMIT :limit
+
 -- name: record_progress
--- Note how far a running job is, under the fence.
+-- Record the progress of a running job, under its fence.
 UPDATE jobs SET progress = ? WHERE id = ? AND token = ?
 
 -- name: promote_jobs
--- Make scheduled jobs that are due pending, earliest first; those who wait for an event, too.
+-- Make scheduled jobs that are due pending, earliest first; those that wait for an event, too.
 UPDATE jobs SET state = 'pending', waiting_for = NULL
 WHERE seq IN (
     SELECT seq FROM jobs
@@ -161,8 +200,26 @@ WHERE seq IN (
     ORDER BY due_at, seq LIMIT ?
 )
 
+-- name: recall_pending
+-- Place pending jobs that are ahead of the clock right before those that came since it was set back.
+UPDATE jobs SET due_at = :begin - late.number
+FROM (SELECT seq, row_number() OVER (ORDER BY due_at DESC, seq DESC) AS number
+      FROM jobs WHERE state = 'pending' AND due_at > :now) AS late
+WHERE jobs.seq = late.seq
+
+-- name: recall_retries
+-- Make retries and snoozes due sooner by the step that the clock was set back.
+UPDATE jobs SET due_at = max(due_at - :by, :now)
+WHERE state = 'scheduled' AND waiting_for IS NULL AND due_at > :retries_from
+  AND reason IN (SELECT value FROM json_each(:spans))
+
+-- name: lane_is_ahead
+-- Return whether a pending job of a lane is placed after a moment.
+SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'pending' AND queue = :queue AND kind = :kind
+               AND priority = :priority AND key = :key AND due_at > :ahead)
+
 -- name: unpark_jobs
--- Let those who wait for something wait no longer; an event makes them due.
+-- Unpark the jobs that wait for something; an event makes them due.
 UPDATE jobs SET
     due_at = CASE WHEN substr(waiting_for, 1, 6) = 'event:' THEN min(due_at, :now)
                   ELSE due_at END,
@@ -181,7 +238,7 @@ ON CONFLICT (id) DO UPDATE SET
     lease_until = excluded.lease_until, ended = 0
 
 -- name: renew_lease
--- Renew a lease that nobody has ended; a gap longer than the lease begins a new stretch.
+-- Renew a lease that was not ended; after a gap longer than the lease, `since` starts again.
 UPDATE workers SET
     since       = CASE WHEN :now - last_seen > lease OR :now < since THEN :now ELSE since END,
     pulse       = :pulse,
@@ -190,13 +247,13 @@ UPDATE workers SET
 WHERE id = :id AND NOT ended
 
 -- name: worker_is_live
--- Say whether a worker's lease is alive. One that was renewed in the future, by a clock that has
--- been set back since, is not: it would last for as long as the clock went back.
+-- Return whether a worker's lease is live. A lease that was renewed in the future, before the clock
+-- was set back, is not: it would last for as long as the clock went back.
 SELECT 1 FROM workers
 WHERE id = :id AND NOT ended AND lease_until > :now AND last_seen <= :now + lease
 
 -- name: worker_may_rescue
--- Say whether a worker's lease is alive, and has been for a whole lease without a gap.
+-- Return whether a worker's lease is live, and has been for a whole lease without a gap.
 SELECT 1 FROM workers
 WHERE id = :id AND NOT ended AND lease_until > :now AND last_seen <= :now + lease
   AND :now - since >= lease
@@ -206,19 +263,19 @@ WHERE id = :id AND NOT ended AND lease_until > :now AND last_seen <= :now + leas
 UPDATE workers SET ended = 1 WHERE id = ?
 
 -- name: rescue_is_due
--- Say, without writing, whether there is a lease to end or a job to rescue.
+-- Return, without writing, whether there is a lease to end or a job to rescue.
 SELECT EXISTS (SELECT 1 FROM workers
                WHERE NOT ended AND (lease_until <= :now OR last_seen > :now + lease))
     OR EXISTS (SELECT 1 FROM jobs WHERE state = 'running'
                AND worker NOT IN (SELECT id FROM workers WHERE NOT ended))
 
 -- name: end_expired_leases
--- End, before anything is rescued, every lease that ran out, so that a late renewal finds nothing.
+-- Before anything is rescued, end every lease that ran out, so that a late renewal fails.
 UPDATE workers SET ended = 1
 WHERE NOT ended AND (lease_until <= :now OR last_seen > :now + lease)
 
 -- name: orphaned_jobs
--- List running jobs whose worker has no live lease, or was never known.
+-- List running jobs whose worker has no live lease, or is unknown.
 SELECT * FROM jobs INDEXED BY jobs_held
 WHERE state = 'running' AND worker NOT IN (SELECT id FROM workers WHERE NOT ended)
 ORDER BY seq LIMIT ?
@@ -232,40 +289,59 @@ UPDATE jobs SET worker = ?, token = ? WHERE id = ?
 SELECT * FROM jobs INDEXED BY jobs_held WHERE state = 'running' AND worker = ?
 
 -- name: cancel_requests
--- List the running jobs of a worker that somebody asked to cancel.
+-- List the running jobs of a worker that have a cancel request.
 SELECT id FROM jobs WHERE state = 'running' AND worker = ? AND cancel_requested = 1
 
 -- name: prune_is_due
--- Say, without writing, whether anything is past keeping.
+-- Return, without writing, whether anything is past its retention.
 SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'completed' AND finished_at < :finished)
     OR EXISTS (SELECT 1 FROM jobs WHERE state = 'cancelled' AND finished_at < :finished)
     OR EXISTS (SELECT 1 FROM jobs WHERE state = 'dead' AND finished_at < :dead AND saga IS NOT 'undoing')
     OR EXISTS (SELECT 1 FROM unique_keys WHERE until <= :now)
     OR EXISTS (SELECT 1 FROM done_keys WHERE at < :finished)
+    OR EXISTS (SELECT 1 FROM streams WHERE checked_at < :streams)
     OR EXISTS (SELECT 1 FROM workers WHERE ended AND last_seen < :workers)
 
 -- name: prune_jobs
--- Delete the oldest jobs of a state that are past their retention, but for those not undone yet.
+-- Delete the oldest jobs of a state that are past their retention, except those not undone yet.
 DELETE FROM jobs WHERE seq IN (
     SELECT seq FROM jobs WHERE state = ? AND finished_at < ? AND saga IS NOT 'undoing'
     ORDER BY finished_at LIMIT ?
 )
 
 -- name: prune_unique_keys
--- Forget keys whose time is over.
+-- Delete keys whose time is over.
 DELETE FROM unique_keys WHERE until <= ?
 
 -- name: prune_done_keys
--- Forget keys that were done before.
+-- Delete keys that were done before an instant.
 DELETE FROM done_keys WHERE at < ?
 
+-- name: old_streams
+-- Return streams whose jobs may have ended long ago: whether it is so, and else when to look again.
+SELECT streams.job, jobs.id IS NULL OR jobs.finished_at < :streams, coalesce(jobs.finished_at, :now)
+FROM streams LEFT JOIN jobs ON jobs.id = streams.job
+WHERE checked_at < :streams ORDER BY checked_at LIMIT :limit
+
+-- name: delete_stream
+-- Delete a stream; a trigger deletes its chunks.
+DELETE FROM streams WHERE job = ?
+
+-- name: check_stream
+-- Note that a stream was looked at.
+UPDATE streams SET checked_at = ? WHERE job = ?
+
 -- name: prune_workers
--- Forget workers that ended long ago.
+-- Delete workers that ended long ago.
 DELETE FROM workers WHERE ended AND last_seen < ?
 
 -- name: read_records
 -- Return the records whose names lie in a range.
 SELECT name, value FROM records WHERE name >= ? AND name < ?
+
+-- name: read_last_records
+-- Return the last records whose names lie in a range, in descending order.
+SELECT name, value FROM records WHERE name >= ? AND name < ? ORDER BY name DESC LIMIT ?
 
 -- name: read_record
 -- Return one record.
@@ -277,24 +353,24 @@ INSERT INTO records (name, value) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
 -- name: set_alarm
--- Say when somebody is to look at a record, or that nobody is.
+-- Set or remove the alarm of a record.
 UPDATE records SET alarm = ? WHERE name = ?
 
 -- name: ringing_records
--- Return records whose alarm has gone off, the earliest first.
+-- Return records whose alarm is due, the earliest first.
 SELECT name, value FROM records WHERE alarm <= ? ORDER BY alarm, name LIMIT ?
 
 -- name: next_alarm
--- Say when the next alarm goes off, apart from those of some records.
+-- Return when the next alarm is due, apart from those of some records.
 SELECT alarm FROM records
 WHERE alarm IS NOT NULL AND name NOT IN (SELECT value FROM json_each(?)) ORDER BY alarm LIMIT 1
 
 -- name: send_news
--- Keep a piece of news until somebody hears it.
+-- Keep a piece of news until a worker hears it.
 INSERT INTO news (topic, id, body, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- name: news_topics
--- Return topics of which there are news.
+-- Return topics that have news.
 SELECT DISTINCT topic FROM news LIMIT ?
 
 -- name: read_news
@@ -303,7 +379,7 @@ SELECT topic, id, body, at FROM news
 WHERE topic IN (SELECT value FROM json_each(?)) ORDER BY at, id LIMIT ?
 
 -- name: forget_news
--- Forget a piece of news.
+-- Delete a piece of news.
 DELETE FROM news WHERE topic = ? AND id = ?
 
 -- name: delete_record
@@ -336,18 +412,36 @@ WHERE id = :id
 DELETE FROM jobs WHERE id = ?
 
 -- name: find_jobs
--- List jobs, newest first.
-SELECT * FROM jobs
-WHERE (:after IS NULL OR id < :after)
+-- List jobs, newest first; in brief, without the fields that may be large.
+SELECT seq, id, kind, queue, priority, key, state, iif(:brief, '{}', payload), due_at, created_at,
+       expires_at, started_at, finished_at, attempt, failures, crashes, max_retries, timeout,
+       unique_key, iif(:brief, NULL, headers), waiting_for, worker, token, cancel_requested,
+       progress, iif(:brief, NULL, result), error, reason, iif(:brief, '[]', history),
+       iif(:brief, '[]', steps), saga
+FROM jobs
+WHERE id BETWEEN :first AND :last
+  AND (:ending IS NULL OR substr(replace(id, '-', ''), -length(:ending)) = :ending)
   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
   AND (:kind IS NULL OR kind = :kind)
   AND (:queue IS NULL OR queue = :queue)
   AND (:worker IS NULL OR worker = :worker)
+  AND (:key IS NULL OR key = :key)
   AND (:fingerprint IS NULL OR coalesce(error ->> 'fingerprint', '') = :fingerprint)
+  AND (:error IS NULL
+       OR instr((error ->> 'type') || ': ' || (error ->> 'message'), :error) > 0)
+  AND (:older_than IS NULL OR created_at < :older_than)
+  AND (:newer_than IS NULL OR created_at >= :newer_than)
+  AND (:created_since IS NULL OR created_at >= :created_since)
+  AND (:created_before IS NULL OR created_at < :created_before)
+  {terms}
 ORDER BY id DESC LIMIT :limit
 
+-- name: find_edge
+-- Return the last id of the next slice of jobs; nothing if there are fewer.
+SELECT id FROM jobs WHERE id BETWEEN :first AND :last ORDER BY id DESC LIMIT 1 OFFSET :rows - 1
+
 -- name: error_groups
--- List the errors of which jobs are dead, each with the newest job that died of it.
+-- List the errors of dead jobs, each with the newest job that died of it.
 SELECT found.fingerprint, found.kind, number, first_seen, last_seen, newest, error, reason
 FROM (SELECT coalesce(error ->> 'fingerprint', '') AS fingerprint, kind, count(*) AS number,
              min(finished_at) AS first_seen, max(finished_at) AS last_seen, max(id) AS newest
@@ -357,12 +451,13 @@ JOIN jobs ON jobs.id = newest
 ORDER BY number DESC, found.kind, found.fingerprint
 
 -- name: count_jobs
--- Count the jobs of every queue by state, with the due time of the oldest that waits.
+-- Count the jobs of every queue by state, with the due time of the oldest pending one.
 SELECT queue, state, count(*), min(CASE WHEN state IN ('scheduled', 'pending') THEN due_at END)
 FROM jobs GROUP BY queue, state ORDER BY queue, state
 
 -- name: standing
--- Count the jobs that go before one in its queue, and those that ended there lately.
+-- Count the jobs that are ahead of one in its queue, and those that ended there since it was due,
+-- or recently; with when that was, and the first job of its lane.
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM jobs AS other
             WHERE other.state = 'pending' AND other.queue = own.queue
@@ -371,12 +466,20 @@ SELECT (SELECT count(*) FROM (
             LIMIT :limit)),
        (SELECT count(*) FROM jobs AS ended
         WHERE ended.state IN ('completed', 'dead', 'cancelled') AND ended.queue = own.queue
-          AND ended.finished_at > :since)
+          AND ended.finished_at > max(:since, own.due_at)),
+       max(:since, own.due_at, coalesce((
+            SELECT min(ended.started_at) FROM jobs AS ended
+            WHERE ended.state IN ('completed', 'dead', 'cancelled') AND ended.queue = own.queue
+              AND ended.finished_at > max(:since, own.due_at)), :since)),
+       (SELECT head.id FROM jobs AS head
+        WHERE head.state = 'pending' AND head.queue = own.queue AND head.kind = own.kind
+          AND head.priority = own.priority AND head.key = own.key
+        ORDER BY head.due_at, head.seq LIMIT 1)
 FROM jobs AS own WHERE own.id = :id
 
 -- name: depths
--- Count jobs that are not finished by queue and state, and end where it would take long: the
--- pending jobs of each queue along their index, the others a bounded number of each state.
+-- Count jobs that are not finished by queue and state, in bounded time: the pending jobs of each
+-- queue along their index, the others up to a number of each state.
 WITH RECURSIVE queues (queue) AS (
     SELECT min(queue) FROM jobs WHERE state = 'pending'
     UNION ALL
@@ -413,13 +516,13 @@ FROM (SELECT queue FROM jobs INDEXED BY jobs_finished
 GROUP BY queue
 
 -- name: arrivals
--- Count the jobs by queue whose ids are within bounds, and end where it would take long.
+-- Count the jobs by queue whose ids are within bounds, in bounded time.
 SELECT queue, count(*)
 FROM (SELECT queue FROM jobs WHERE id >= :since AND id < :until LIMIT :most + 1)
 GROUP BY queue
 
 -- name: list_workers
--- Return the workers that are known, newest first.
+-- Return the known workers, newest first.
 SELECT info, pulse, started_at, last_seen, lease_until,
        NOT ended AND lease_until > :now AND last_seen <= :now + lease, ended
 FROM workers ORDER BY started_at DESC, id

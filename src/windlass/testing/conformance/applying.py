@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from windlass.core.changes import Applied, Changes, Move, Verb
-from windlass.core.errors import Fenced
-from windlass.core.job import Json, UniqueKey
-from windlass.core.states import State
+from windlass.core.changes import Applied, Changes, MoveCount
+from windlass.core.errors import LeaseLost
+from windlass.core.jobs.job import UniqueKey
+from windlass.core.jobs.moves import Move, Verb
+from windlass.core.jobs.states import State
+from windlass.core.records import Json, RecordPage
 from windlass.testing.conformance.bench import DAY, MINUTE, Bench, leaving, raised
 from windlass.testing.conformance.law import law
 
@@ -25,7 +27,7 @@ async def _set(bench: Bench, records: dict[str, Json | None]) -> None:
 
 @law
 async def a_reducer_sees_its_records_and_the_stores_time(bench: Bench) -> None:
-    """It is handed the named records that exist, and no others; its answer comes back."""
+    """The reducer gets the named records that exist, and no others; its answer is returned."""
     await _set(bench, {"limit:a": {"n": 1}, "limit:b": {"n": 2}})
     await bench.advance(MINUTE)
 
@@ -39,7 +41,7 @@ async def a_reducer_sees_its_records_and_the_stores_time(bench: Bench) -> None:
 
 @law
 async def records_are_kept_as_they_were_given(bench: Bench) -> None:
-    """Whatever JSON holds comes back as it was."""
+    """Every JSON value comes back unchanged."""
     record: Json = {"text": 'it\'s "ünï" 🙂', "n": [1, 2.5, -3, None, True], "deep": {"": {}}}
     await _set(bench, {"breaker:smtp": record})
     assert await bench.store.records("breaker:smtp") == {"breaker:smtp": record}
@@ -57,7 +59,7 @@ async def a_record_is_replaced_and_deleted_as_a_whole(bench: Bench) -> None:
 
 @law
 async def records_are_found_by_prefix(bench: Bench) -> None:
-    """A prefix is text and no pattern: case counts, and nothing in it is a wild card."""
+    """A prefix is text and no pattern: case counts, and no character is a wild card."""
     names = ("limit:a", "limit:b", "Limit:c", "limit_d", "limit%e", "breaker:limit:a", "limit:ü")
     await _set(bench, {name: {"name": name} for name in names})
     for prefix in ("limit:", "limit_", "limit%", "Limit", "li", "limit:a", "limit:ü", "*", ""):
@@ -67,8 +69,25 @@ async def records_are_found_by_prefix(bench: Bench) -> None:
 
 
 @law
+async def records_are_listed_by_pages(bench: Bench) -> None:
+    """A page has the last records by name, in descending order; the next one continues it."""
+    names = [f"audit:{each}" for each in ("1", "12", "2", "a", "B", "ü", "🙂")]
+    await _set(bench, {name: {"name": name} for name in (*names, "audit", "audits", "b:3")})
+    expected = sorted(names, reverse=True)
+    first = await bench.store.records("audit:", RecordPage(3))
+    assert list(first.items()) == [(name, {"name": name}) for name in expected[:3]]
+    rest = await bench.store.records("audit:", RecordPage(100, before=expected[2]))
+    assert list(rest) == expected[3:]
+    assert list(await bench.store.records("audit:", RecordPage(5, before="audit:2"))) == [
+        "audit:12",
+        "audit:1",
+    ]
+    assert await bench.store.records("audit:", RecordPage(5, before="audit:1")) == {}
+
+
+@law
 async def a_record_that_was_handed_out_is_a_copy(bench: Bench) -> None:
-    """What a reader does to it changes nothing in the store."""
+    """A reader that changes its copy changes nothing in the store."""
     await _set(bench, {"a": {"n": [1]}})
     records = await bench.store.records("a")
     records["a"]["n"].append(2)
@@ -111,25 +130,25 @@ async def a_lost_fence_undoes_the_whole_change(bench: Bench) -> None:
         settle=[leaving(kept), leaving(lost, token=bench.number())],
         moves=[Move(verb=Verb.CANCEL, id=waiting)],
     )
-    assert (await raised(Fenced, change)).job_id == lost.id
+    assert (await raised(LeaseLost, change)).job_id == lost.id
     assert await bench.store.records("flow:") == {"flow:1": {"left": 2}, "flow:2": {"left": 5}}
     assert await bench.job(kept.id) == kept
     assert await bench.store.get(new.id) is None
     assert await bench.state(waiting) is State.PENDING
-    assert not (await bench.add(unique=UniqueKey(key="k"))).existing, "the key was not taken"
+    assert not (await bench.add(unique=UniqueKey(key="k"))).is_duplicate, "the key was not taken"
 
 
 @law
 async def a_job_is_settled_once_in_a_change(bench: Bench) -> None:
     """A change that settles one job twice has lost its fence at the second."""
     job = await bench.start()
-    await raised(Fenced, _apply(bench, settle=[leaving(job, State.DEAD), leaving(job)]))
+    await raised(LeaseLost, _apply(bench, settle=[leaving(job, State.DEAD), leaving(job)]))
     assert await bench.job(job.id) == job
 
 
 @law
 async def a_reducer_that_raises_changes_nothing(bench: Bench) -> None:
-    """Its error reaches the caller, and the store goes on."""
+    """The error of a reducer reaches the caller, and the store continues to work."""
 
     def decide(_records: Mapping[str, Json], _now: datetime) -> Changes[None]:
         raise LookupError("no decision")
@@ -156,7 +175,7 @@ async def a_refused_move_is_reported_and_undoes_nothing(bench: Bench) -> None:
 
 @law
 async def moves_of_one_job_follow_each_other(bench: Bench) -> None:
-    """A later move of a change sees what an earlier one made of the job."""
+    """A later move of a change sees the effect of an earlier one."""
     job = await bench.enqueue()
     applied = await _apply(
         bench,
@@ -204,3 +223,72 @@ async def changes_of_one_record_lose_no_update(bench: Bench) -> None:
     applied = await asyncio.gather(*(bench.store.apply(["counter"], increment) for _ in range(50)))
     assert sorted(each.answer for each in applied) == list(range(1, 51))
     assert await bench.store.records("counter") == {"counter": {"n": 50}}
+
+
+@law
+async def a_record_counts_the_moves_of_its_change(bench: Bench) -> None:
+    """The number of moves that happened is added to a field of a record, in the same change."""
+    jobs = [await bench.job_in(state) for state in (State.PENDING, State.DEAD, State.PENDING)]
+    record: Json = {"what": 'ünï "🙂"', "moved": 40, "list": [], "deep": {}, "rate": 2.5}
+    await _set(bench, {"bulk:1": record})
+    await _apply(
+        bench,
+        "bulk:1",
+        moves=[Move(verb=Verb.CANCEL, id=job.id) for job in jobs],
+        move_counts={
+            "bulk:1": MoveCount(record=record, field="moved"),
+            "new": MoveCount(record={}),
+        },
+    )
+    assert await bench.store.records("bulk:") == {"bulk:1": record | {"moved": 42}}
+    assert await bench.store.records("new") == {"new": {"count": 2}}
+
+
+@law
+async def a_count_of_no_moves_is_written_only_on_request(bench: Bench) -> None:
+    """Where no move happened, a record stays as it is, unless it is always written."""
+    job = await bench.job_in(State.DEAD)
+    await _set(bench, {"kept": {"count": 7}})
+    await _apply(
+        bench,
+        "kept",
+        "locked",
+        moves=[Move(verb=Verb.CANCEL, id=job.id)],
+        move_counts={
+            "kept": MoveCount(record={"count": 7, "new": True}),
+            "locked": MoveCount(record={"by": "ada"}),
+            "audit": MoveCount(record={"by": "ada"}),
+            "always": MoveCount(record={"cursor": "x"}, field="moved", always=True),
+        },
+    )
+    found = await bench.store.records("")
+    assert found == {"kept": {"count": 7}, "always": {"cursor": "x", "moved": 0}}
+
+
+@law
+async def a_count_keeps_the_alarm_of_its_record(bench: Bench) -> None:
+    """A record that counts moves rings as the same change says."""
+    job = await bench.enqueue()
+    await _set(bench, {"bulk:1": {}})
+    await _apply(
+        bench,
+        "bulk:1",
+        moves=[Move(verb=Verb.CANCEL, id=job)],
+        move_counts={"bulk:1": MoveCount(record={})},
+        alarms={"bulk:1": bench.now()},
+    )
+    assert (await bench.store.ringing(5)).records == {"bulk:1": {"count": 1}}
+
+
+@law
+async def a_lost_fence_undoes_the_count(bench: Bench) -> None:
+    """Moves that did not happen are not counted."""
+    job, waiting = await bench.start(), await bench.enqueue()
+    change = _apply(
+        bench,
+        settle=[leaving(job, token=bench.number())],
+        moves=[Move(verb=Verb.CANCEL, id=waiting)],
+        move_counts={"a": MoveCount(record={}, always=True)},
+    )
+    await raised(LeaseLost, change)
+    assert await bench.store.records("") == {}

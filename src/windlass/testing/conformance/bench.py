@@ -1,8 +1,9 @@
-"""Owns the bench for checking laws: a store, its clock, and short words for common steps."""
+"""Owns the bench for checking laws: a store, its clock, and helpers for common steps."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
@@ -10,21 +11,15 @@ from itertools import count
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from windlass.core.changes import Changes, Move, Verb
-from windlass.core.job import (
-    Ask,
-    Attempt,
-    Claim,
-    Enqueued,
-    Job,
-    Lane,
-    NewJob,
-    Pulse,
-    WorkerInfo,
-    job_id,
-)
-from windlass.core.settle import Transition
-from windlass.core.states import State
+from windlass.core.changes import Changes
+from windlass.core.claims.lanes import Ask, Claim
+from windlass.core.jobs.ids import job_id
+from windlass.core.jobs.job import Attempt, Enqueued, Job, Lane, NewJob
+from windlass.core.jobs.moves import Move, Verb
+from windlass.core.jobs.origin import Origin
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import State
+from windlass.core.workers import WorkerInfo, WorkerPulse
 from windlass.store.protocol import Store
 
 E = TypeVar("E", bound=Exception)
@@ -34,7 +29,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 LEASE = timedelta(seconds=30)
 PROMPT = 10.0
-"""Seconds of real time within which whatever is prompt has happened, also on a slow machine."""
+"""Seconds of real time within which prompt events happen, also on a slow machine."""
 MANY = 1_000
 
 
@@ -66,8 +61,8 @@ class ManualClock:
 class Bench:
     """A store under test, with its clock.
 
-    `size` is how many jobs a bounded store lets wait. `sibling` opens the same jobs a second time,
-    as another process would; stores that are shared give one.
+    `size` is how many jobs may wait in a bounded store. `sibling` opens the same jobs a second
+    time, as another process would; shared stores have one.
     """
 
     def __init__(
@@ -83,10 +78,12 @@ class Bench:
         self._size = size
         self._sibling = sibling
         self._numbers = count(1)
+        self.origin: Origin | None = Origin(os.getpid())
+        """Marks jobs as sent for the first time."""
 
     @property
     def size(self) -> int:
-        """How many jobs the bounded store lets wait."""
+        """How many jobs may wait in the bounded store."""
         assert self._size is not None, "a bounded store's bench says its size: Bench(..., size=n)"
         return self._size
 
@@ -118,25 +115,26 @@ class Bench:
             "id": job_id(milliseconds, self.number()),
             "kind": "work",
             "payload": b"{}",
+            "origin": self.origin,
         }
         return NewJob(**base | fields)
 
     async def add(self, **fields: Any) -> Enqueued:
-        """Enqueue one job, and return what became of it."""
+        """Enqueue one job, and return the result."""
         (answer,) = await self.store.enqueue([self.new(**fields)])
         return answer
 
     async def enqueue(self, **fields: Any) -> UUID:
         """Enqueue one job that is new, and return its id."""
         answer = await self.add(**fields)
-        assert not answer.existing, "a new job was taken for an existing one"
+        assert not answer.is_duplicate, "a new job was taken for an existing one"
         return answer.id
 
     async def job(self, job: UUID) -> Job:
         """Return a job that exists."""
-        found = await self.store.get(job)
-        assert found is not None, f"job {job} is gone"
-        return found
+        existing = await self.store.get(job)
+        assert existing is not None, f"job {job} is gone"
+        return existing
 
     async def state(self, job: UUID) -> State:
         """Return the state of a job that exists."""
@@ -154,10 +152,10 @@ class Bench:
         )
         return worker
 
-    async def heartbeat(self, worker: str, pulse: Pulse | None = None) -> bool:
+    async def heartbeat(self, worker: str, pulse: WorkerPulse | None = None) -> bool:
         """Renew a lease as workers do, from a thread."""
         limit = timedelta(seconds=PROMPT)
-        return await asyncio.to_thread(self.store.heartbeat, worker, pulse or Pulse(), limit)
+        return await asyncio.to_thread(self.store.heartbeat, worker, pulse or WorkerPulse(), limit)
 
     async def season(self, *workers: str) -> None:
         """Let a little more than a lease pass, in which only these workers renew theirs."""
@@ -177,7 +175,7 @@ class Bench:
     async def claim(
         self, worker: str, lane: Lane | None = None, *, most: int = MANY, token: int | None = None
     ) -> list[Job]:
-        """Claim from one lane, the default one unless told."""
+        """Claim from one lane, by default the default one."""
         ask = Ask(lane=lane or Lane("default", "work"), count=most)
         return await self.claim_all(worker, Claim(asks=(ask,)), token=token)
 
@@ -199,12 +197,12 @@ class Bench:
         return jobs[0]
 
     async def leave(self, job: Job, state: State = State.COMPLETED, **fields: Any) -> bool:
-        """Settle a claimed job into a state, and say whether it was moved."""
+        """Settle a claimed job into a state; return whether it was moved."""
         (moved,) = await self.store.settle([leaving(job, state, **fields)])
         return moved
 
     async def move(self, verb: Verb, job: UUID, **fields: Any) -> Job | None:
-        """Do something to a job that no token protects."""
+        """Apply a move to a job; moves need no token."""
         changes = Changes(answer=None, moves=[Move(verb=verb, id=job, **fields)])
         applied = await self.store.apply([], lambda _records, _now: changes)
         (moved,) = applied.moved
@@ -223,14 +221,14 @@ class Bench:
 
 
 def leaving(job: Job, state: State = State.COMPLETED, **fields: Any) -> Transition:
-    """Make the transition of a claimed job into a state, under its own token unless told."""
+    """Return the transition of a claimed job into a state, by default under its own token."""
     assert job.token is not None, "only a claimed job can be settled"
     base: dict[str, Any] = {"id": job.id, "token": job.token, "state": state}
     return Transition(**base | fields)
 
 
 def attempt_of(job: Job, outcome: str = "failed") -> Attempt:
-    """Make the history's line about an attempt."""
+    """Return the history entry of an attempt."""
     return Attempt(
         number=job.attempt,
         worker=job.worker,

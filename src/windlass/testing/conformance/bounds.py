@@ -1,18 +1,20 @@
-"""Owns the laws of bounded stores: who waits for room, and what is never refused."""
+"""Owns the laws of bounded stores: producers that wait, and jobs that are never refused."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
 
-from windlass.core.changes import Changes, Verb
+from windlass.core.changes import Changes
 from windlass.core.errors import QueueFull
-from windlass.core.job import Enqueued, JobFilter, NewJob
-from windlass.core.states import WAITING, State
+from windlass.core.jobs.job import Enqueued, NewJob
+from windlass.core.jobs.moves import Verb
+from windlass.core.jobs.queries import JobFilter
+from windlass.core.jobs.states import WAITING, State
 from windlass.testing.conformance.bench import HOUR, PROMPT, Bench, raised
 from windlass.testing.conformance.law import law
 
-_SHORT = timedelta(milliseconds=50)
+_SHORT_TIMEOUT = timedelta(milliseconds=50)
 
 
 async def _fill(bench: Bench, leaving: int = 0) -> None:
@@ -24,54 +26,54 @@ async def _waiting(bench: Bench) -> int:
 
 
 async def _producer(bench: Bench, *jobs: NewJob) -> asyncio.Task[list[Enqueued]]:
-    """Start an enqueue, and see it wait."""
+    """Start an enqueue, and check that it waits."""
     task = asyncio.create_task(bench.store.enqueue(jobs))
-    done, _ = await asyncio.wait({task}, timeout=_SHORT.total_seconds())
+    done, _ = await asyncio.wait({task}, timeout=_SHORT_TIMEOUT.total_seconds())
     assert not done, "an enqueue into a full store did not wait"
     return task
 
 
-async def _got_in(task: asyncio.Task[list[Enqueued]]) -> list[Enqueued]:
+async def _admitted(task: asyncio.Task[list[Enqueued]]) -> list[Enqueued]:
     await asyncio.wait({task}, timeout=PROMPT)
     if not task.done():
         task.cancel()
-        raise AssertionError("there was room, and the producer was not let in")
+        raise AssertionError("the store had capacity, and the producer still waited")
     return task.result()
 
 
 @law(needs="bounded")
 async def a_producer_waits_until_there_is_room(bench: Bench) -> None:
-    """An enqueue into a full store waits, adds nothing meanwhile, and gets in with the room."""
+    """An enqueue into a full store waits, and adds nothing before a job leaves."""
     await _fill(bench)
     new = bench.new()
     task = await _producer(bench, new)
     assert await bench.store.get(new.id) is None
     (claimed,) = await bench.claim(await bench.worker(), most=1)
     assert await bench.leave(claimed)
-    assert [answer.id for answer in await _got_in(task)] == [new.id]
+    assert [answer.id for answer in await _admitted(task)] == [new.id]
     assert await bench.state(new.id) is State.PENDING
 
 
 @law(needs="bounded")
 async def a_batch_waits_until_there_is_room_for_all_of_it(bench: Bench) -> None:
-    """Room for a part of a batch lets none of it in."""
+    """A batch that fits only in part adds none of its jobs."""
     await _fill(bench, leaving=1)
     batch = [bench.new(), bench.new()]
     task = await _producer(bench, *batch)
     assert [await bench.store.get(job.id) for job in batch] == [None, None]
     await bench.claim(await bench.worker(), most=1)
-    await _got_in(task)
+    await _admitted(task)
     assert await _waiting(bench) == bench.size
 
 
 @law(needs="bounded")
-async def what_waits_for_its_time_takes_room(bench: Bench) -> None:
-    """Scheduled jobs count as well as pending ones, and a cancelled one makes room."""
+async def scheduled_jobs_take_room(bench: Bench) -> None:
+    """Scheduled jobs count as well as pending ones; a cancelled one does not."""
     await _fill(bench, leaving=1)
     later = await bench.enqueue(due=HOUR)
     task = await _producer(bench, bench.new())
     assert await bench.move(Verb.CANCEL, later)
-    await _got_in(task)
+    await _admitted(task)
 
 
 @law(needs="bounded")
@@ -87,10 +89,20 @@ async def more_than_a_store_can_hold_is_refused_at_once(bench: Bench) -> None:
 
 @law(needs="bounded")
 async def a_blocking_producer_gives_up_after_its_time(bench: Bench) -> None:
-    """A store that stays full raises QueueFull, and the jobs do not come in later."""
+    """A store that stays full raises QueueFull, and the jobs are not added later."""
     await _fill(bench)
     new = bench.new()
-    await raised(QueueFull, asyncio.to_thread(bench.store.enqueue_blocking, [new], _SHORT))
+    await raised(QueueFull, asyncio.to_thread(bench.store.enqueue_blocking, [new], _SHORT_TIMEOUT))
+    await bench.claim(await bench.worker(), most=5)
+    assert await bench.store.get(new.id) is None
+
+
+@law(needs="bounded")
+async def a_producer_on_the_event_loop_gives_up_after_its_time(bench: Bench) -> None:
+    """An enqueue with a timeout raises QueueFull, and its jobs are not added later."""
+    await _fill(bench)
+    new = bench.new()
+    await raised(QueueFull, asyncio.wait_for(bench.store.enqueue([new], _SHORT_TIMEOUT), PROMPT))
     await bench.claim(await bench.worker(), most=5)
     assert await bench.store.get(new.id) is None
 
@@ -102,22 +114,22 @@ async def a_blocking_producer_gets_in_when_there_is_room(bench: Bench) -> None:
     new = bench.new()
     blocking = asyncio.to_thread(bench.store.enqueue_blocking, [new], timedelta(seconds=PROMPT))
     task = asyncio.create_task(blocking)
-    await asyncio.wait({task}, timeout=_SHORT.total_seconds())
+    await asyncio.wait({task}, timeout=_SHORT_TIMEOUT.total_seconds())
     assert not task.done()
     await bench.claim(await bench.worker(), most=1)
-    assert [answer.id for answer in await _got_in(task)] == [new.id]
+    assert [answer.id for answer in await _admitted(task)] == [new.id]
 
 
 @law(needs="bounded")
 async def producers_get_in_first_come_first_served(bench: Bench) -> None:
-    """Room goes to whoever has waited longest."""
+    """The producer that has waited longest goes first."""
     await _fill(bench)
     new = [bench.new() for _ in range(3)]
     tasks = [await _producer(bench, job) for job in new]
     worker = await bench.worker()
     for task, job in zip(tasks, new, strict=True):
         await bench.claim(worker, most=1)
-        await _got_in(task)
+        await _admitted(task)
         assert await bench.state(job.id) is State.PENDING
         assert await _waiting(bench) == bench.size
 
@@ -135,19 +147,19 @@ async def a_producer_that_is_cancelled_adds_nothing(bench: Bench) -> None:
 
 
 @law(needs="bounded")
-async def a_producer_that_gave_up_holds_nobody_back(bench: Bench) -> None:
-    """Who waited behind a batch too large for the room gets in when that batch is gone."""
+async def a_producer_that_gave_up_does_not_block_others(bench: Bench) -> None:
+    """A producer behind a batch that does not fit is served when that batch is gone."""
     await _fill(bench, leaving=1)
     large = await _producer(bench, bench.new(), bench.new())
     small = asyncio.create_task(bench.store.enqueue([bench.new()]))
-    await asyncio.wait({small}, timeout=_SHORT.total_seconds())
+    await asyncio.wait({small}, timeout=_SHORT_TIMEOUT.total_seconds())
     large.cancel()
     await asyncio.wait({large}, timeout=PROMPT)
-    await _got_in(small)
+    await _admitted(small)
 
 
 @law(needs="bounded")
-async def what_was_accepted_is_never_refused(bench: Bench) -> None:
+async def an_accepted_job_is_never_refused(bench: Bench) -> None:
     """Releases, retries, redrives and unparked jobs get back into a full store."""
     worker = await bench.worker()
     released, retried = await bench.start(worker), await bench.start(worker)
@@ -160,8 +172,8 @@ async def what_was_accepted_is_never_refused(bench: Bench) -> None:
 
 
 @law(needs="bounded")
-async def a_change_is_not_held_up_by_a_full_store(bench: Bench) -> None:
-    """What a worker's own change enqueues gets in, or a full store could never be emptied."""
+async def a_full_store_does_not_block_a_change(bench: Bench) -> None:
+    """Jobs of a worker's own change are added, or a full store could never be emptied."""
     await _fill(bench)
     new = bench.new()
     changes = Changes(answer=None, enqueue=[new])

@@ -8,9 +8,10 @@ from itertools import product
 from random import Random
 from uuid import UUID
 
-from windlass.core.job import Ask, Claim, Lane, Progress
-from windlass.core.plan import MOST_BUDGETS
-from windlass.core.states import State
+from windlass.core.claims.lanes import Ask, Claim
+from windlass.core.claims.plan import MOST_BUDGETS
+from windlass.core.jobs.job import Lane, Progress
+from windlass.core.jobs.states import State
 from windlass.testing.conformance.bench import HOUR, LEASE, MANY, MINUTE, SECOND, Bench, ids
 from windlass.testing.conformance.law import law
 
@@ -41,7 +42,7 @@ async def a_token_may_be_any_of_63_bits(bench: Bench) -> None:
 
 @law
 async def attempt_counts_claims(bench: Bench) -> None:
-    """Every claim adds one, whatever became of the attempt before."""
+    """Every claim adds one, however the attempt before ended."""
     job = await bench.enqueue()
     for number, state in enumerate((State.PENDING, State.SCHEDULED, State.PENDING), start=1):
         claimed = await bench.start_again(job)
@@ -52,7 +53,7 @@ async def attempt_counts_claims(bench: Bench) -> None:
 
 @law
 async def a_claimed_job_starts_without_progress(bench: Bench) -> None:
-    """What an earlier attempt said of its progress is gone when the next one starts."""
+    """The progress of an earlier attempt is gone when the next one starts."""
     job = await bench.start()
     assert job.token is not None
     assert await bench.store.progress(job.id, job.token, Progress(fraction=0.5, message="half"))
@@ -62,7 +63,7 @@ async def a_claimed_job_starts_without_progress(bench: Bench) -> None:
 
 @law
 async def a_job_is_claimed_once(bench: Bench) -> None:
-    """What one claim took, another does not get."""
+    """A job goes to one claim only."""
     jobs = [await bench.enqueue() for _ in range(3)]
     one, two = await bench.worker(), await bench.worker()
     assert ids(await bench.claim(one, most=2)) == jobs[:2]
@@ -72,7 +73,7 @@ async def a_job_is_claimed_once(bench: Bench) -> None:
 
 @law
 async def claims_at_the_same_time_share_no_job(bench: Bench) -> None:
-    """However many workers claim at once, each job goes to one, and all of them go."""
+    """However many workers claim at once, each job goes to one of them, and none is left."""
     jobs = {await bench.enqueue() for _ in range(60)}
     workers = [await bench.worker() for _ in range(4)]
     claims = await asyncio.gather(*(bench.claim(worker, most=5) for worker in workers * 3))
@@ -201,7 +202,7 @@ async def a_claim_keeps_as_many_budgets_as_a_plan_may_name(bench: Bench) -> None
 
 
 @law
-async def a_claim_is_what_its_asks_and_budgets_say(bench: Bench) -> None:
+async def a_claim_takes_exactly_what_its_asks_and_budgets_allow(bench: Bench) -> None:
     """For any asks and budgets a claim takes exactly what taking them one by one would give."""
     random = Random(20300101)  # noqa: S311 - reproducible on purpose.
     lanes = [Lane("default", f"lane-{number}") for number in range(5)]
@@ -230,15 +231,15 @@ def _random_claim(random: Random, lanes: list[Lane]) -> Claim:
 def _expected(claim: Claim, waiting: dict[Lane, list[UUID]]) -> Iterable[UUID]:
     budgets = dict(claim.budgets)
     for ask in claim.asks:
-        room = min([ask.count, *(budgets[name] for name in ask.draws)])
-        taken, waiting[ask.lane] = waiting[ask.lane][:room], waiting[ask.lane][room:]
+        count = min([ask.count, *(budgets[name] for name in ask.draws)])
+        taken, waiting[ask.lane] = waiting[ask.lane][:count], waiting[ask.lane][count:]
         for name in ask.draws:
             budgets[name] -= len(taken)
         yield from taken
 
 
 @law
-async def a_worker_without_a_live_lease_gets_nothing(bench: Bench) -> None:
+async def a_worker_without_a_live_lease_claims_nothing(bench: Bench) -> None:
     """Unknown, retired and silent workers claim nothing."""
     await bench.enqueue()
     silent, retired = await bench.worker(), await bench.worker(lease=HOUR)
@@ -250,7 +251,7 @@ async def a_worker_without_a_live_lease_gets_nothing(bench: Bench) -> None:
 
 @law
 async def a_worker_that_renews_its_lease_claims_again(bench: Bench) -> None:
-    """A lease that ran out, and that nobody ended, can be renewed."""
+    """A lease that ran out, but was not ended, can be renewed."""
     job, worker = await bench.enqueue(), await bench.worker()
     await bench.advance(LEASE + SECOND)
     assert await bench.heartbeat(worker)

@@ -1,12 +1,17 @@
-"""Owns the laws of enqueueing: what becomes of a new job, and when it is due."""
+"""Owns the laws of enqueueing: the state of a new job, and when it is due."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta, timezone
+from typing import Any
 
-from windlass.core.job import JobFilter
-from windlass.core.states import State
+from msgspec.structs import replace
+
+from windlass.core.jobs.ids import job_id
+from windlass.core.jobs.job import NewJob, UniqueKey
+from windlass.core.jobs.queries import JobFilter
+from windlass.core.jobs.states import State
 from windlass.testing.conformance.bench import DAY, HOUR, MANY, MINUTE, PROMPT, SECOND, Bench, ids
 from windlass.testing.conformance.law import law
 
@@ -23,9 +28,9 @@ async def an_enqueued_job_is_pending_from_now_on(bench: Bench) -> None:
 
 
 @law
-async def a_job_keeps_all_that_its_producer_gave_it(bench: Bench) -> None:
-    """Whatever text and numbers a producer chose come back as they were."""
-    odd = "it's \"%_\\ ünï 🙂\n\t-- ; DROP TABLE jobs"
+async def a_job_keeps_all_values_of_its_producer(bench: Bench) -> None:
+    """All text and numbers of a producer come back unchanged."""
+    odd = "it's \"%_\\ ünï 🙂 -- ; DROP TABLE jobs"
     new = bench.new(
         kind=f"kind {odd}",
         queue=f"queue {odd}",
@@ -34,7 +39,7 @@ async def a_job_keeps_all_that_its_producer_gave_it(bench: Bench) -> None:
         priority=-7,
         max_retries=0,
         timeout=timedelta(milliseconds=1_500),
-        headers={"trace": odd, "": ""},
+        headers={"trace": f"{odd}\n\t", "": ""},
     )
     await bench.store.enqueue([new])
     job = await bench.job(new.id)
@@ -50,7 +55,7 @@ async def answers_come_in_the_order_of_the_jobs(bench: Bench) -> None:
     new = [bench.new() for _ in range(20)]
     answers = await bench.store.enqueue(new)
     assert [answer.id for answer in answers] == [job.id for job in new]
-    assert not any(answer.existing for answer in answers)
+    assert not any(answer.is_duplicate for answer in answers)
     assert await bench.store.enqueue([]) == []
 
 
@@ -66,7 +71,7 @@ async def an_enqueue_that_is_repeated_adds_nothing(bench: Bench) -> None:
 
 @law
 async def an_enqueue_that_is_repeated_leaves_a_finished_job_alone(bench: Bench) -> None:
-    """An enqueue of unknown fate can be repeated even after the job ran."""
+    """An enqueue with an unknown result can be repeated even after the job ran."""
     new = bench.new()
     await bench.store.enqueue([new])
     assert await bench.leave(await bench.start_again(new.id), result=b"1")
@@ -76,8 +81,80 @@ async def an_enqueue_that_is_repeated_leaves_a_finished_job_alone(bench: Bench) 
 
 
 @law
+async def a_first_request_that_comes_late_adds_nothing(bench: Bench) -> None:
+    """A request that was overtaken by its repetition gives a job that ended no second life."""
+    for state in (State.COMPLETED, State.CANCELLED, State.DEAD):
+        for fields in ({}, {"unique": UniqueKey(key="k")}, {"due": SECOND}):
+            new = await _overtaken(bench, state, **fields)
+            before = await bench.job(new.id)
+            (answer,) = await bench.store.enqueue([new])
+            assert answer.id == new.id
+            assert await bench.job(new.id) == before
+        limit = timedelta(seconds=PROMPT)
+        new = await _overtaken(bench, state)
+        await asyncio.to_thread(bench.store.enqueue_blocking, [new], limit)
+        assert await bench.state(new.id) is state
+    assert (await bench.store.sweep()).heads == ()
+    assert not (await bench.add(unique=UniqueKey(key="k"))).is_duplicate, "nobody holds the key"
+
+
+@law
+async def a_batch_that_comes_late_adds_only_what_is_new(bench: Bench) -> None:
+    """Of a large batch, too, a job that ended meanwhile stays as it is; the others are added."""
+    for waiting_for in (None, "news"):
+        ended = [await _overtaken(bench, State.COMPLETED) for _ in range(2)]
+        before = [await bench.job(job.id) for job in ended]
+        late = [replace(job, waiting_for=waiting_for) for job in ended]
+        others = [bench.new(waiting_for=waiting_for) for _ in range(50)]
+        batch = [late[0], *others, late[1]]
+        answers = await bench.store.enqueue(batch)
+        assert [answer.id for answer in answers] == [job.id for job in batch]
+        assert [await bench.job(job.id) for job in ended] == before
+        for job in others:
+            expected = State.PENDING if waiting_for is None else State.SCHEDULED
+            assert await bench.state(job.id) is expected
+
+
+@law
+async def a_batch_that_is_repeated_leaves_finished_jobs_alone(bench: Bench) -> None:
+    """A large batch with an unknown result can be repeated after some of its jobs ran."""
+    kind = f"kind-{bench.number()}"
+    batch = [bench.new(kind=kind) for _ in range(50)]
+    await bench.store.enqueue(batch)
+    assert await bench.leave(await bench.start_again(batch[0].id), result=b"1")
+    before = [await bench.job(job.id) for job in batch]
+    await bench.store.enqueue(batch)
+    assert [await bench.job(job.id) for job in batch] == before
+
+
+@law
+async def an_id_is_known_whatever_its_producers_clock_says(bench: Bench) -> None:
+    """A job that ended is found again though the time in its id is far from the store's."""
+    for days in (-400, -3, 0, 2, 3, 4, 400):
+        new = await _overtaken(bench, State.COMPLETED, made=days * DAY)
+        before = await bench.job(new.id)
+        await bench.advance(3 * DAY)
+        for repeated in (replace(new, origin=None), new):
+            await bench.store.enqueue([repeated])
+            assert await bench.job(new.id) == before, f"{days} days ahead"
+    assert (await bench.store.sweep()).heads == ()
+
+
+async def _overtaken(
+    bench: Bench, state: State, made: timedelta = timedelta(0), **fields: Any
+) -> NewJob:
+    """Make a job whose second request arrives first, and let it end: the first comes late."""
+    identity = job_id(int((bench.now() + made).timestamp() * 1_000), bench.number())
+    new = bench.new(id=identity, kind=f"kind-{bench.number()}", **fields)
+    await bench.store.enqueue([replace(new, origin=None)])
+    await bench.advance(SECOND)
+    assert await bench.leave(await bench.start_again(new.id), state)
+    return new
+
+
+@law
 async def a_batch_is_seen_whole_or_not_at_all(bench: Bench) -> None:
-    """Nobody who looks while a batch is enqueued sees a part of it."""
+    """A query during an enqueue never sees a part of the batch."""
     batch = [bench.new() for _ in range(100)]
     enqueue = asyncio.create_task(bench.store.enqueue(batch))
     seen: set[int] = set()
@@ -146,7 +223,7 @@ async def times_are_kept_to_the_microsecond(bench: Bench) -> None:
 
 @law
 async def a_time_in_the_past_is_now(bench: Bench) -> None:
-    """A due time that is over, and a delay of nothing, make a job pending now."""
+    """A due time that is over, and a delay of zero, make a job pending now."""
     for due in (bench.now() - DAY, bench.now(), timedelta(0)):
         job = await bench.job(await bench.enqueue(due=due))
         assert job.state is State.PENDING, due
@@ -154,8 +231,8 @@ async def a_time_in_the_past_is_now(bench: Bench) -> None:
 
 
 @law
-async def nobody_jumps_the_queue_with_a_time_in_the_past(bench: Bench) -> None:
-    """A job that claims to be due since yesterday waits behind those that were there before."""
+async def a_due_time_in_the_past_does_not_jump_the_queue(bench: Bench) -> None:
+    """A job whose due time is in the past waits behind those that were there before."""
     first = await bench.enqueue()
     await bench.advance(SECOND)
     pusher = await bench.enqueue(due=bench.now() - DAY)
@@ -171,4 +248,6 @@ async def an_expiry_counts_from_the_stores_time(bench: Bench) -> None:
     assert absolute.expires_at == bench.now() + HOUR
     await bench.advance(DAY)
     claimed = await bench.claim(await bench.worker())
-    assert ids(claimed) == [relative.id, absolute.id], "whoever claims it settles it as expired"
+    assert ids(claimed) == [relative.id, absolute.id], (
+        "the worker that claims it settles it as expired"
+    )

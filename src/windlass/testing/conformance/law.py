@@ -1,4 +1,4 @@
-"""Owns what a law is: a named check that a store passes or fails, and for which stores it holds."""
+"""Owns the law: a named check that a store passes or fails, and the stores that it binds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Need: TypeAlias = Literal["shared", "durable", "bounded"]
 Check: TypeAlias = Callable[[Bench], Awaitable[None]]
 OpenBench: TypeAlias = Callable[[], AbstractAsyncContextManager[Bench]]
 
-PATIENCE = 60.0
-"""Seconds after which a law counts as broken: a store that hangs breaks it too."""
+TIMEOUT_SECONDS = 60.0
+"""After this time a law counts as broken: a store that hangs breaks it too."""
 
 
 class NotApplicable(Exception):
@@ -35,7 +35,7 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Law:
-    """What every store does, or every store with the capability that the law `needs`."""
+    """A promise of every store, or of every store with the capability that the law `needs`."""
 
     name: str
     says: str
@@ -46,7 +46,7 @@ class Law:
         return self.name
 
     def applies_to(self, capabilities: Capabilities) -> bool:
-        """Say whether a store with these capabilities has to obey."""
+        """Return whether the law binds a store with these capabilities."""
         return self.needs is None or bool(getattr(capabilities, self.needs))
 
     async def check(self, open_bench: OpenBench) -> None:
@@ -54,12 +54,12 @@ class Law:
 
         Raises:
             AssertionError: the store breaks the law.
-            TimeoutError: it hangs.
+            TimeoutError: the store hangs.
             NotApplicable: the law is about a capability that the store does not declare.
         """
         if not __debug__:
             raise RuntimeError("laws are asserts: run them without python -O")
-        async with asyncio.timeout(PATIENCE), open_bench() as bench:
+        async with asyncio.timeout(TIMEOUT_SECONDS), open_bench() as bench:
             if not self.applies_to(bench.store.capabilities):
                 raise NotApplicable(self)
             await bench.store.open()
@@ -73,7 +73,7 @@ def law(*, needs: Need) -> Callable[[Check], Law]: ...
 def law(
     check: Check | None = None, /, *, needs: Need | None = None
 ) -> Law | Callable[[Check], Law]:
-    """Make a law of a check: its name is the law's, its docstring what the law says."""
+    """Make a law of a check, with its name and docstring."""
 
     def make(check: Check) -> Law:
         name: str = getattr(check, "__name__", "")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from windlass.core.job import Pulse, WorkerInfo, WorkerRecord
+from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
 from windlass.testing.conformance.bench import HOUR, LEASE, MANY, SECOND, Bench, ids
 from windlass.testing.conformance.law import law
 
 
 @law
-async def a_registered_worker_is_shown_as_it_told(bench: Bench) -> None:
-    """The store keeps what a worker says of itself, and its lease by the store's clock."""
+async def a_registered_worker_is_shown_as_registered(bench: Bench) -> None:
+    """The store keeps a worker's info, and its lease by the store's clock."""
     info = WorkerInfo(
         id="w1",
         name="it's ünï",
@@ -23,14 +23,14 @@ async def a_registered_worker_is_shown_as_it_told(bench: Bench) -> None:
         least_slots=2,
         queues=("mail", "default"),
         kinds=("send", "report"),
-        pools={"report": "children"},
+        pools={"report": "isolated_processes"},
         threads=4,
-        children=2,
+        isolated_processes=2,
     )
     await bench.store.register(info)
     (record,) = await bench.store.workers()
     assert record.info == info
-    assert record.pulse == Pulse()
+    assert record.pulse == WorkerPulse()
     assert record.started_at == record.last_seen == bench.now()
     assert record.lease_until == bench.now() + LEASE
     assert record.alive
@@ -41,14 +41,14 @@ async def a_heartbeat_renews_the_lease(bench: Bench) -> None:
     """A heartbeat sets the lease to a whole one from now, and records the pulse."""
     worker = await bench.worker()
     started = bench.now()
-    pulse = Pulse(
+    pulse = WorkerPulse(
         state="draining",
         processed=12,
         running=3,
         slots=8,
         busy=0.375,
         in_threads=2,
-        in_children=1,
+        in_isolated_processes=1,
         waiting=True,
         cpu=0.25,
         loop_lag=timedelta(microseconds=1_500),
@@ -77,7 +77,7 @@ async def a_lease_runs_out_by_the_stores_clock(bench: Bench) -> None:
 
 
 @law
-async def a_heartbeat_of_nobody_is_refused(bench: Bench) -> None:
+async def a_heartbeat_of_an_unknown_worker_is_refused(bench: Bench) -> None:
     """A worker that never registered has no lease to renew."""
     assert not await bench.heartbeat("nobody")
     assert await bench.store.workers() == []
@@ -85,7 +85,7 @@ async def a_heartbeat_of_nobody_is_refused(bench: Bench) -> None:
 
 @law
 async def a_retired_worker_has_no_lease(bench: Bench) -> None:
-    """A lease that was ended stays so, though time was left; to retire twice is no error."""
+    """An ended lease stays ended, though time was left; retiring twice is no error."""
     worker, other = await bench.worker(), await bench.worker()
     await bench.store.retire(worker)
     await bench.store.retire(worker)
@@ -114,7 +114,7 @@ async def a_lease_that_was_ended_stays_ended(bench: Bench) -> None:
 
 @law
 async def a_lease_that_ran_out_unnoticed_can_be_renewed(bench: Bench) -> None:
-    """Nobody robbed the worker, so it goes on with its jobs."""
+    """A worker whose jobs were not rescued continues with them."""
     worker = await bench.worker()
     job = await bench.start(worker)
     await bench.advance(LEASE + HOUR)
@@ -125,7 +125,7 @@ async def a_lease_that_ran_out_unnoticed_can_be_renewed(bench: Bench) -> None:
 
 @law
 async def a_worker_that_registers_again_has_a_new_lease(bench: Bench) -> None:
-    """Whoever lost its lease may begin another one, under a new id or its own."""
+    """A worker that lost its lease may begin another one, under a new id or its own."""
     worker = await bench.worker(name="again")
     await bench.store.retire(worker)
     await bench.advance(SECOND)
@@ -140,7 +140,7 @@ async def a_worker_that_registers_again_has_a_new_lease(bench: Bench) -> None:
 
 @law
 async def workers_are_listed_newest_first(bench: Bench) -> None:
-    """The living and the dead are listed, the latest to start first."""
+    """Live and dead workers are listed, the latest to start first."""
     workers = []
     for _ in range(3):
         workers.append(await bench.worker())
@@ -158,7 +158,7 @@ async def _record(bench: Bench, worker: str) -> WorkerRecord:
 
 @law
 async def a_worker_can_ask_what_it_holds(bench: Bench) -> None:
-    """What is claimed is held, with its token, until it is settled; what others hold is theirs."""
+    """A claimed job is held, with its token, until it is settled; jobs of others are not listed."""
     mine = await bench.start()
     await bench.start()
     (held,) = await bench.store.held(mine.worker or "")

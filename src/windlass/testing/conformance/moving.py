@@ -1,12 +1,13 @@
-"""Owns the laws of moves: cancel, retry, redrive, park, unpark, purge, reseal; and where not."""
+"""Owns the laws of moves: cancel, retry, redrive, park, unpark, purge and reseal."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from windlass.core.changes import FROM, Verb
-from windlass.core.job import ErrorInfo, Job
-from windlass.core.states import WAITING, State
+from windlass.core.changes import Changes
+from windlass.core.jobs.job import ErrorInfo, Job
+from windlass.core.jobs.moves import FROM, Move, Verb
+from windlass.core.jobs.states import FINISHED, WAITING, State
 from windlass.testing.conformance.bench import (
     HOUR,
     MANY,
@@ -34,7 +35,7 @@ ENDS_IN = {
 
 
 async def _subject(bench: Bench, verb: Verb, state: State) -> Job:
-    """Bring a job into a state in which the verb has something to do, if it ever has."""
+    """Bring a job into a state, prepared so that the verb applies if it ever does."""
     job = await bench.job_in(state)
     if verb is Verb.UNPARK and state in WAITING:
         parked = await bench.move(Verb.PARK, job.id, waiting_for="event")
@@ -58,8 +59,8 @@ async def a_verb_works_from_its_states(bench: Bench) -> None:
 
 
 @law
-async def a_resealed_job_has_another_payload_and_is_the_same_else(bench: Bench) -> None:
-    """The payload is changed if it is what it was before, and nothing else ever is."""
+async def a_reseal_changes_only_the_payload(bench: Bench) -> None:
+    """The payload is replaced if it is still the expected one, and nothing else ever changes."""
     for state in sorted(FROM[Verb.RESEAL]):
         job = await bench.job_in(state)
         stale = await bench.move(Verb.RESEAL, job.id, before=b'{"other":1}', payload=b'{"new":1}')
@@ -80,7 +81,7 @@ async def a_verb_is_refused_in_every_other_state(bench: Bench) -> None:
 
 
 @law
-async def a_verb_on_no_job_is_refused(bench: Bench) -> None:
+async def a_verb_on_a_missing_job_is_refused(bench: Bench) -> None:
     """A move of a job that does not exist answers None."""
     for verb in Verb:
         assert await bench.move(verb, bench.new().id, waiting_for="event") is None, verb
@@ -116,7 +117,7 @@ async def a_retried_job_is_due_now(bench: Bench) -> None:
 
 @law
 async def a_parked_job_is_not_retried(bench: Bench) -> None:
-    """Only what it waits for lets a parked job go on."""
+    """A parked job continues only when the event that it waits for happens."""
     job = await bench.enqueue()
     parked = await bench.move(Verb.PARK, job, waiting_for="event")
     assert await bench.move(Verb.RETRY, job) is None
@@ -136,7 +137,7 @@ async def a_job_that_is_not_parked_is_not_unparked(bench: Bench) -> None:
 
 @law
 async def a_parked_job_can_be_cancelled(bench: Bench) -> None:
-    """Cancel works from every live state, and what came for the job later finds it ended."""
+    """Cancel works from every live state; later transitions find the job ended."""
     job = await bench.enqueue()
     await bench.move(Verb.PARK, job, waiting_for="event")
     assert await bench.move(Verb.CANCEL, job)
@@ -165,16 +166,16 @@ async def a_redriven_job_has_a_new_life(bench: Bench) -> None:
 
 @law
 async def a_redriven_job_may_have_another_payload(bench: Bench) -> None:
-    """Redrive can mend what a job died of; without a new payload it keeps its own."""
+    """Redrive can replace the payload of a dead job; without a new one it keeps its own."""
     first = await bench.job_in(State.DEAD)
     second = await bench.job_in(State.DEAD)
-    mended = await bench.move(Verb.REDRIVE, first.id, payload=b'{"mended":"yes"}')
+    fixed = await bench.move(Verb.REDRIVE, first.id, payload=b'{"fixed":"yes"}')
     alike = await bench.move(Verb.REDRIVE, second.id)
-    assert mended is not None
+    assert fixed is not None
     assert alike is not None
-    assert (mended.payload, alike.payload) == (b'{"mended":"yes"}', second.payload)
-    assert (await bench.job(first.id)).payload == b'{"mended":"yes"}'
-    assert (await bench.start_again(first.id)).payload == b'{"mended":"yes"}'
+    assert (fixed.payload, alike.payload) == (b'{"fixed":"yes"}', second.payload)
+    assert (await bench.job(first.id)).payload == b'{"fixed":"yes"}'
+    assert (await bench.start_again(first.id)).payload == b'{"fixed":"yes"}'
 
 
 @law
@@ -190,8 +191,22 @@ async def a_redriven_job_is_not_cancelled_by_an_old_request(bench: Bench) -> Non
 
 @law
 async def a_purged_job_is_gone(bench: Bench) -> None:
-    """Purge returns a dead job for the last time."""
-    dead = await bench.job_in(State.DEAD)
-    assert await bench.move(Verb.PURGE, dead.id) == dead
-    assert await bench.store.get(dead.id) is None
-    assert await bench.move(Verb.REDRIVE, dead.id) is None
+    """Purge returns a job that has ended for the last time, however it ended."""
+    for state in sorted(FROM[Verb.PURGE]):
+        job = await bench.job_in(state)
+        assert await bench.move(Verb.PURGE, job.id) == job, state
+        assert await bench.store.get(job.id) is None, state
+        assert await bench.move(Verb.PURGE, job.id) is None, state
+        assert await bench.move(Verb.REDRIVE, job.id) is None, state
+
+
+@law
+async def many_jobs_are_purged_together(bench: Bench) -> None:
+    """Each that has ended is deleted and returned in its place; the others stay."""
+    jobs = [await bench.job_in(state) for state in State for _ in range(2)]
+    moves = [Move(verb=Verb.PURGE, id=job.id) for job in jobs]
+    applied = await bench.store.apply([], lambda _, __: Changes(answer=None, moves=moves))
+    assert list(applied.moved) == [job if job.state in FINISHED else None for job in jobs]
+    for job in jobs:
+        kept = None if job.state in FINISHED else job
+        assert await bench.store.get(job.id) == kept, job.state

@@ -1,10 +1,11 @@
-"""Owns the laws of pruning: what is deleted, when, and how much at a time."""
+"""Owns the laws of pruning: which jobs, keys and workers are deleted, and when."""
 
 from __future__ import annotations
 
-from windlass.core.changes import Verb
-from windlass.core.job import JobFilter, Retention, Saga
-from windlass.core.states import FINISHED, LIVE, State
+from windlass.core.jobs.job import Saga
+from windlass.core.jobs.moves import Verb
+from windlass.core.jobs.queries import JobFilter, Retention
+from windlass.core.jobs.states import FINISHED, LIVE, State
 from windlass.testing.conformance.bench import DAY, HOUR, LEASE, MANY, SECOND, Bench
 from windlass.testing.conformance.law import law
 
@@ -42,8 +43,8 @@ async def retention_counts_from_the_end(bench: Bench) -> None:
 
 
 @law
-async def no_retention_keeps_for_ever(bench: Bench) -> None:
-    """None waits for a person."""
+async def no_retention_keeps_jobs_forever(bench: Bench) -> None:
+    """A retention of None keeps jobs forever."""
     for state in sorted(FINISHED):
         await bench.job_in(state)
     await bench.advance(10_000 * DAY)
@@ -54,7 +55,7 @@ async def no_retention_keeps_for_ever(bench: Bench) -> None:
 
 
 @law
-async def what_lives_is_not_pruned(bench: Bench) -> None:
+async def live_jobs_are_not_pruned(bench: Bench) -> None:
     """Waiting and running jobs stay, however old they are."""
     for state in sorted(LIVE):
         await bench.job_in(state)
@@ -64,8 +65,8 @@ async def what_lives_is_not_pruned(bench: Bench) -> None:
 
 
 @law
-async def what_could_not_be_undone_is_not_pruned(bench: Bench) -> None:
-    """A dead job with something left to undo waits for a person; once it is undone, it goes."""
+async def a_job_that_was_not_undone_is_not_pruned(bench: Bench) -> None:
+    """A dead job with steps left to undo waits for a person; once they are undone, it is pruned."""
     job = await bench.start()
     assert await bench.leave(job, State.DEAD, saga=Saga.UNDOING)
     retention = Retention(finished=SECOND, dead=SECOND)
@@ -81,7 +82,7 @@ async def what_could_not_be_undone_is_not_pruned(bench: Bench) -> None:
 
 @law
 async def a_prune_deletes_no_more_than_its_limit(bench: Bench) -> None:
-    """What is left is for the next prune."""
+    """A prune respects its limit; the next one continues."""
     for _ in range(5):
         await bench.job_in(State.COMPLETED)
     await bench.advance(DAY)
@@ -94,8 +95,8 @@ async def a_prune_deletes_no_more_than_its_limit(bench: Bench) -> None:
 
 
 @law
-async def a_prune_with_nothing_to_do_says_so(bench: Bench) -> None:
-    """The number of deletions comes to an end."""
+async def a_prune_with_nothing_to_delete_returns_zero(bench: Bench) -> None:
+    """Repeated prunes end with a count of zero."""
     await bench.job_in(State.COMPLETED)
     await bench.advance(DAY)
     assert await bench.store.prune(Retention(finished=HOUR), MANY) >= 1
@@ -103,8 +104,8 @@ async def a_prune_with_nothing_to_do_says_so(bench: Bench) -> None:
 
 
 @law
-async def ended_workers_are_forgotten_in_the_end(bench: Bench) -> None:
-    """A worker that retired long ago is not listed for ever; a living one is."""
+async def ended_workers_are_deleted_eventually(bench: Bench) -> None:
+    """A worker that retired long ago is not listed forever; a live one is."""
     retired = await bench.worker()
     await bench.store.retire(retired)
     await bench.store.prune(Retention(), MANY)
@@ -116,7 +117,7 @@ async def ended_workers_are_forgotten_in_the_end(bench: Bench) -> None:
 
 
 @law
-async def a_worker_that_is_only_late_is_not_forgotten(bench: Bench) -> None:
+async def a_late_worker_is_not_deleted(bench: Bench) -> None:
     """A prune deletes ended leases; one that ran out unnoticed can still be renewed."""
     worker = await bench.worker()
     await bench.advance(LEASE + SECOND)

@@ -1,12 +1,13 @@
-"""Owns the laws of rescue: whose jobs are taken, by whom, and how the lost holder is fenced."""
+"""Owns the laws of rescue: which jobs are taken over, by which worker, and the fence."""
 
 from __future__ import annotations
 
 import asyncio
 
-from windlass.core.changes import Verb
-from windlass.core.job import Job, Progress, Retention
-from windlass.core.states import State
+from windlass.core.jobs.job import Job, Progress
+from windlass.core.jobs.moves import Verb
+from windlass.core.jobs.queries import Retention
+from windlass.core.jobs.states import State
 from windlass.testing.conformance.bench import DAY, LEASE, MANY, SECOND, Bench, ids
 from windlass.testing.conformance.law import law
 
@@ -17,7 +18,7 @@ async def _rescue(bench: Bench, worker: str, *, limit: int = MANY) -> list[Job]:
 
 @law
 async def a_rescue_takes_the_jobs_of_a_lost_worker(bench: Bench) -> None:
-    """The job comes as its holder left it, but under a token of the rescuer's."""
+    """The job comes as its holder left it, but under a token of the rescuer."""
     lost = await bench.start()
     rescuer = await bench.seasoned()
     (rescued,) = await bench.store.rescue(worker=rescuer, token=77, limit=MANY)
@@ -53,7 +54,7 @@ async def a_lost_holder_is_fenced_out(bench: Bench) -> None:
 
 
 @law
-async def the_living_are_not_robbed(bench: Bench) -> None:
+async def jobs_of_live_workers_are_not_rescued(bench: Bench) -> None:
     """Jobs of workers that renew their leases are left alone, however long they run."""
     holder, rescuer = await bench.worker(), await bench.worker()
     job = await bench.start(holder)
@@ -67,7 +68,7 @@ async def the_living_are_not_robbed(bench: Bench) -> None:
 
 @law
 async def a_rescue_takes_running_jobs_only(bench: Bench) -> None:
-    """What waits or has ended needs no rescue, whoever held it last."""
+    """A waiting or ended job needs no rescue, whatever happened to its last holder."""
     for state in sorted(set(State) - {State.RUNNING}):
         await bench.job_in(state)
     assert await _rescue(bench, await bench.seasoned()) == []
@@ -75,7 +76,7 @@ async def a_rescue_takes_running_jobs_only(bench: Bench) -> None:
 
 @law
 async def a_job_is_rescued_once(bench: Bench) -> None:
-    """While its rescuer lives, nobody takes the job from it; it may not even take it again."""
+    """While its rescuer lives, a job is not rescued again, not even by the same worker."""
     await bench.start()
     one, two = await bench.worker(), await bench.worker()
     await bench.season(one, two)
@@ -86,7 +87,7 @@ async def a_job_is_rescued_once(bench: Bench) -> None:
 
 @law
 async def rescues_at_the_same_time_share_no_job(bench: Bench) -> None:
-    """However many rescue at once, each job goes to one."""
+    """However many workers rescue at once, each job goes to one of them."""
     lost = await bench.worker()
     jobs = [(await bench.start(lost)).id for _ in range(20)]
     rescuers = [await bench.worker() for _ in range(4)]
@@ -97,7 +98,7 @@ async def rescues_at_the_same_time_share_no_job(bench: Bench) -> None:
 
 @law
 async def a_retired_workers_jobs_are_free_to_be_rescued(bench: Bench) -> None:
-    """A worker that retires frees what it still holds at once, though its lease had time left."""
+    """A worker that retires frees its jobs at once, though its lease had time left."""
     rescuer = await bench.seasoned()
     leaver, stayer = await bench.worker(), await bench.worker()
     job, _ = await bench.start(leaver), await bench.start(stayer)
@@ -107,8 +108,8 @@ async def a_retired_workers_jobs_are_free_to_be_rescued(bench: Bench) -> None:
 
 
 @law
-async def jobs_of_a_worker_that_nobody_knows_are_rescued(bench: Bench) -> None:
-    """A running job whose worker is not known any more is an orphan like others."""
+async def jobs_of_an_unknown_worker_are_rescued(bench: Bench) -> None:
+    """A running job whose worker is unknown is an orphan like others."""
     lost = await bench.worker()
     job = await bench.start(lost)
     await bench.store.retire(lost)
@@ -134,7 +135,7 @@ async def a_worker_that_began_just_now_may_not_rescue(bench: Bench) -> None:
 
 @law
 async def a_worker_that_may_not_rescue_ends_no_lease(bench: Bench) -> None:
-    """A novice's rescue leaves those in peace that are only late."""
+    """The rescue of a new worker does not end leases that are only late."""
     late = await bench.worker()
     job = await bench.start(late)
     await bench.advance(LEASE + SECOND)
@@ -145,8 +146,8 @@ async def a_worker_that_may_not_rescue_ends_no_lease(bench: Bench) -> None:
 
 
 @law
-async def after_an_outage_nobody_robs_the_living(bench: Bench) -> None:
-    """When no lease could be renewed for long, everybody has to earn the right anew."""
+async def after_an_outage_jobs_of_live_workers_are_not_rescued(bench: Bench) -> None:
+    """After an outage in which no lease was renewed, every worker has to earn the right again."""
     one, two = await bench.worker(), await bench.worker()
     jobs = [await bench.start(one), await bench.start(two)]
     await bench.season(one, two)
@@ -185,7 +186,7 @@ async def a_worker_without_a_lease_may_not_rescue(bench: Bench) -> None:
 
 @law
 async def a_rescue_takes_no_more_than_its_limit(bench: Bench) -> None:
-    """What is left is for the next rescue."""
+    """A rescue respects its limit; the next one continues."""
     lost = await bench.worker()
     jobs = {(await bench.start(lost)).id for _ in range(5)}
     rescuer = await bench.seasoned()
@@ -197,7 +198,7 @@ async def a_rescue_takes_no_more_than_its_limit(bench: Bench) -> None:
 
 @law
 async def a_job_whose_rescuer_dies_is_rescued_again(bench: Bench) -> None:
-    """A rescuer is a holder like others, so nothing is stranded with it."""
+    """A rescuer is a holder like others, so no job is stranded with it."""
     lost = await bench.start()
     (first,) = await _rescue(bench, await bench.seasoned())
     (second,) = await _rescue(bench, await bench.seasoned())
@@ -209,8 +210,8 @@ async def a_job_whose_rescuer_dies_is_rescued_again(bench: Bench) -> None:
 
 
 @law
-async def a_rescued_job_that_was_to_be_cancelled_ends_so(bench: Bench) -> None:
-    """A cancel request outlives the worker that it was meant for."""
+async def a_rescued_job_keeps_its_cancel_request(bench: Bench) -> None:
+    """A cancel request survives the worker that it was meant for."""
     lost = await bench.start()
     assert await bench.move(Verb.CANCEL, lost.id, reason="moot")
     rescuer = await bench.seasoned()

@@ -1,15 +1,16 @@
-"""Owns the laws of settling: the fence, and what a job is like after it has left running."""
+"""Owns the laws of settling: the fence, and a job's fields after it has left running."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
 
-from windlass.core.changes import Verb
-from windlass.core.error_classes import ErrorClass
-from windlass.core.job import HISTORY_KEPT, ErrorInfo, JobFilter, Progress
-from windlass.core.settle import Transition
-from windlass.core.states import FINISHED, LEGAL, WAITING, State
+from windlass.core.failures.error_classes import ErrorClass
+from windlass.core.jobs.job import HISTORY_KEPT, ErrorInfo, Progress
+from windlass.core.jobs.moves import Verb
+from windlass.core.jobs.queries import JobFilter
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import FINISHED, LEGAL, WAITING, State
 from windlass.testing.conformance.bench import (
     DAY,
     HOUR,
@@ -37,7 +38,7 @@ ERROR = ErrorInfo(
 
 @law
 async def a_wrong_token_settles_nothing(bench: Bench) -> None:
-    """A settle whose token never was the job's changes nothing and is told so."""
+    """A settle whose token never was the job's changes nothing and returns False."""
     job = await bench.start()
     for state in sorted(LEGAL[State.RUNNING]):
         assert not await bench.leave(job, state, token=bench.number(), failures=1, reason="no")
@@ -106,7 +107,7 @@ async def a_batch_of_successes_keeps_each_result(bench: Bench) -> None:
 
 
 @law
-async def a_fenced_settle_does_not_hold_up_the_others(bench: Bench) -> None:
+async def a_fenced_settle_does_not_block_the_others(bench: Bench) -> None:
     """In a batch each transition stands for itself, and the answers keep its order."""
     jobs = [await bench.start() for _ in range(4)]
     unknown = leaving(jobs[0], id=bench.new().id)
@@ -125,7 +126,7 @@ async def a_fenced_settle_does_not_hold_up_the_others(bench: Bench) -> None:
 
 @law
 async def only_running_jobs_are_settled(bench: Bench) -> None:
-    """A job that does not run has no token that fits."""
+    """No token fits a job that does not run."""
     for state in sorted(set(State) - {State.RUNNING}):
         job = await bench.job_in(state)
         assert job.token is None, f"a {state} job has no token"
@@ -136,8 +137,8 @@ async def only_running_jobs_are_settled(bench: Bench) -> None:
 
 
 @law
-async def a_late_settle_counts_while_nobody_else_has_the_job(bench: Bench) -> None:
-    """The token is the fence, not the lease: work that was done is not thrown away."""
+async def a_late_settle_counts_until_the_job_is_rescued(bench: Bench) -> None:
+    """The token is the fence, not the lease: work that was done is not discarded."""
     worker = await bench.worker()
     job = await bench.start(worker)
     await bench.advance(LEASE + HOUR)
@@ -171,7 +172,7 @@ async def progress_is_recorded_under_the_fence(bench: Bench) -> None:
     assert not await bench.store.progress(bench.new().id, job.token, full)
 
 
-# -- what a job looks like afterwards ----------------------------------------------------------
+# -- a job after its settle ---------------------------------------------------------------------
 
 
 @law
@@ -198,8 +199,8 @@ async def a_running_job_does_not_move_to_running(bench: Bench) -> None:
 
 
 @law
-async def a_finished_job_tells_who_ran_it_and_when(bench: Bench) -> None:
-    """The end is by the store's clock; holder and start stay to be looked at."""
+async def a_finished_job_keeps_its_worker_and_its_times(bench: Bench) -> None:
+    """The end is by the store's clock; holder and start are kept."""
     for state in sorted(FINISHED):
         job = await bench.start()
         await bench.advance(SECOND)
@@ -233,7 +234,7 @@ async def an_error_is_kept_until_the_job_completes(bench: Bench) -> None:
 
 @law
 async def a_dead_job_keeps_its_error_and_its_reason(bench: Bench) -> None:
-    """What a person needs to decide about a dead job is there."""
+    """A dead job has the facts that a person needs to decide about it."""
     job = await bench.start()
     assert await bench.leave(job, State.DEAD, error=ERROR, failures=1, reason="gave up")
     dead = await bench.job(job.id)
@@ -242,7 +243,7 @@ async def a_dead_job_keeps_its_error_and_its_reason(bench: Bench) -> None:
 
 @law
 async def failures_and_crashes_add_up(bench: Bench) -> None:
-    """A transition says what to add, not what the sum is."""
+    """A transition has increments of the counters, not sums."""
     job = await bench.start()
     for state, failures, crashes in (
         (State.SCHEDULED, 1, 0),
@@ -259,7 +260,7 @@ async def failures_and_crashes_add_up(bench: Bench) -> None:
 
 @law
 async def a_release_keeps_its_place_in_line(bench: Bench) -> None:
-    """A job that is given back is next again, and charged nothing."""
+    """A job that is given back is next again, and is not charged."""
     jobs = [await bench.enqueue() for _ in range(3)]
     worker = await bench.worker()
     (first,) = await bench.claim(worker, most=1)
@@ -289,7 +290,7 @@ async def a_retry_waits_by_the_stores_clock(bench: Bench) -> None:
 
 @law
 async def a_retry_waits_behind_those_that_were_due_before_it(bench: Bench) -> None:
-    """A retry gives up its place in line."""
+    """A retry loses its place in the lane."""
     first = await bench.enqueue()
     worker = await bench.worker(lease=HOUR)
     (job,) = await bench.claim(worker)
@@ -302,7 +303,7 @@ async def a_retry_waits_behind_those_that_were_due_before_it(bench: Bench) -> No
 
 
 @law
-async def history_grows_by_each_attempt_that_is_told(bench: Bench) -> None:
+async def history_grows_by_each_attempt_of_a_settle(bench: Bench) -> None:
     """Attempts are appended as they were given; a settle without one adds none."""
     job = await bench.start()
     first = attempt_of(job)
@@ -317,7 +318,7 @@ async def history_grows_by_each_attempt_that_is_told(bench: Bench) -> None:
 
 @law
 async def history_is_bounded(bench: Bench) -> None:
-    """A job that is snoozed for ever remembers its latest attempts only."""
+    """A job that is snoozed forever keeps only its latest attempts."""
     job = await bench.start(worker := await bench.worker())
     for _ in range(HISTORY_KEPT + 3):
         assert await bench.leave(job, State.PENDING, attempt=attempt_of(job, "snoozed"))
@@ -346,7 +347,7 @@ async def a_running_job_that_is_cancelled_goes_on_until_it_is_settled(bench: Ben
 
 
 @law
-async def a_job_that_is_to_be_cancelled_never_waits_again(bench: Bench) -> None:
+async def a_job_with_a_cancel_request_never_waits_again(bench: Bench) -> None:
     """A retry, snooze or release of such a job ends it as cancelled, for the canceller's reason."""
     for state in sorted(WAITING):
         job = await bench.start()
@@ -365,8 +366,8 @@ async def a_job_that_is_to_be_cancelled_never_waits_again(bench: Bench) -> None:
 
 
 @law
-async def a_job_that_is_to_be_cancelled_may_still_end_otherwise(bench: Bench) -> None:
-    """What completed or died before it noticed the request did so."""
+async def a_job_with_a_cancel_request_may_still_end_otherwise(bench: Bench) -> None:
+    """A job that completed or died before it noticed the request keeps that state."""
     for state in (State.COMPLETED, State.DEAD):
         job = await bench.start()
         assert await bench.move(Verb.CANCEL, job.id, reason="moot")

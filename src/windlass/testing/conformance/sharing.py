@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from windlass.core.changes import Changes
-from windlass.core.job import Ask, Claim, Job, JobFilter, Json, Lane, UniqueKey
-from windlass.core.states import State
+from windlass.core.claims.lanes import Ask, Claim
+from windlass.core.jobs.job import Job, Lane, UniqueKey
+from windlass.core.jobs.queries import JobFilter
+from windlass.core.jobs.states import State
+from windlass.core.records import Json
 from windlass.store.protocol import Store
 from windlass.testing.conformance.bench import HOUR, MANY, Bench, attempt_of, leaving
 from windlass.testing.conformance.law import law
@@ -41,7 +44,7 @@ async def everything_survives_a_close(bench: Bench) -> None:
 
 @law(needs="shared")
 async def a_sibling_sees_the_same_jobs(bench: Bench) -> None:
-    """What one process wrote, another reads as it is."""
+    """A process reads the values that another wrote unchanged."""
     jobs = [await bench.job_in(state) for state in State]
     async with bench.sibling() as sibling:
         assert [await sibling.get(job.id) for job in jobs] == jobs
@@ -64,7 +67,7 @@ async def siblings_claim_no_job_twice(bench: Bench) -> None:
 
 @law(needs="shared")
 async def the_fence_holds_between_siblings(bench: Bench) -> None:
-    """What one process settled, another does not settle again."""
+    """A job settled by one process is not settled again by another."""
     job = await bench.start()
     async with bench.sibling() as sibling:
         assert await sibling.settle([leaving(job, State.DEAD)]) == [True]
@@ -95,12 +98,12 @@ async def a_unique_key_has_one_holder_among_siblings(bench: Bench) -> None:
             *(store.enqueue([bench.new(unique=UniqueKey(key="k"))]) for store in stores)
         )
     assert len({answer.id for (answer,) in answers}) == 1
-    assert [answer.existing for (answer,) in answers].count(False) == 1
+    assert [answer.is_duplicate for (answer,) in answers].count(False) == 1
 
 
 @law(needs="shared")
-async def a_sibling_finds_what_came_since_its_sweep(bench: Bench) -> None:
-    """Polling is the truth: the next sweep shows another process's jobs, whatever woke it."""
+async def a_sibling_finds_jobs_enqueued_since_its_sweep(bench: Bench) -> None:
+    """Polling is the truth: the next sweep shows another process's jobs without a wake-up."""
     async with bench.sibling() as sibling:
         assert (await sibling.sweep()).heads == ()
         await bench.enqueue()

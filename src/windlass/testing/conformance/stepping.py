@@ -1,11 +1,11 @@
-"""Owns the laws of steps: a log under the fence, and what cancelling means for who has to undo."""
+"""Owns the laws of steps: a log under the fence, and cancellation of jobs with undo steps."""
 
 from __future__ import annotations
 
-from windlass.core.changes import Verb
-from windlass.core.job import Checkpoint, Job, Saga
-from windlass.core.states import State
-from windlass.core.steps import Steps
+from windlass.core.jobs.job import Checkpoint, Job, Saga
+from windlass.core.jobs.moves import Verb
+from windlass.core.jobs.states import State
+from windlass.core.workflows.step_log import Steps
 from windlass.testing.conformance.bench import HOUR, Bench, leaving
 from windlass.testing.conformance.law import law
 
@@ -21,7 +21,7 @@ def _entry(job: Job, *steps: str, token: int | None = None, saga: Saga | None = 
 
 
 async def _with_undo(bench: Bench, state: State, **fields: object) -> Job:
-    """Bring a job that has something to undo into a state."""
+    """Bring a job with steps to undo into a state."""
     job = await bench.start()
     assert await bench.store.checkpoint([_entry(job, *_ENTRIES, saga=Saga.READY)]) == [True]
     if state is not State.RUNNING:
@@ -31,7 +31,7 @@ async def _with_undo(bench: Bench, state: State, **fields: object) -> Job:
 
 @law
 async def a_log_of_steps_is_kept_as_it_was_written(bench: Bench) -> None:
-    """Entries come back one by one, to the letter, and in their order."""
+    """Entries come back one by one, unchanged, and in their order."""
     job = await bench.start()
     first, second = _ENTRIES
     assert await bench.store.checkpoint([_entry(job, first)]) == [True]
@@ -42,7 +42,7 @@ async def a_log_of_steps_is_kept_as_it_was_written(bench: Bench) -> None:
 
 @law
 async def a_stale_worker_cannot_add_steps(bench: Bench) -> None:
-    """Where the fence does not match nothing is added, and the others of the group are."""
+    """Without the fence no entry is added; the other jobs of the group get theirs."""
     mine, lost, over = await bench.start(), await bench.start(), await bench.start()
     await bench.leave(over)
     entries = [
@@ -58,8 +58,8 @@ async def a_stale_worker_cannot_add_steps(bench: Bench) -> None:
 
 
 @law
-async def steps_survive_whatever_becomes_of_the_job(bench: Bench) -> None:
-    """The next attempt is handed the log, and so is whoever looks at the job afterwards."""
+async def steps_survive_every_transition(bench: Bench) -> None:
+    """The next attempt gets the log, and every query shows it."""
     job = await bench.start()
     await bench.store.checkpoint([_entry(job, "1")])
     assert await bench.leave(job, State.SCHEDULED, due=HOUR, steps=("2", "3"))
@@ -77,7 +77,7 @@ async def steps_survive_whatever_becomes_of_the_job(bench: Bench) -> None:
 
 @law
 async def steps_of_a_plain_success_are_kept(bench: Bench) -> None:
-    """Also if the last transition has nothing to add to them."""
+    """Also if the last transition adds no entry."""
     jobs = [await bench.start() for _ in range(3)]
     await bench.store.checkpoint([_entry(job, "1") for job in jobs])
     assert all(await bench.store.settle([leaving(job) for job in jobs]))
@@ -86,8 +86,8 @@ async def steps_of_a_plain_success_are_kept(bench: Bench) -> None:
 
 
 @law
-async def cancelling_who_waits_and_has_something_to_undo_starts_it(bench: Bench) -> None:
-    """It is pending at once, and asked to cancel, so that a worker undoes what there is."""
+async def cancelling_a_waiting_job_with_undo_steps_starts_it(bench: Bench) -> None:
+    """A cancelled job with steps to undo is pending at once, so that a worker undoes them."""
     for state in (State.SCHEDULED, State.PENDING):
         job = await _with_undo(bench, state, due=HOUR if state is State.SCHEDULED else None)
         moved = await bench.move(Verb.CANCEL, job.id, reason="withdrawn")
@@ -101,8 +101,8 @@ async def cancelling_who_waits_and_has_something_to_undo_starts_it(bench: Bench)
 
 
 @law
-async def who_was_asked_to_cancel_and_has_something_to_undo_never_waits(bench: Bench) -> None:
-    """A retry that was settled before the request was heard is due at once, and still asked."""
+async def a_job_with_a_cancel_request_and_undo_steps_never_waits(bench: Bench) -> None:
+    """A retry settled before the request was read is due at once, and keeps the request."""
     job = await _with_undo(bench, State.RUNNING)
     await bench.move(Verb.CANCEL, job.id, reason="withdrawn")
     assert await bench.leave(job, State.SCHEDULED, due=HOUR, reason="failed")
@@ -112,8 +112,8 @@ async def who_was_asked_to_cancel_and_has_something_to_undo_never_waits(bench: B
 
 
 @law
-async def what_is_being_undone_cannot_be_cancelled(bench: Bench) -> None:
-    """A request from before is over with it, and a new one is refused, in every live state."""
+async def a_job_that_is_being_undone_cannot_be_cancelled(bench: Bench) -> None:
+    """An earlier request ends with it, and a new one is refused, in every live state."""
     job = await _with_undo(bench, State.RUNNING)
     await bench.move(Verb.CANCEL, job.id, reason="withdrawn")
     assert await bench.leave(job, State.SCHEDULED, due=HOUR, saga=Saga.UNDOING, reason="undoing")
@@ -132,7 +132,7 @@ async def what_is_being_undone_cannot_be_cancelled(bench: Bench) -> None:
 
 @law
 async def a_second_life_goes_on_where_the_undo_failed(bench: Bench) -> None:
-    """A redrive keeps what is to be undone; once all is undone, only that is known."""
+    """A redrive keeps the steps left to undo; a job that was undone keeps only that fact."""
     job = await _with_undo(bench, State.RUNNING)
     assert await bench.leave(job, State.DEAD, saga=Saga.UNDOING)
     assert await bench.move(Verb.REDRIVE, job.id) is not None
@@ -149,7 +149,7 @@ async def a_second_life_goes_on_where_the_undo_failed(bench: Bench) -> None:
 
 @law
 async def steps_bind_a_job_to_its_payload(bench: Bench) -> None:
-    """A dead job gets no other payload than the one with which its steps were done, and undone."""
+    """A dead job keeps the payload with which its steps were done, and undone."""
     for saga in (None, Saga.READY, Saga.UNDOING):
         job = await bench.start()
         await bench.store.checkpoint([_entry(job, "1", saga=saga)])
@@ -167,7 +167,7 @@ async def steps_bind_a_job_to_its_payload(bench: Bench) -> None:
 
 @law
 async def many_logs_are_added_to_at_once(bench: Bench) -> None:
-    """Each gets its own, and the answers are in the order of the question."""
+    """Each job gets its own entries, and the answers are in the order of the request."""
     worker, kind = await bench.worker(), f"kind-{bench.number()}"
     await bench.store.enqueue([bench.new(kind=kind) for _ in range(20)])
     jobs = await bench.claim(worker, (await bench.job((await bench.add(kind=kind)).id)).lane)

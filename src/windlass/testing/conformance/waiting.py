@@ -1,4 +1,4 @@
-"""Owns the laws of waiting: promotion, parked jobs, sweeps, and waking up for what changed."""
+"""Owns the laws of waiting: promotion, parked jobs, sweeps, and wake-ups after changes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-from windlass.core.changes import Changes, Verb
-from windlass.core.job import Head, Lane
-from windlass.core.states import State
+from windlass.core.changes import Changes
+from windlass.core.claims.lanes import Head
+from windlass.core.jobs.job import Lane
+from windlass.core.jobs.moves import Verb
+from windlass.core.jobs.states import State
 from windlass.testing.conformance.bench import (
     DAY,
     HOUR,
@@ -53,7 +55,7 @@ async def a_promotion_changes_only_the_state(bench: Bench) -> None:
 
 @law
 async def a_parked_job_is_never_promoted(bench: Bench) -> None:
-    """What waits for something else than time does not start because time has passed."""
+    """A parked job does not start because time has passed."""
     job = await bench.enqueue(due=MINUTE)
     moved = await bench.move(Verb.PARK, job, waiting_for="flow:1")
     assert moved is not None
@@ -144,7 +146,7 @@ async def a_sweep_moves_to_the_next_job_of_a_lane(bench: Bench) -> None:
 
 @law
 async def a_sweep_says_when_the_next_job_is_due(bench: Bench) -> None:
-    """The earliest due time of scheduled jobs is told; pending and parked ones do not count."""
+    """A sweep has the earliest due time of scheduled jobs; pending and parked ones do not count."""
     await bench.enqueue()
     assert (await bench.store.sweep()).next_due is None
     parked = await bench.enqueue(due=SECOND)
@@ -194,13 +196,13 @@ _CHANGES: tuple[Callable[[Bench], Awaitable[None]], ...] = (
 
 
 def _waiter(bench: Bench, mark: int) -> asyncio.Task[Any]:
-    """Wait for much longer than a law has patience, so that only a change can end it."""
+    """Wait for much longer than a law may take, so that only a change can end it."""
     return asyncio.create_task(bench.store.wait(mark, HOUR))
 
 
 @law
 async def a_wait_ends_when_something_changes(bench: Bench) -> None:
-    """Whoever waits learns promptly of new, released and promoted jobs."""
+    """New, released and promoted jobs end a wait promptly."""
     await bench.enqueue(kind="ready")
     await bench.enqueue(kind="later", due=MINUTE)
     for change in _CHANGES:
@@ -228,7 +230,7 @@ async def a_change_between_the_sweep_and_the_wait_is_not_missed(bench: Bench) ->
 
 @law
 async def every_waiter_wakes_up(bench: Bench) -> None:
-    """One change ends the waits of all."""
+    """One change ends all waits."""
     mark = (await bench.store.sweep()).mark
     waiters = {_waiter(bench, mark) for _ in range(5)}
     await asyncio.wait(waiters, timeout=0.01)
@@ -240,8 +242,8 @@ async def every_waiter_wakes_up(bench: Bench) -> None:
 
 
 @law
-async def whoever_was_busy_waits_like_any_other(bench: Bench) -> None:
-    """To say that one can take no more for now is no farewell."""
+async def a_process_that_was_busy_waits_like_any_other(bench: Bench) -> None:
+    """A process that reported itself busy works as before."""
     await bench.store.busy()
     waiter = _waiter(bench, (await bench.store.sweep()).mark)
     await asyncio.wait({waiter}, timeout=0.01)

@@ -1,0 +1,1 @@
+"""Operations for operators' code: cancel, retry, pause, limits, breakers, and why."""

@@ -1,0 +1,106 @@
+"""Owns how limits are listed, and changed while workers run."""
+
+from __future__ import annotations
+
+from windlass.app.control.part import ControlPart
+from windlass.app.loop_thread import blocking
+from windlass.core.changes import Changes
+from windlass.core.policies.limit import OVERRIDE, RECORD, Change
+from windlass.core.policies.limit_usage import LimitState, limit_state
+from windlass.core.records import Json
+from windlass.core.values.names import check_name
+
+
+class LimitControl(ControlPart):
+    """The methods of `app.control` for limits."""
+
+    async def aset_limit(
+        self,
+        name: str,
+        *,
+        rate: str | None = None,
+        burst: int | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Change a limit while workers run: `kind:crawl`, `queue:mail`, or that of a shared limit.
+
+        Values that are not given stay unchanged. Workers observe it within about a second; a lower
+        limit takes effect as running jobs end, and as used tokens cool.
+
+        Raises:
+            ValueError: it is no limit, or this app has none of that name.
+        """
+        record = OVERRIDE + check_name("limit", name)
+        change = Change.of(rate=rate, burst=burst, concurrency=concurrency)
+        self._check_limit(name, change)
+        changes = change.written()
+        if rate is not None:
+            changes = {"burst": None, **changes}  # The burst of the former rate ends with it.
+        note = self._note("set", f"limit:{name}", detail=_described(change.written()))
+        await self._act(
+            note,
+            [record],
+            lambda known, _: Changes(
+                answer=None, records={record: _present(known.get(record, {}) | changes)}
+            ),
+        )
+
+    set_limit = blocking(aset_limit)
+
+    async def areset_limit(self, name: str) -> bool:
+        """Reset a limit to its value in the code; return whether it was changed."""
+        record = OVERRIDE + name
+        note = self._note("reset", f"limit:{name}")
+        applied = await self._act(
+            note, [record], lambda known, _: Changes(answer=record in known, records={record: None})
+        )
+        return applied.answer
+
+    reset_limit = blocking(areset_limit)
+
+    async def alimits(self) -> list[LimitState]:
+        """Return the limits that this app defines, or that were changed, and what is in use."""
+        store, known = self._app.store, self._app.registry.limits
+        changes = await store.records(OVERRIDE)
+        accounts = await store.records(RECORD)
+        names = known.keys() | {record.removeprefix(OVERRIDE) for record in changes}
+        now = (await store.sweep()).now.timestamp()
+        return [
+            limit_state(name, known.get(name), changes.get(OVERRIDE + name), accounts, now)
+            for name in sorted(names)
+        ]
+
+    limits = blocking(alimits)
+
+    def _check_limit(self, name: str, change: Change) -> None:
+        known = self._app.registry.limits
+        if not known:
+            return  # An app that imports no handlers cannot know.
+        if name not in known:
+            raise ValueError(
+                f"there is no limit {name!r}; known limits: {', '.join(sorted(known))}"
+            )
+        if change.burst is not None and change.rate is None and known[name].rate is None:
+            raise ValueError(
+                f"limit {name!r} has no rate, so it cannot have a burst; set a rate first"
+            )
+        if known[name].ordered and change.concurrency not in (None, 1):
+            raise ValueError(
+                f"limit {name!r} is ordered, so its concurrency is always 1 for each key"
+            )
+        for kind in self._app.registry:
+            registration = self._app.registry[kind]
+            units = registration.units
+            if registration.shared_limit == name and units > (change.concurrency or units):
+                raise ValueError(
+                    f"kind {kind!r} uses {units} units of {name!r}, so it could never start; set "
+                    "a higher limit"
+                )
+
+
+def _described(changes: Json) -> str:
+    return " ".join(f"{name}={value}" for name, value in changes.items())
+
+
+def _present(record: Json) -> Json:
+    return {name: value for name, value in record.items() if value is not None}

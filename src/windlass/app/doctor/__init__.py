@@ -1,0 +1,1 @@
+"""What `windlass doctor` and the web page check, and their findings with remedies."""

@@ -1,0 +1,1 @@
+"""How a child process finds the app and its handlers."""

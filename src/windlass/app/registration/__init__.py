@@ -1,0 +1,1 @@
+"""How functions and classes become handlers: decorators, their options, kinds."""

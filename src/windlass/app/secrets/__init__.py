@@ -1,0 +1,1 @@
+"""Encryption of secret arguments, and rotation of its keys."""

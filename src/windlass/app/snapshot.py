@@ -1,0 +1,30 @@
+"""Owns a snapshot of a store: the figures and pauses that one screen or page shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from windlass.app.app import Windlass
+from windlass.app.masking import redaction_of
+from windlass.app.stats import Slow, gather_stats
+from windlass.core.policies.pauses import Pauses
+from windlass.core.stats.live_counts import Trend
+from windlass.core.stats.stats import Stats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The store's answer at one moment."""
+
+    stats: Stats
+    pauses: Pauses
+    location: str = ""
+
+
+async def take_snapshot(
+    app: Windlass, slow: Slow | None = None, trend: Trend | None = None
+) -> Snapshot:
+    """Read the store once, or repeatedly with the same `slow` and `trend`."""
+    stats = await gather_stats(app.store, redaction_of(app), slow=slow, trend=trend)
+    pauses = await app.control.apaused()
+    return Snapshot(stats=stats, pauses=pauses, location=app.store.location)

@@ -1,0 +1,1 @@
+"""Flows and pipelines as users write and see them."""

@@ -1,0 +1,1 @@
+"""Actions of commands on jobs: in bulk, and in an editor."""

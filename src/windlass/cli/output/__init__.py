@@ -1,0 +1,1 @@
+"""How commands show things: tables, JSON, numbers, details of jobs."""

@@ -1,0 +1,1 @@
+"""The processes that `windlass worker` starts, and their signals."""

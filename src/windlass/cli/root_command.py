@@ -1,0 +1,164 @@
+"""Owns the tree of commands, and how each of them ends: its exit code, and one line if it failed.
+
+Exit codes: 0 done, 1 it could not be done (and one line on stderr says why), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from windlass.cli.refusals import reason, refuse
+from windlass.core.errors import WindlassError
+from windlass.version import __version__
+
+_COMMANDS = [
+    "demo",
+    "worker",
+    "enqueue",
+    "jobs",
+    "why",
+    "dead",
+    "queues",
+    "schedules",
+    "bulk",
+    "flows",
+    "events",
+    "limits",
+    "breakers",
+    "stats",
+    "top",
+    "web",
+    "slo",
+    "workers",
+    "audit",
+    "keys",
+    "migrate",
+    "doctor",
+]
+"""In the order in which a newcomer needs them; each is in the module of its name.
+
+A module has a group of commands of that name, or one command and its EXAMPLES.
+"""
+
+_DEBUG = "--debug"
+
+
+class _Tidy(TyperGroup):
+    """The group of all commands: an error of Windlass becomes one line and exit code 1.
+
+    A command is imported only when it is called: a worker needs no rich and draws no tables.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (WindlassError, OSError) as error:
+            why = reason(error)
+            if ctx.obj or why is None:
+                raise
+            refuse(error, why)
+            raise typer.Exit(1) from None
+        except Exception as error:
+            _suggest_options(error)
+            _drop_prefix(error)
+            raise
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # `--debug` is an option of every command and may follow its name.
+        own = args[: args.index("--")] if "--" in args else args
+        if _DEBUG in own:
+            args = [_DEBUG, *(each for each in own if each != _DEBUG), *args[len(own) :]]
+        return list(super().parse_args(ctx, args))
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  (What Typer calls.)
+        return _COMMANDS
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # An unknown name loads all commands, so that the closest one can be suggested.
+        for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
+            self._load(name)
+        return super().get_command(ctx, cmd_name)
+
+    def _load(self, name: str) -> None:
+        if name not in self.commands:
+            self.commands[name] = _command(name)
+
+
+@cache
+def _command(name: str) -> Any:
+    # Cached: a program that calls the CLI gets a new group for each call.
+    own = typer.Typer(rich_markup_mode=None)
+    module = import_module(f"windlass.cli.commands.{name}")
+    found = vars(module)[name]
+    if isinstance(found, typer.Typer):
+        own.add_typer(found, name=name)
+    else:
+        options = import_module("windlass.cli.options")
+        own.command(epilog=options.example(*module.EXAMPLES))(options.spread(found))
+    return get_group(own).commands[name]
+
+
+def _suggest_options(error: Any) -> None:
+    """Let the error of an unknown option suggest those that it may mean.
+
+    Dashes do not count: with them, `--slots` would be near to `--imports`.
+    """
+    if not hasattr(error, "possibilities"):
+        return
+    # Imported here: only a wrong usage needs it.
+    from difflib import get_close_matches
+
+    asked = error.option_name.lstrip("-")
+    options = {name.lstrip("-"): name for each in error.ctx.command.params for name in each.opts}
+    begins = [name for name in options if asked and name.startswith(asked)]
+    error.possibilities = [options[name] for name in begins or get_close_matches(asked, options)]
+
+
+def _drop_prefix(error: Any) -> None:
+    """Remove what a library writes before the message about a wrong value."""
+    if isinstance(message := getattr(error, "message", None), str):
+        error.message = message.removeprefix("Value error, ")
+
+
+cli = typer.Typer(
+    cls=_Tidy,
+    name="windlass",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Try it: windlass demo. Check your setup: windlass doctor",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"windlass {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def windlass(
+    ctx: typer.Context,
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            _DEBUG,
+            envvar="WINDLASS_DEBUG",
+            help="Show full tracebacks. Also works after the command.",
+        ),
+    ] = False,
+) -> None:
+    """Background jobs on the database you already have: leased, fenced, never lost."""
+    ctx.obj = debug

@@ -1,0 +1,1 @@
+"""The content of `windlass top` as text, without a terminal: panels, alarms and sheets."""

@@ -1,0 +1,1 @@
+"""Decides which jobs to claim: the lanes that have work, and the plan of a claim."""

@@ -1,0 +1,1 @@
+"""The meaning of an exception: its class, its description and its fingerprint."""

@@ -1,0 +1,1 @@
+"""A job: its data, its states, and every way in which it may change."""

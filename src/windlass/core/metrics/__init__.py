@@ -1,0 +1,1 @@
+"""Figures for Prometheus: families, histograms and the exposition format."""

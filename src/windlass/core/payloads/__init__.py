@@ -1,0 +1,1 @@
+"""Arguments as data: encoding, checks, secrets and redaction."""

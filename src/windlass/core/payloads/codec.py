@@ -1,0 +1,321 @@
+"""Owns the codec between a handler's arguments and the JSON payload, built from its type hints.
+
+Enqueued arguments are encoded, and then decoded once by the very decoder that the worker will use:
+a payload that passes here passes there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any, Union
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
+
+from windlass.core.errors import ConfigError, PayloadInvalid, PayloadTooLarge
+from windlass.core.payloads.json_checks import depth_of, find_leaf, has_leaf, is_not_finite, is_utf8
+from windlass.core.payloads.secret import (
+    Cipher,
+    Sealing,
+    Secret,
+    hidden_type,
+    holds_secrets,
+    is_secret,
+)
+
+MAX_PAYLOAD = 256 * 1024
+MAX_RESULT = 1024 * 1024
+MAX_HEADERS = 12 * 1024
+"""Maximum bytes as JSON; settings may choose another limit for payloads and results.
+
+PostgreSQL accepts headers of 16 KiB: an idempotency key and the context of a trace come on top.
+"""
+LARGEST = 64 * 1024 * 1024
+"""The highest limit that a setting may choose. PostgreSQL enforces it (sql/functions)."""
+DEEPEST = 200
+"""Maximum nesting of a payload: far below where decoders give up, wherever they are called."""
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_EMPTY = b"{}"
+
+
+class PayloadCodec:
+    """Turns the arguments of one kind into a payload and back, and rejects invalid ones."""
+
+    def __init__(
+        self, kind: str, shape: Any, *, whole: bool = False, cipher: Cipher | None = None
+    ) -> None:
+        """Make a codec for a struct of arguments, or for one value that is the `whole` payload.
+
+        The `cipher` seals its secrets.
+        """
+        self._kind = kind
+        self._shape = shape
+        self._whole = whole
+        self._has_defaults = not whole and any(
+            field.default is UNSET for field in msgspec.structs.fields(shape)
+        )
+        self._sealing: Sealing | None = None
+        self._decoder: msgspec.json.Decoder[Any] = _decoder(kind, shape, None)
+        if cipher is not None and holds_secrets(shape):
+            self._sealing = Sealing(cipher, "payload", kind)
+            self._decoder = _decoder(kind, shape, self._sealing)
+        self._empty: bytes | None = None
+
+    @classmethod
+    def for_parameters(
+        cls,
+        kind: str,
+        parameters: Mapping[str, inspect.Parameter],
+        *,
+        cipher: Cipher | None = None,
+    ) -> PayloadCodec:
+        """Make a codec whose payload is an object with one field for each parameter."""
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        for name, parameter in parameters.items():
+            hint = parameter.annotation
+            if hint in (inspect.Parameter.empty, object):
+                hint = Any
+            if parameter.default is inspect.Parameter.empty:
+                fields.append((name, hint))
+            else:
+                # Left unset if it is not given, so that the handler's own default holds.
+                fields.append((name, Union[hint, UnsetType], UNSET))  # noqa: UP007 - hints are values.
+        try:
+            shape = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=True)
+        except (RuntimeError, TypeError, ValueError) as error:
+            names = ", ".join(parameters)
+            raise ConfigError(
+                f"the parameters {names} of {kind!r} are not supported: {kind!r}"
+            ) from error
+        return cls(kind, shape, cipher=cipher)
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether there can be secrets in the payload."""
+        return self._sealing is not None
+
+    def encode(self, value: Any, *, limit: int = MAX_PAYLOAD) -> bytes:
+        """Encode arguments (a dict, or the whole payload), and check that they decode again.
+
+        Raises:
+            PayloadInvalid: a field does not fit; the error names it.
+            PayloadTooLarge: there are more bytes than the limit allows.
+            ConfigError: there is a secret, and no key to encrypt it with.
+        """
+        if not value and value == {} and self._empty is not None:
+            return self._empty
+        payload = encode_json(self._kind, value, limit=limit, sealing=self._sealing)
+        self._decode(payload, self._decoder)
+        if payload == _EMPTY:
+            self._empty = payload  # A payload that decoded once always does.
+        return payload
+
+    def decode(self, payload: bytes, *, kind: str | None = None) -> Any:
+        """Return the content of a payload: a dict of the given arguments, or the whole.
+
+        `kind` is the job's, if that may be an alias: its secrets are bound to the name that it has.
+
+        Raises:
+            PayloadInvalid: it is not what the handler takes; the error names the field.
+        """
+        decoder = self._decoder
+        if self._sealing is not None and kind not in (None, self._kind):
+            decoder = _decoder(kind, self._shape, replace(self._sealing, kind=kind))
+        value = self._decode(payload, decoder)
+        if self._whole:
+            return value
+        fields = asdict(value)
+        if self._has_defaults:
+            return {name: given for name, given in fields.items() if given is not UNSET}
+        return fields
+
+    def _decode(self, payload: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+        try:
+            return decoder.decode(payload)
+        except msgspec.ValidationError as error:
+            # Not chained: the cause may quote the payload, which belongs in no log.
+            raise _invalid(self._kind, error) from None
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise PayloadInvalid(self._kind, "", f"not valid JSON: {error}") from None
+        except Exception as error:
+            # A validator of the user's, which may raise anything.
+            raise PayloadInvalid(self._kind, "", f"{type(error).__name__}: {error}") from error
+
+
+def encode_json(
+    what: str, value: Any, *, limit: int | None = None, sealing: Sealing | None = None
+) -> bytes:
+    """Encode a value as JSON that every store can hold and every decoder reads back.
+
+    Secrets have such a form only if it is said how they are sealed.
+
+    Raises:
+        PayloadInvalid: it has no such form (an unknown type, NaN, NUL, a lone surrogate, too deep).
+        PayloadTooLarge: it takes more bytes than the limit allows.
+    """
+    if limit is not None and isinstance(value, str | bytes) and len(value) > limit:
+        raise PayloadTooLarge(what, len(value), limit)  # Not encoded: that may take all memory.
+    encoder = _encoder
+    if sealing is not None:
+        encoder = msgspec.json.Encoder(enc_hook=partial(_to_sealed_json, what, sealing))
+    try:
+        encoded = encoder.encode(value)
+        if limit is not None and len(encoded) > limit:
+            raise PayloadTooLarge(what, len(encoded), limit)
+        _check(what, value, encoded)
+    except RecursionError:
+        raise PayloadInvalid(what, "", "it is nested too deeply, or refers to itself") from None
+    except UnicodeEncodeError:
+        where = find_leaf(
+            value, lambda leaf: isinstance(leaf, str) and not is_utf8(leaf), _without_secrets
+        )
+        raise PayloadInvalid(what, where, "a lone surrogate is not Unicode text") from None
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        hook = _to_json if sealing is None else _without_secrets
+        raise PayloadInvalid(what, _culprit(value, hook), str(error)) from error
+    return encoded
+
+
+def _check(what: str, value: Any, encoded: bytes) -> None:
+    """Raise for values that encode but would not decode to an equal value."""
+    if len(encoded) > DEEPEST and depth_of(encoded, DEEPEST) > DEEPEST:
+        raise PayloadInvalid(what, "", f"it is nested more than {DEEPEST} levels deep")
+    if b"null" in encoded and has_leaf(value, is_not_finite, _without_secrets):
+        # msgspec writes NaN and the infinities as null, which would arrive as something else.
+        path = find_leaf(value, is_not_finite, _without_secrets)
+        raise PayloadInvalid(what, path, "NaN and infinities have no JSON form")
+    if rb"\u0000" in encoded and _NUL.search(encoded):
+        path = find_leaf(
+            value, lambda leaf: isinstance(leaf, str) and "\x00" in leaf, _without_secrets
+        )
+        raise PayloadInvalid(what, path, "a NUL character cannot be stored")
+
+
+def decode_json(encoded: bytes, hint: Any = Any, *, sealing: Sealing | None = None) -> Any:
+    """Decode a stored value, as the given type where one is known."""
+    return msgspec.json.decode(encoded, type=hint, dec_hook=partial(_from_json, sealing))
+
+
+def _decoder(kind: str | None, shape: Any, sealing: Sealing | None) -> msgspec.json.Decoder[Any]:
+    try:
+        return msgspec.json.Decoder(shape, dec_hook=partial(_from_json, sealing))
+    except TypeError as error:
+        raise ConfigError(f"the payload of {kind!r} cannot be described: {error}") from error
+
+
+def _invalid(kind: str, error: msgspec.ValidationError) -> PayloadInvalid:
+    cause: Any = error.__cause__
+    if hasattr(cause, "error_count"):
+        first = cause.errors()[0]
+        inner = ".".join(str(part) for part in first["loc"])
+        _, outer = _reason_and_path(str(error).rsplit("\n", 1)[-1])
+        return PayloadInvalid(kind, ".".join(filter(None, (_field(outer), inner))), first["msg"])
+    reason, path = _reason_and_path(str(error))
+    if not path and (named := re.search(r"field `([^`]*)`", reason)):
+        return PayloadInvalid(kind, named[1], reason)
+    return PayloadInvalid(kind, _field(path), reason)
+
+
+def _reason_and_path(message: str) -> tuple[str, str]:
+    """Split a message of msgspec, such as "Expected `int`, got `str` - at `$.to`"."""
+    reason, given, where = message.rpartition(" - at ")
+    path = where.removeprefix("`key` in ")
+    is_path = given and len(path) > 1 and path[0] == path[-1] == "`" and path.count("`") == 2
+    return (reason, path[1:-1]) if is_path else (message, "")
+
+
+def _field(path: str) -> str:
+    return path.removeprefix("$").removeprefix(".")
+
+
+def _to_json(value: Any) -> Any:
+    # Models are recognised by their method, so that pydantic is never imported here.
+    if hasattr(type(value), "model_dump"):
+        return value.model_dump(mode="json")
+    for plain, convert in _PLAIN.items():
+        if isinstance(value, plain) and type(value) is not plain:
+            return convert(value)
+    if isinstance(value, Secret):
+        raise TypeError("a Secret needs the annotation Secret[...]")
+    raise TypeError(no_form(value))
+
+
+def no_form(value: object) -> str:
+    """Return the message that a value has no JSON form, with an alternative where one is obvious.
+
+    By its type alone: the repr of a value may contain anything.
+    """
+    kind = type(value)
+    for types, said in _MEANT.items():
+        if issubclass(kind, types):
+            name = getattr(value, "__qualname__", "it") if "class" in said else kind.__qualname__
+            return said.format(name)
+    return f"a value of type {kind.__qualname__} has no JSON form"
+
+
+_MEANT: Mapping[type[Any] | tuple[type[Any], ...], str] = {
+    type: "the class {0} has no JSON form; give an instance, {0}(...)",
+    BaseException: "the exception {} has no JSON form; raise it instead",
+    Awaitable: "a {} has no JSON form; await it first",
+    Iterator: "a {} has no JSON form; make a list of it",
+    (FunctionType, MethodType): "a {} has no JSON form; call it first",
+}
+
+
+def _to_sealed_json(what: str, sealing: Sealing, value: Any) -> Any:
+    if isinstance(value, Secret):
+        return sealing.seal(encode_json(what, value.reveal(), sealing=sealing))
+    return _to_json(value)
+
+
+def _without_secrets(value: Any) -> Any:
+    # The content of a secret was checked when it was sealed.
+    return None if isinstance(value, Secret) else _to_json(value)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_to_json)
+
+
+_PLAIN: dict[type[Any], Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    dict: dict,
+    list: list,
+    tuple: tuple,
+}
+
+
+def _from_json(sealing: Sealing | None, hint: Any, value: Any) -> Any:
+    if hint is object:
+        return value
+    if sealing is not None and is_secret(hint):
+        return _opened(sealing, hidden_type(hint), sealing.open(value))
+    validate: Callable[[Any], Any] | None = getattr(hint, "model_validate", None)
+    if validate is not None:
+        return validate(value)
+    raise NotImplementedError(f"a payload cannot hold the type {hint!r}")
+
+
+def _opened(sealing: Sealing, hint: Any, plain: bytes) -> Secret[Any]:
+    try:
+        return Secret(decode_json(plain, hint, sealing=sealing))
+    except Exception:  # noqa: BLE001 - a validator of the user's may raise anything.
+        # Without its cause, which may quote a secret.
+        wanted = getattr(hint, "__name__", None) or str(hint)
+        raise ValueError(f"the value of the secret is not a valid {wanted}") from None
+
+
+def _culprit(value: Any, hook: Callable[[Any], Any]) -> str:
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        try:
+            msgspec.json.encode(inner, enc_hook=hook)
+        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+            return str(name)
+    return ""

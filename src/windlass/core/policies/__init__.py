@@ -1,0 +1,1 @@
+"""Policies that hold jobs back: limits, breakers, fairness, pauses and service level objectives."""

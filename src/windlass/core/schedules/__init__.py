@@ -1,0 +1,1 @@
+"""When scheduled jobs are due."""

@@ -1,0 +1,1 @@
+"""How people write values: durations, sizes, ranges and names."""

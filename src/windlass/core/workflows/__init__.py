@@ -1,0 +1,1 @@
+"""Jobs that belong together: flows, steps, compensation and events."""

@@ -1,0 +1,1 @@
+"""Users' functions, and everything that they see of their runs."""

@@ -1,1 +1,0 @@
-"""What lets people see what Windlass does: its log lines."""

@@ -1,0 +1,1 @@
+"""Parts that every process of Windlass needs: services, clocks, signals, channels and figures."""

@@ -1,0 +1,207 @@
+"""Owns the connections of each event loop, which no other loop can use."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncCursor
+
+from windlass.core.errors import StoreError, StoreUnavailable
+from windlass.core.workers import WorkerInfo
+from windlass.store.postgres.connections.connection import (
+    UNKNOWN_STATEMENT,
+    LoopConnection,
+    adapt,
+    retried,
+    translated,
+)
+from windlass.store.postgres.connections.dedicated import CursorWork, DedicatedConnection
+from windlass.store.postgres.connections.listener import Listener
+from windlass.store.postgres.connections.pipeline import Pipeline
+from windlass.store.postgres.connections.pool import AsyncPool, PoolSize
+from windlass.store.postgres.lane_cache import LaneCache
+
+T = TypeVar("T")
+_MAX_SWEEP_PAUSE_SECONDS = 2.0
+TIMEOUT_SECONDS = 30.0
+"""Seconds within which work on a connection of the pool is done or given up."""
+
+
+class LoopConnections:
+    """The connections of an event loop, each opened when it is first needed."""
+
+    def __init__(
+        self,
+        conninfo: str,
+        listen: str | None,
+        location: str,
+        limits: PoolSize,
+        channel: str,
+        *,
+        statements: Mapping[str, str],
+        served: WorkerInfo | None,
+    ) -> None:
+        self._loop = weakref.ref(asyncio.get_running_loop())
+        self._location = location
+        self._sweeping: asyncio.Task[None] | None = None
+        self.pipeline = Pipeline(conninfo, location)
+        self.chores = DedicatedConnection(conninfo, location)
+        self.pool = AsyncPool(conninfo, location, limits)
+        self.lanes = LaneCache()
+        self.listener = Listener(
+            listen,
+            channel,
+            chores=self.chores,
+            statements=statements,
+            served=served,
+            lanes=self.lanes,
+        )
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the event loop is closed, so that its connections cannot be used again."""
+        loop = self._loop()
+        return loop is None or loop.is_closed()
+
+    async def wait(self, mark: int, timeout: float) -> None:
+        """Return once something may have changed since a mark, or at the timeout."""
+        if self._sweeping is not None and not self._sweeping.done():
+            # The sweep may find the jobs that the caller waits for.
+            await asyncio.wait({self._sweeping}, timeout=timeout)
+            return
+        due_in = self.lanes.due_in(time.monotonic())
+        await self.listener.wait(mark, timeout if due_in is None else min(timeout, due_in))
+
+    def sweep_along(self, sweep: Callable[[], Awaitable[object]]) -> None:
+        """Sweep in the background, unless a sweep is under way."""
+
+        async def quietly() -> None:
+            try:
+                await sweep()
+            except StoreError:
+                # The next claim meets the same error, and raises it.
+                pause = random.uniform(_MAX_SWEEP_PAUSE_SECONDS / 2, _MAX_SWEEP_PAUSE_SECONDS)  # noqa: S311 - spreads load.
+                self.lanes.postpone(time.monotonic() + pause)
+
+        if self._sweeping is None or self._sweeping.done():
+            self._sweeping = asyncio.create_task(quietly(), name="windlass-sweep")
+
+    async def run(self, work: CursorWork[T], *, again: bool = True, duty: bool = False) -> T:
+        """Do work with a connection of the pool, by a cursor with the store's loaders."""
+        return await self.borrow(
+            lambda connection: work(_cursor(connection)), again=again, duty=duty
+        )
+
+    async def borrow(
+        self,
+        work: Callable[[LoopConnection], Awaitable[T]],
+        *,
+        again: bool = False,
+        duty: bool = False,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> T:
+        """Do work with a connection of the pool; deadlocks and the like are retried.
+
+        Work that can be done `again` is repeated on a new connection if an idle one had been lost.
+        A worker's `duty` is done even if users hold all connections that they may have.
+
+        Raises: StoreUnavailable: the server is unreachable, or does not answer.
+        """
+        try:
+            return await retried(lambda: self._borrow(work, timeout, duty))
+        except StoreUnavailable as error:
+            if not again or not isinstance(
+                error.__cause__, (psycopg.OperationalError, *UNKNOWN_STATEMENT)
+            ):
+                raise
+            return await retried(lambda: self._borrow(work, timeout, duty))
+
+    async def _borrow(
+        self, work: Callable[[LoopConnection], Awaitable[T]], timeout: float, duty: bool
+    ) -> T:
+        async with self.pool.connection(timeout, duty=duty) as connection:
+            try:
+                async with asyncio.timeout(timeout):
+                    with translated(self._location):
+                        return await work(connection)
+            except TimeoutError as late:
+                reason = f"{self._location} did not answer in {timeout:g} s"
+                raise StoreUnavailable(reason) from late
+
+    async def close(self) -> None:
+        """Stop listening, and close every connection."""
+        await self.listener.close()
+        self.close_now()
+
+    def close_now(self) -> None:
+        """Close every connection at once, without a statement."""
+        self.listener.close_now()
+        self.pipeline.close()
+        self.chores.close()
+        self.pool.close()
+
+
+def _cursor(connection: psycopg.AsyncConnection[Any]) -> AsyncCursor[Any]:
+    """Return a cursor with the store's loaders, on a connection that users borrow, too."""
+    cursor = connection.cursor(binary=True)
+    adapt(cursor)
+    return cursor
+
+
+class ConnectionsPerLoop:
+    """The connections of every event loop of this process that uses the store."""
+
+    def __init__(self) -> None:
+        self._by_loop: dict[int, LoopConnections] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def listening(self) -> bool:
+        """Whether any event loop receives notifications of new jobs."""
+        with self._lock:
+            return any(here.listener.listening for here in self._by_loop.values())
+
+    @property
+    def pools(self) -> list[AsyncPool]:
+        """The pools of all event loops."""
+        with self._lock:
+            return [here.pool for here in self._by_loop.values()]
+
+    def here(self, make: Callable[[], LoopConnections]) -> LoopConnections:
+        """Return the connections of the running event loop, which only that loop can use.
+
+        `make` is not kept, so that a store without users is collected at once.
+        """
+        key = id(asyncio.get_running_loop())
+        here = self._by_loop.get(key)
+        if here is None or here.is_abandoned:
+            self._close_abandoned()
+            here = make()
+            with self._lock:
+                self._by_loop[key] = here
+        return here
+
+    async def close_here(self) -> None:
+        """Close the connections of the running event loop, and those of closed loops."""
+        key = id(asyncio.get_running_loop())
+        here = self._by_loop.get(key)
+        if here is not None:
+            # Removed only afterwards: closing the listener takes one more statement.
+            await here.close()
+            with self._lock:
+                self._by_loop.pop(key, None)
+        self._close_abandoned()
+
+    def _close_abandoned(self) -> None:
+        with self._lock:
+            for key, here in list(self._by_loop.items()):
+                if here.is_abandoned:
+                    here.close_now()
+                    del self._by_loop[key]

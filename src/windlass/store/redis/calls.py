@@ -1,0 +1,80 @@
+"""Owns the form of operations: generators that yield commands and are sent their replies.
+
+So an operation is written once for producers' threads and for event loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from windlass.core.jobs.job import Job
+from windlass.store.redis.connections.script import Argument, Command, Script
+from windlass.store.redis.rows import Lists, Row, job_of, read_rows, references
+from windlass.store.redis.values import NO_VALUES, paired, reads
+
+T = TypeVar("T")
+Talk = Generator[Sequence[Command], Sequence[Any], T]
+"""Yields commands for one round trip, is sent their replies, and returns the result."""
+Run = Callable[..., Awaitable[list[Any]]]
+_VALUES_AT_ONCE = 50
+
+
+@dataclass(frozen=True)
+class Names:
+    """The prefix of all keys, and the scripts."""
+
+    namespace: bytes
+    scripts: Mapping[str, Script]
+
+    def key(self, name: str) -> bytes:
+        """Return a key."""
+        return self.namespace + name.encode()
+
+    def call(self, script: str, *arguments: Argument) -> Command:
+        """Return the command that calls a script."""
+        return (self.scripts[script], self.namespace, *arguments)
+
+
+async def apump(talk: Talk[T], run: Run, **how: Any) -> T:
+    """Run an operation in an event loop."""
+    try:
+        commands = next(talk)
+        while True:
+            commands = talk.send(await run(*commands, **how))
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+def pump(talk: Talk[T], run: Callable[[Sequence[Command]], Sequence[Any]]) -> T:
+    """Run an operation in a thread."""
+    try:
+        commands = next(talk)
+        while True:
+            commands = talk.send(run(commands))
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+def values_of(names: Names, rows: Sequence[Row]) -> Talk[Mapping[str, bytes]]:
+    """Read the large values that rows refer to."""
+    wanted = references(rows)
+    if not wanted:
+        return NO_VALUES
+    return paired(wanted, (yield list(reads(names.namespace, wanted, _VALUES_AT_ONCE))))
+
+
+def jobs_in(names: Names, reply: Sequence[Any], *, brief: bool = False) -> Talk[list[Job]]:
+    """Return the jobs of a reply that begins with their number, rows and lists."""
+    rows = read_rows(reply[0], reply[1])
+    values = NO_VALUES if brief else (yield from values_of(names, rows))
+    lists = by_id(reply[2])
+    return [job_of(row, values, lists.get(row[0])) for row in rows]
+
+
+def by_id(lists: Lists) -> dict[bytes, tuple[list[bytes], list[bytes]]]:
+    """Return steps and histories by the id of their job."""
+    return {job: (steps, history) for job, steps, history in lists}

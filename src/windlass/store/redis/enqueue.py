@@ -1,0 +1,137 @@
+"""Owns enqueueing: which script adds the jobs, and how many at once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from windlass.core.jobs.job import AGING, Enqueued, NewJob
+from windlass.core.records import News
+from windlass.store.redis import stages
+from windlass.store.redis.calls import Names, Talk
+from windlass.store.redis.connections.script import Argument, Command
+from windlass.store.redis.rows import MICROSECOND, body, encode, is_plain, options
+from windlass.store.redis.values import Item, check_written, item_of, writes
+
+PLAIN_AT_ONCE = 250
+ANY_AT_ONCE = 100
+BYTES_AT_ONCE = 131_072
+"""Bounds of a script: the server does nothing else meanwhile, for 1.3 ms at most."""
+LARGE_BYTES_AT_ONCE = 1 << 20
+_URGENCY = AGING // MICROSECOND
+
+
+def enqueue(names: Names, jobs: Sequence[NewJob]) -> Talk[list[Enqueued]]:
+    """Add jobs, and return the result for each."""
+    if len(jobs) == 1 and is_plain(jobs[0]):
+        replies = yield _one(names, jobs[0])
+        check_written(replies[-1])
+        if replies[-1]:
+            return [Enqueued(id=jobs[0].id)]
+        return (yield from _any(names, jobs))
+    plain = all(map(is_plain, jobs)) and len({job.id.int for job in jobs}) == len(jobs)
+    if not plain and len(jobs) > ANY_AT_ONCE:
+        return (yield from _staged(names, jobs))
+    added: list[Enqueued] = []
+    for piece in pieces(jobs, PLAIN_AT_ONCE if plain else ANY_AT_ONCE):
+        if plain:
+            replies = yield _plain(names, piece)
+            check_written(replies[-1])
+            if replies[-1]:
+                added += [Enqueued(id=job.id) for job in piece]
+                continue
+        for part in pieces(piece, ANY_AT_ONCE):
+            added += yield from _any(names, part)
+    return added
+
+
+def send(names: Names, news: Sequence[News]) -> Talk[None]:
+    """Add news, each once."""
+    arguments: list[Argument] = []
+    for item in news:
+        arguments += (item.topic, item.id.bytes, item.body)
+    yield [names.call("send", *arguments)]
+
+
+def pieces(jobs: Sequence[NewJob], most: int) -> Iterator[Sequence[NewJob]]:
+    """Cut jobs into pieces, each within the bounds of a script."""
+    start = size = large = 0
+    for at, job in enumerate(jobs):
+        length = len(job.payload)
+        is_full = size >= BYTES_AT_ONCE or large >= LARGE_BYTES_AT_ONCE
+        if at > start and (at - start >= most or is_full):
+            yield jobs[start:at]
+            start, size, large = at, 0, 0
+        size += min(length, 512) + sum(map(len, job.headers.values()))
+        large += length
+    if start < len(jobs):
+        yield jobs[start:]
+
+
+def _one(names: Names, job: NewJob) -> list[Command]:
+    item = item_of(job.payload)
+    lane, made = body(job, item.packed)
+    bonus = job.priority * _URGENCY
+    arguments = (lane, job.queue, job.kind, bonus, item.reference, job.id.bytes, made)
+    return [*writes(names.namespace, [item]), names.call("enqueue_one", *arguments)]
+
+
+def _plain(names: Names, jobs: Sequence[NewJob]) -> list[Command]:
+    by_lane: dict[bytes, list[bytes]] = {}
+    items: list[Item] = []
+    for job in jobs:
+        item = item_of(job.payload)
+        if item.reference:
+            items.append(item)
+        lane, made = body(job, item.packed)
+        by_lane.setdefault(lane, []).extend((job.id.bytes, made))
+    arguments: list[Argument] = [len(by_lane), len(items), len(jobs)]
+    for lane, made_jobs in by_lane.items():
+        arguments += (lane, len(made_jobs) // 2)
+    arguments += [item.reference for item in items]
+    for made_jobs in by_lane.values():
+        arguments += made_jobs
+    return [*writes(names.namespace, items), names.call("enqueue", *arguments)]
+
+
+def _any(names: Names, jobs: Sequence[NewJob]) -> Talk[list[Enqueued]]:
+    items = [item_of(job.payload) for job in jobs]
+    arguments: list[Argument] = []
+    for job, item in zip(jobs, items, strict=True):
+        arguments += (job.id.bytes, body(job, item.packed)[1], encode(options(job)))
+    replies = yield [*writes(names.namespace, items), names.call("enqueue_any", *arguments)]
+    check_written(replies[-1])
+    return enqueued(replies[-1])
+
+
+def _staged(names: Names, jobs: Sequence[NewJob]) -> Talk[list[Enqueued]]:
+    """Add more jobs than one script can: write them all, commit, then carry them out in pieces.
+
+    Jobs that may start come last: one that ends must find all those that wait for it.
+    """
+    order = sorted(range(len(jobs)), key=lambda at: jobs[at].waiting_for is None)
+    batch = secrets.token_hex(8)
+    parts = list(pieces([jobs[at] for at in order], ANY_AT_ONCE))
+    for number, part in enumerate(parts):
+        items = [item_of(job.payload) for job in part]
+        packed = [
+            stages.pack(job.id.bytes, body(job, item.packed)[1], encode(options(job)))
+            for job, item in zip(part, items, strict=True)
+        ]
+        yield [*writes(names.namespace, items), stages.write(names, batch, number, packed)]
+    yield from stages.commit(names, batch, len(parts))
+    replies: list[Any] = []
+    for number in range(len(parts)):
+        replies += yield from stages.carry_out_piece(names, batch, number, len(parts))
+    added = dict(zip(order, enqueued(replies), strict=True))
+    return [added[at] for at in range(len(jobs))]
+
+
+def enqueued(reply: Sequence[Any]) -> list[Enqueued]:
+    """Return the results in a reply: id and 1 if it is that of a holder, for each job."""
+    return [
+        Enqueued(id=UUID(bytes=reply[at]), is_duplicate=bool(reply[at + 1]))
+        for at in range(0, len(reply), 2)
+    ]

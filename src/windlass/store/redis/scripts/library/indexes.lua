@@ -1,0 +1,229 @@
+-- The places in which a job is listed. Every change of a job is leave, change, enter; only these two
+-- know the indexes, and only `finish` writes heads, counters and wake-ups.
+
+-- name: count
+-- requires: memory
+local function count(state, queue, by)
+  local field = state .. queue
+  counts[field] = (counts[field] or 0) + by
+end
+
+-- name: flow_topic
+-- Return the topic of the flow that a job belongs to, by its id alone: a UUID of version 8.
+local function flow_topic(id)
+  local version = id:byte(7)
+  if version < 128 or version >= 144 then return nil end
+  local h = {}
+  for i = 1, 16 do h[i] = string.format('%02x', id:byte(i)) end
+  local s = table.concat(h):sub(1, 27) .. '00000'
+  return 'flow:' .. s:sub(1, 8) .. '-' .. s:sub(9, 12) .. '-' .. s:sub(13, 16) .. '-' .. s:sub(17, 20)
+    .. '-' .. s:sub(21)
+end
+
+-- name: send
+-- requires: begin
+local function send(topic, id, body, at)
+  local news = struct.pack('>I8I8', at, call('INCR', P .. 'seq')) .. body
+  if call('HSETNX', P .. 'news:' .. topic, id, news) == 1 then
+    call('ZADD', P .. 'topics', 'NX', at, topic)
+  end
+end
+
+-- name: free_key
+-- requires: begin
+local function free_key(id, h, by_claim)
+  local key = h[UNIQUE]
+  if not key then return end
+  local hold = call('HGET', P .. 'u', key)
+  if not hold or hold:sub(1, 16) ~= id then return end
+  local mode = hold:sub(17, 17)
+  if mode == 'c' or (mode == 's' and not by_claim) then call('HDEL', P .. 'u', key) end
+end
+
+-- name: forget_values
+-- requires: memory skip reference
+-- Drop the keys of a job's large values; a reader may still need them for a moment.
+local function forget_values(id)
+  local j = bodies[id]
+  for _, ref in pairs({reference(j, skip(j, 1)), results[id] and reference(results[id], 1)}) do
+    call('EXPIRE', P .. 'v:' .. ref, 60)
+  end
+end
+
+-- name: note_end
+-- requires: memory flow_topic send free_key parts lane_of
+local STATE_NAMES = {'scheduled', 'pending', 'running', 'completed', 'dead', 'cancelled'}
+local function note_end(id, h, queue)
+  free_key(id, h)
+  local topic = flow_topic(id)
+  if topic then send(topic, id, '{"state":"' .. STATE_NAMES[h[STATE]] .. '"}', h[FINISHED]) end
+  if h[STATE] == DEAD then
+    call('ZADD', P .. 'D:' .. queue, h[FINISHED], id)
+  else
+    local those = ended_jobs[queue]
+    if not those then those = {}; ended_jobs[queue] = those end
+    those[id] = h[FINISHED]
+  end
+  if h[STATE] == COMPLETED and h[DONE_KEY] ~= '' then
+    local lane = lane_of(bodies[id] or call('GET', P .. 'j:' .. id))
+    local key = parts(lane)[2] .. '\0' .. h[DONE_KEY]
+    local first = call('HGET', P .. 'dk', key)
+    if not first or call('EXISTS', P .. 'j:' .. first:sub(1, 16)) == 0 then
+      call('HSET', P .. 'dk', key, id .. struct.pack('>I8', h[FINISHED]))
+      call('ZADD', P .. 'dt', h[FINISHED], key)
+    end
+  end
+end
+
+-- name: leave
+-- requires: count parts lane_of member is_timed
+local function leave(id)
+  local j, h = bodies[id], heads[id]
+  local lane = lane_of(j)
+  local queue, state = parts(lane)[1], h[STATE]
+  count(state, queue, -1)
+  if state == PENDING then
+    call('ZREM', P .. 'L:' .. lane, member(id, j))
+    lanes[lane] = true
+  elseif state == SCHEDULED then
+    local waiting_for = h[WAITING_FOR]
+    if is_timed(waiting_for) then
+      call('ZREM', P .. 'S:' .. queue, member(id, j))
+      dues[queue] = true
+    else
+      call('ZREM', P .. 'K:' .. queue, member(id, j))
+    end
+    if waiting_for then call('ZREM', P .. 'W:' .. waiting_for, member(id, j)) end
+  elseif state == RUNNING then
+    call('SREM', P .. 'run:' .. h[WORKER], id)
+    call('SREM', P .. 'cancel:' .. h[WORKER], id)
+  elseif state == DEAD then
+    call('ZREM', P .. 'D:' .. queue, id)
+  else
+    -- It may have ended in this very call, and not be listed yet.
+    if ended_jobs[queue] then ended_jobs[queue][id] = nil end
+    call('ZREM', P .. 'F:' .. queue, id)
+  end
+end
+
+-- name: enter
+-- requires: count parts lane_of member is_timed note_end
+local function enter(id)
+  local j, h = bodies[id], heads[id]
+  local lane = lane_of(j)
+  local queue, state = parts(lane)[1], h[STATE]
+  count(state, queue, 1)
+  dirty[id] = true
+  if state == PENDING then
+    call('ZADD', P .. 'L:' .. lane, h[DUE], member(id, j))
+    lanes[lane] = true
+    woken[lane] = (woken[lane] or 0) + 1
+  elseif state == SCHEDULED then
+    local waiting_for = h[WAITING_FOR]
+    if is_timed(waiting_for) then
+      call('ZADD', P .. 'S:' .. queue, h[DUE], member(id, j))
+      dues[queue] = true
+    else
+      call('ZADD', P .. 'K:' .. queue, h[DUE], member(id, j))
+    end
+    if waiting_for then call('ZADD', P .. 'W:' .. waiting_for, h[DUE], member(id, j)) end
+  elseif state == RUNNING then
+    call('SADD', P .. 'run:' .. h[WORKER], id)
+    call('SADD', P .. 'holders', h[WORKER])
+    if h[CANCEL] == 1 then call('SADD', P .. 'cancel:' .. h[WORKER], id) end
+  else
+    note_end(id, h, queue)
+  end
+end
+
+-- name: forget
+-- requires: begin forget_values
+-- Delete a job that is in no index but the one of all ids.
+local function forget(id)
+  forget_values(id)
+  call('UNLINK', P .. 'j:' .. id, P .. 'h:' .. id, P .. 's:' .. id, P .. 'y:' .. id, P .. 'x:' .. id)
+  call('ZREM', P .. 'all', id)
+end
+
+-- name: wake
+-- requires: begin
+-- Wake sleepers that serve a lane: one for each job, and sixteen at most. A group says which queues
+-- it serves, which it does not, and which kinds: each name between two \1, the three lists parted
+-- by \2. PUBLISH says how many heard it, so that the dead are passed over.
+local function wake(groups, queue, kind, jobs, word)
+  for i = 1, #groups, 2 do
+    local queues, excluded, kinds = groups[i + 1]:match('^([^\2]*)\2([^\2]*)\2(.*)$')
+    local serves = (queues == '' or queues:find('\1' .. queue .. '\1', 1, true))
+      and not excluded:find('\1' .. queue .. '\1', 1, true)
+      and (kinds == '' or not kind or kinds:find('\1' .. kind .. '\1', 1, true))
+    while serves and jobs > 0 do
+      local sleeper = call('SPOP', P .. 'z:' .. groups[i])
+      if not sleeper then
+        call('HDEL', P .. 'zz', groups[i])
+        serves = false
+      elseif call(PUBLISH, P .. 'wake:' .. sleeper, word) > 0 then
+        jobs = jobs - 1
+      end
+    end
+  end
+end
+
+-- name: write_heads
+-- requires: packed
+local function write_heads()
+  local set = {}
+  for id in pairs(dirty) do
+    if heads[id] then
+      set[#set + 1] = P .. 'h:' .. id
+      set[#set + 1] = packed(id)
+    end
+    if #set >= 1000 then call('MSET', unpack(set)); set = {} end
+  end
+  if #set > 0 then call('MSET', unpack(set)) end
+end
+
+-- name: finish
+-- requires: memory parts wake
+local function finish()
+  for queue, jobs in pairs(ended_jobs) do
+    local set = {}
+    for id, at in pairs(jobs) do
+      set[#set + 1] = at
+      set[#set + 1] = id
+      if #set >= 1000 then call('ZADD', P .. 'F:' .. queue, unpack(set)); set = {} end
+    end
+    if #set > 0 then call('ZADD', P .. 'F:' .. queue, unpack(set)) end
+  end
+  for field, by in pairs(counts) do
+    if by ~= 0 and call('HINCRBY', P .. 'n', field, by) == 0 then call('HDEL', P .. 'n', field) end
+  end
+  for lane in pairs(lanes) do
+    local first = call('ZRANGE', P .. 'L:' .. lane, 0, 0, 'WITHSCORES')
+    if first[1] then
+      call('ZADD', P .. 'heads', first[2] - parts(lane)[3] * 60000000, lane)
+    else
+      call('ZREM', P .. 'heads', lane)
+    end
+  end
+  local sooner = {}
+  for queue in pairs(dues) do
+    local first = call('ZRANGE', P .. 'S:' .. queue, 0, 0, 'WITHSCORES')
+    if first[1] then
+      local before = call('ZSCORE', P .. 'due', queue)
+      if not before or tonumber(first[2]) < tonumber(before) then sooner[queue] = true end
+      call('ZADD', P .. 'due', first[2], queue)
+    else
+      call('ZREM', P .. 'due', queue)
+    end
+  end
+  if not next(woken) and not next(sooner) then return end
+  local word = struct.pack('>I8I8', now, call('INCR', P .. 'ver'))
+  local groups = call('HGETALL', P .. 'zz')
+  if #groups == 0 then return end
+  for lane, jobs in pairs(woken) do
+    local of = parts(lane)
+    wake(groups, of[1], of[2], math.min(jobs, 16), word .. lane)
+  end
+  -- Sleeping workers must learn of the earlier due time.
+  for queue in pairs(sooner) do wake(groups, queue, nil, 1, word) end
+end

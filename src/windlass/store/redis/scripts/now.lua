@@ -1,0 +1,4 @@
+-- The time.
+-- flags: no-writes
+-- requires: begin
+return now

@@ -1,0 +1,131 @@
+"""Owns the upkeep by workers: promotion, recall, rescue and pruning, in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from windlass.core.jobs.job import Job
+from windlass.core.jobs.queries import Retention
+from windlass.core.jobs.states import State
+from windlass.core.schedules.clock_step import SPANS, Places
+from windlass.store.protocol import WORKERS_KEPT
+from windlass.store.redis import queries
+from windlass.store.redis.calls import Names, Talk, jobs_in
+from windlass.store.redis.connections.script import Argument
+from windlass.store.redis.rows import MICROSECOND, NUMBERS, lane_bytes, micros
+from windlass.store.redis.stages import carry_out
+
+_PROMOTED_AT_ONCE = 100
+_RESCUED_AT_ONCE = 100
+_PRUNED_AT_ONCE = 250
+_RECALLED_AT_ONCE = 250
+_READ_AT_ONCE = 1_000
+_EVERYTHING = ("+inf", "WITHSCORES")
+
+
+def promote(names: Names, limit: int) -> Talk[int]:
+    """Make scheduled jobs that are due pending, earliest first; return how many."""
+    promoted = 0
+    while promoted < limit:
+        piece = min(limit - promoted, _PROMOTED_AT_ONCE)
+        ((count, entry),) = yield [names.call("promote", piece)]
+        promoted += count
+        if entry:
+            yield from carry_out(names, entry)
+        elif count < piece:
+            break
+    return promoted
+
+
+def rescue(names: Names, worker: str, token: int, limit: int) -> Talk[list[Job]]:
+    """Take over jobs of workers without a live lease."""
+    jobs: list[Job] = []
+    while True:
+        piece = min(limit - len(jobs), _RESCUED_AT_ONCE)
+        (reply,) = yield [names.call("rescue", worker, token, piece)]
+        taken = yield from jobs_in(names, reply)
+        jobs += taken
+        if len(taken) < piece or len(jobs) >= limit:
+            return jobs
+
+
+def prune(names: Names, retention: Retention, limit: int, kept: int) -> Talk[int]:
+    """Delete finished jobs, ended streams, spent keys and workers; return how many."""
+    spans = [_span(retention.finished), _span(retention.dead)]
+    others = (WORKERS_KEPT // MICROSECOND, kept, _span(retention.streams))
+    pruned = jobs = 0
+    while True:
+        piece = min(limit - jobs, _PRUNED_AT_ONCE)
+        (reply,) = yield [names.call("prune", *spans, piece, *others)]
+        jobs += reply[0]
+        pruned += sum(reply)
+        if reply[0] < piece or jobs >= limit:
+            return pruned
+
+
+def recall(names: Names, by: timedelta, ago: timedelta) -> Talk[int]:
+    """Move jobs that a clock step has left in the future back; return how many."""
+    looked = yield from queries.sweep(names)
+    places = Places.after(by, ago, looked.now)
+    now, begin = micros(places.now), micros(places.begin)
+    late: list[tuple[int, bytes]] = []
+    for head in looked.heads:
+        late += yield from _above(names.key("L:") + lane_bytes(head.lane), now)
+    # The earliest first: should this be interrupted, none has overtaken another.
+    late.sort()
+    moves = [(place[6:], begin - len(late) + at) for at, (_, place) in enumerate(late)]
+    recalled = yield from _move(names, State.PENDING, now, moves)
+    if not by:
+        return recalled
+    above = micros(places.retries_from)
+    (queues,) = yield [("ZRANGE", names.key("due"), 0, -1)]
+    for queue in queues:
+        waiting = yield from _above(names.key("S:") + queue, above)
+        retries = yield from _retries(names, places, waiting)
+        recalled += yield from _move(names, State.SCHEDULED, above, retries)
+    return recalled
+
+
+def _above(key: bytes, moment: int) -> Talk[list[tuple[int, bytes]]]:
+    """Return the jobs of a lane or queue that are due after a moment, by due time and arrival."""
+    found: list[tuple[int, bytes]] = []
+    while True:
+        page = ("LIMIT", len(found), _READ_AT_ONCE)
+        (pairs,) = yield [("ZRANGEBYSCORE", key, b"(%d" % moment, *_EVERYTHING, *page)]
+        found += [(int(pairs[at + 1]), pairs[at]) for at in range(0, len(pairs), 2)]
+        if len(pairs) < 2 * _READ_AT_ONCE:
+            return found
+
+
+def _retries(
+    names: Names, places: Places, waiting: Sequence[tuple[int, bytes]]
+) -> Talk[list[tuple[bytes, int]]]:
+    """Return the jobs that wait for a duration, and when they are due by the current clock."""
+    moves: list[tuple[bytes, int]] = []
+    for start in range(0, len(waiting), _RECALLED_AT_ONCE):
+        ids = [place[6:] for _, place in waiting[start : start + _RECALLED_AT_ONCE]]
+        (reply,) = yield [names.call("get", 1, *ids)]
+        jobs = yield from jobs_in(names, reply, brief=True)
+        moves += [
+            (job.id.bytes, micros(places.retry(job.due_at)))
+            for job in jobs
+            if job.waiting_for is None and job.reason in SPANS
+        ]
+    return moves
+
+
+def _move(names: Names, state: State, above: int, moves: Sequence[tuple[bytes, int]]) -> Talk[int]:
+    moved = 0
+    for start in range(0, len(moves), _RECALLED_AT_ONCE):
+        arguments: list[Argument] = [NUMBERS[state], above]
+        for job, due in moves[start : start + _RECALLED_AT_ONCE]:
+            arguments += (job, due)
+        (count,) = yield [names.call("recall", *arguments)]
+        moved += count
+    return moved
+
+
+def _span(span: timedelta | None) -> Any:
+    return "" if span is None else span // MICROSECOND

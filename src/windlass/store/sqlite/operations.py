@@ -1,0 +1,319 @@
+"""Owns the operations of the SQLite store that write; they run in the writer's transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.core.changes import Applied, Decide, Hear
+from windlass.core.claims.lanes import Claim
+from windlass.core.errors import LeaseLost
+from windlass.core.jobs.job import Checkpoint, Enqueued, Job, Lane, NewJob
+from windlass.core.jobs.moves import Move, Verb, moved
+from windlass.core.jobs.queries import Retention
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import State
+from windlass.core.jobs.unique import amended
+from windlass.core.records import News
+from windlass.core.schedules.clock_step import AHEAD, SPANS, Places
+from windlass.store.json_columns import as_json
+from windlass.store.protocol import WORKERS_KEPT
+from windlass.store.sql_files import repeat_values
+from windlass.store.sqlite import streams
+from windlass.store.sqlite.queries import get, holds, sql
+from windlass.store.sqlite.repair import bury_unreadable, readable
+from windlass.store.sqlite.rows import (
+    Row,
+    amend_values,
+    checkpoint_values,
+    instant,
+    is_plain,
+    job_of,
+    micros,
+    move_values,
+    new_row,
+    plain_row,
+    settle_values,
+)
+
+T = TypeVar("T")
+_ROWS_PER_INSERT = 100
+_NEWS_PER_HEARING = 5_000
+_MICROSECOND = timedelta(microseconds=1)
+_INSERT_MANY = repeat_values(sql["insert_jobs"], _ROWS_PER_INSERT)
+_INSERT_MANY_PLAIN = repeat_values(sql["insert_plain_jobs"], _ROWS_PER_INSERT)
+
+
+def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    for job in jobs:
+        if job.unique is not None:
+            return [_insert_one(db, job, now) for job in jobs]
+    _insert_all(db, jobs, now)
+    return [Enqueued(id=job.id) for job in jobs]
+
+
+def claim(db: sqlite3.Connection, asked: Claim, worker: str, token: int, now: int) -> list[Job]:
+    """Start jobs under a live lease, ask by ask, within the budgets."""
+    if db.execute(sql["worker_is_live"], {"id": worker, "now": now}).fetchone() is None:
+        return []
+    values: dict[str, Any] = {"worker": worker, "token": token, "now": now}
+    budgets = dict(asked.budgets)
+    taken: list[Job] = []
+    for ask in asked.asks:
+        count = min((ask.count, *(budgets[name] for name in ask.draws)))
+        if count <= 0 or (ask.ordered and _is_ahead(db, ask.lane, now)):
+            continue
+        jobs = _claim_lane(db, {**values, **ask.lane._asdict(), "count": count})
+        for name in ask.draws:
+            budgets[name] -= len(jobs)
+        taken += jobs
+    for job in taken:
+        if job.unique_key is not None:
+            db.execute(sql["free_unique_key_on_claim"], (job.unique_key, str(job.id)))
+    return taken
+
+
+def rescue(db: sqlite3.Connection, worker: str, token: int, limit: int, now: int) -> list[Job]:
+    """End leases that ran out, and take over the jobs of their workers."""
+    if not holds(db, "worker_may_rescue", {"id": worker, "now": now}):
+        return []
+    db.execute(sql["end_expired_leases"], {"now": now})
+    jobs = readable(db.execute(sql["orphaned_jobs"], (limit,)))
+    if jobs is None:
+        bury_unreadable(db, now, "running")
+        jobs = [job_of(row) for row in db.execute(sql["orphaned_jobs"], (limit,))]
+    db.executemany(sql["take_over_job"], [(worker, token, str(job.id)) for job in jobs])
+    return [replace(job, token=token) for job in jobs]
+
+
+def apply(
+    db: sqlite3.Connection, names: Sequence[str], decide: Decide[T], now: datetime
+) -> Applied[T]:
+    """Let a reducer decide, and apply its changes; if a fence was lost, the caller's savepoint
+    undoes them.
+    """
+    known = {}
+    for name in names:
+        if (row := db.execute(sql["read_record"], (name,)).fetchone()) is not None:
+            known[name] = msgspec.json.decode(row[0])
+    changes = decide(known, now)
+    settled = settle_all(db, changes.settle, now)
+    if not all(settled):
+        raise LeaseLost(changes.settle[settled.index(False)].id)
+    for name, record in changes.records.items():
+        if record is None:
+            db.execute(sql["delete_record"], (name,))
+        else:
+            db.execute(sql["write_record"], (name, as_json(record)))
+    for name, alarm in changes.alarms.items():
+        db.execute(sql["set_alarm"], (None if alarm is None else micros(alarm), name))
+    enqueue(db, changes.enqueue, now)
+    for waiting_for in changes.unpark:
+        db.execute(sql["unpark_jobs"], {"waiting_for": waiting_for, "now": micros(now)})
+    moves = tuple(_move(db, move, now) for move in changes.moves)
+    for name, record in changes.counted(moves).items():
+        db.execute(sql["write_record"], (name, as_json(record)))
+    return Applied(answer=changes.answer, moved=moves)
+
+
+def _is_ahead(db: sqlite3.Connection, lane: Lane, now: int) -> bool:
+    """Return whether a job of a lane is ahead of the clock: younger ones would seem older."""
+    return holds(db, "lane_is_ahead", {**lane._asdict(), "ahead": now + AHEAD // _MICROSECOND})
+
+
+def recall(db: sqlite3.Connection, places: Places) -> int:
+    """Move jobs back that a clock set back has left in the future; return how many."""
+    values = {
+        "now": micros(places.now),
+        "begin": micros(places.begin),
+        "by": places.by // _MICROSECOND,
+        "retries_from": micros(places.retries_from),
+        "spans": json.dumps(sorted(SPANS)),
+    }
+    recalled = db.execute(sql["recall_pending"], values).rowcount
+    if places.by:
+        recalled += db.execute(sql["recall_retries"], values).rowcount
+    return recalled
+
+
+def _claim_lane(db: sqlite3.Connection, values: Mapping[str, Any]) -> list[Job]:
+    """Start the oldest jobs of a lane; unreadable ones are buried, and block no others."""
+    db.execute("SAVEPOINT lane")
+    jobs = readable(_in_order(db.execute(sql["claim_lane"], values)))
+    if jobs is None:
+        db.execute("ROLLBACK TO lane")
+        bury_unreadable(db, values["now"], "pending")
+        jobs = [job_of(row) for row in _in_order(db.execute(sql["claim_lane"], values))]
+    db.execute("RELEASE lane")
+    return jobs
+
+
+def _in_order(rows: Iterable[Row]) -> Iterator[Row]:
+    """Sort rows of RETURNING, which promises no order, as the lane is: due time, then arrival."""
+    yield from sorted(rows, key=lambda row: (row[8], row[0]))
+
+
+def _insert_one(db: sqlite3.Connection, new: NewJob, now: datetime) -> Enqueued:
+    if new.unique is not None and not db.execute(sql["job_exists"], (str(new.id),)).fetchone():
+        key, until = new.unique.key, new.unique.until
+        holder = db.execute(sql["unique_holder"], (key, micros(now))).fetchone()
+        if holder is not None:
+            if new.unique.on_duplicate != "keep":
+                _amend(db, UUID(holder[0]), new, now)
+            return Enqueued(id=UUID(holder[0]), is_duplicate=True)
+        ends = micros(now + until) if isinstance(until, timedelta) else None
+        db.execute(sql["hold_unique_key"], (key, str(new.id), until == "claimed", ends))
+    _insert_all(db, [new], now)
+    return Enqueued(id=new.id)
+
+
+def _amend(db: sqlite3.Connection, holder: UUID, duplicate: NewJob, now: datetime) -> None:
+    job = get(db, holder)
+    after = None if job is None else amended(job, duplicate, now)
+    if after is not None:
+        db.execute(sql["amend_job"], amend_values(after))
+
+
+def _insert_all(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -> None:
+    created_at = micros(now)
+    whole = len(jobs) - len(jobs) % _ROWS_PER_INSERT
+    for start in range(0, whole, _ROWS_PER_INSERT):
+        group = jobs[start : start + _ROWS_PER_INSERT]
+        plain = all(map(is_plain, group))
+        row = plain_row if plain else new_row
+        values: list[Any] = []
+        for job in group:
+            values += row(job, now, created_at)
+        db.execute(_INSERT_MANY_PLAIN if plain else _INSERT_MANY, values)
+    for job in jobs[whole:]:
+        if is_plain(job):
+            db.execute(sql["insert_plain_jobs"], plain_row(job, now, created_at))
+        else:
+            db.execute(sql["insert_jobs"], new_row(job, now, created_at))
+
+
+def settle_all(
+    db: sqlite3.Connection, transitions: Sequence[Transition], now: datetime
+) -> list[bool]:
+    """Settle jobs, each under its fence; return for each whether it was settled."""
+    successes = [move for move in transitions if _is_plain_success(move)]
+    # In a group that settles a job twice, the first settle counts; so the order matters.
+    in_any_order = len({move.id for move in transitions}) == len(transitions)
+    completed = in_any_order and len(successes) > 1 and _complete_all(db, successes, now)
+    settled = [
+        (completed and _is_plain_success(move)) or _settle(db, move, now) for move in transitions
+    ]
+    _free_keys(db, [move.id for move in transitions])
+    return settled
+
+
+def _is_plain_success(move: Transition) -> bool:
+    return (
+        move.state is State.COMPLETED
+        and move.attempt is None
+        and not move.failures
+        and not move.crashes
+        and not move.steps
+        and move.saga is None
+    )
+
+
+def _complete_all(db: sqlite3.Connection, successes: Sequence[Transition], now: datetime) -> bool:
+    """Record successes by one statement, or none if a fence was lost: then each is recorded by
+    itself.
+
+    One statement releases the interpreter's lock once; a busy event loop may take some milliseconds
+    to give it back.
+    """
+    rows = [
+        (move.id, move.token, None if move.result is None else move.result.decode(), move.reason)
+        for move in successes
+    ]
+    db.execute("SAVEPOINT successes")
+    values = {"now": micros(now), "successes": as_json(rows)}
+    complete = db.execute(sql["complete_jobs"], values).rowcount == len(successes)
+    if not complete:
+        db.execute("ROLLBACK TO successes")
+    db.execute("RELEASE successes")
+    return complete
+
+
+def _settle(db: sqlite3.Connection, move: Transition, now: datetime) -> bool:
+    return db.execute(sql["settle_job"], settle_values(move, now)).rowcount > 0
+
+
+def checkpoint(db: sqlite3.Connection, added: Sequence[Checkpoint]) -> list[bool]:
+    """Add to step logs, each under its fence; return which were added."""
+    return [db.execute(sql["checkpoint"], checkpoint_values(each)).rowcount > 0 for each in added]
+
+
+def _free_keys(db: sqlite3.Connection, jobs: Sequence[UUID]) -> None:
+    if db.execute(sql["any_unique_key"]).fetchone() is not None:
+        db.execute(sql["free_unique_keys"], (as_json(jobs),))
+
+
+def _move(db: sqlite3.Connection, move: Move, now: datetime) -> Job | None:
+    job = get(db, move.id)
+    after = None if job is None else moved(job, move, now)
+    if after is None:
+        return None
+    if move.verb is Verb.PURGE:
+        db.execute(sql["delete_job"], (str(move.id),))
+        return after
+    db.execute(sql["write_move"], move_values(after))
+    _free_keys(db, [move.id])
+    return after
+
+
+def horizons(retention: Retention, now: datetime) -> dict[str, int | None]:
+    """Return the times before which jobs, streams, keys and workers are pruned; None: never."""
+    return {
+        "finished": None if retention.finished is None else micros(now - retention.finished),
+        "dead": None if retention.dead is None else micros(now - retention.dead),
+        "streams": micros(now - retention.streams),
+        "workers": micros(now - WORKERS_KEPT),
+        "now": micros(now),
+    }
+
+
+def prune(db: sqlite3.Connection, horizons: Mapping[str, int | None], limit: int) -> int:
+    """Delete jobs, streams, keys and workers from before the horizons; return how many."""
+    pruned = 0
+    for state, horizon in (
+        (State.COMPLETED, "finished"),
+        (State.CANCELLED, "finished"),
+        (State.DEAD, "dead"),
+    ):
+        values = (state.value, horizons[horizon], limit - pruned)
+        pruned += db.execute(sql["prune_jobs"], values).rowcount
+    pruned += db.execute(sql["prune_unique_keys"], (horizons["now"],)).rowcount
+    pruned += db.execute(sql["prune_done_keys"], (horizons["finished"],)).rowcount
+    pruned += streams.prune(db, horizons, limit)
+    return pruned + db.execute(sql["prune_workers"], (horizons["workers"],)).rowcount
+
+
+def send(db: sqlite3.Connection, news: Sequence[News], now: datetime) -> None:
+    """Add news, each once."""
+    rows = [(item.topic, str(item.id), item.body.decode(), micros(now)) for item in news]
+    db.executemany(sql["send_news"], rows)
+
+
+def hear(
+    db: sqlite3.Connection, topics: Sequence[str], decide: Hear[T], now: datetime
+) -> Applied[T]:
+    """Let a reducer decide about news, and delete them."""
+    values = (as_json(topics), _NEWS_PER_HEARING)
+    rows = db.execute(sql["read_news"], values).fetchall()
+    news = [
+        News(topic=topic, id=UUID(id_), body=body.encode(), at=instant(at))
+        for topic, id_, body, at in rows
+    ]
+    db.executemany(sql["forget_news"], [row[:2] for row in rows])
+    return apply(db, topics, lambda records, now: decide(records, news, now), now)

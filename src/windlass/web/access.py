@@ -1,0 +1,67 @@
+"""Owns who may do what on the page: roles, and the access of one request."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from starlette.requests import Request
+
+from windlass.core.errors import ConfigError
+
+
+class Role(StrEnum):
+    """What somebody may do; each role may do what those before it may."""
+
+    VIEWER = "viewer"
+    """Look at everything."""
+    OPERATOR = "operator"
+    """Retry, redrive and cancel jobs; pause and resume queues, kinds, keys and schedules; run a
+    schedule now.
+    """
+    ADMIN = "admin"
+    """Purge jobs, change payloads, limits and breakers, enqueue jobs, remove schedules."""
+
+    def includes(self, other: Role) -> bool:
+        """Return whether this role may do what the other one may."""
+        roles = list(Role)
+        return roles.index(self) >= roles.index(other)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """The access of one person: the name that is recorded, and what the person may do."""
+
+    who: str
+    role: Role = Role.VIEWER
+    payloads: bool = True
+    """Whether payloads, results, headers and the results of steps are shown."""
+
+    def __post_init__(self) -> None:
+        if not self.who.strip():
+            raise ConfigError("who must not be empty: it names the person whose action is recorded")
+        object.__setattr__(self, "role", Role(self.role))
+
+    def may(self, role: Role) -> bool:
+        """Return whether the person may do what takes this role."""
+        return self.role.includes(role)
+
+
+AccessFunction = Callable[[Request], Access | Awaitable[Access | None] | None]
+"""Returns the access of a request by the program's own login; None refuses it."""
+
+
+async def access_by(function: AccessFunction, request: Request) -> Access | None:
+    """Ask a program's own function for the access of a request.
+
+    Raises:
+        TypeError: it returned something else.
+    """
+    found = function(request)
+    if inspect.isawaitable(found):
+        found = await found
+    if found is not None and not isinstance(found, Access):
+        raise TypeError(f"access= must return an Access or None, got {found!r}")
+    return found

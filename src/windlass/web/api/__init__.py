@@ -1,0 +1,1 @@
+"""The JSON API under /api/v1: the documents of `--json`, and the actions of the page."""

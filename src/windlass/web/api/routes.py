@@ -1,0 +1,299 @@
+"""Owns the routes of the API: what each reads, and the document that it answers with."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from windlass.app.control.why import why_facts
+from windlass.app.workflows.flow_rows import flow_facts, flow_parts
+from windlass.app.workflows.flow_view import view_of
+from windlass.core.audit import entry_facts
+from windlass.core.documents import (
+    Facts,
+    breaker_facts,
+    figures_facts,
+    group_facts,
+    limit_facts,
+    page_facts,
+    schedule_facts,
+    worker_facts,
+)
+from windlass.core.errors import UnknownJob
+from windlass.core.jobs.bulk import bulk_facts
+from windlass.core.workflows.flow_graph import FLOW_KIND
+from windlass.web.actions.registry import allowed_action, perform
+from windlass.web.bulk_operations import found_operation
+from windlass.web.forms import document_of, query_of, read
+from windlass.web.search import search_of, where_of
+from windlass.web.site import access_of, site_of
+from windlass.web.visible import visible, visible_entry, visible_facts, visible_operation
+
+PREFIX = "/api/v1"
+
+
+class NoQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+class JobsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs to list; `after` continues a page."""
+
+    search: str = ""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    after: UUID | UnsetType = UNSET
+
+
+class KindQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of all kinds, or of one."""
+
+    kind: str = ""
+
+
+class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of all operators, or of one; `after` continues a page."""
+
+    by: str = ""
+    since: str = ""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    after: str = ""
+
+
+class StatsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All figures, or those of a queue, or of a kind."""
+
+    queue: str = ""
+    kind: str = ""
+
+
+Answer = Callable[[Request, Any], Awaitable[Facts]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A document that can be read: its path, what selects it, and its keys."""
+
+    path: str
+    summary: str
+    keys: tuple[str, ...]
+    answer: Answer
+    query: type[Struct] = NoQuery
+
+
+async def _stats(request: Request, query: StatsQuery) -> Facts:
+    site = site_of(request)
+    if not (query.queue or query.kind):
+        return figures_facts((await site.reads.snapshot()).stats)
+    return figures_facts(await site.app.astats(queue=query.queue or None, kind=query.kind or None))
+
+
+async def _jobs(request: Request, query: JobsQuery) -> Facts:
+    where = where_of(search_of(request, query.search))
+    page = await site_of(request).reads.jobs(where, limit=query.limit, after=query.after or None)
+    return page_facts(page)
+
+
+async def _job(request: Request, _query: NoQuery) -> Facts:
+    app = site_of(request).app
+    job_id = await app.control.ajob_id(request.path_params["id"])
+    job = await app.store.get(job_id)
+    if job is None:
+        raise UnknownJob(job_id)
+    return visible_facts(visible(app, job), access_of(request))
+
+
+async def _why(request: Request, _query: NoQuery) -> Facts:
+    app = site_of(request).app
+    why = await app.control.awhy(await app.control.ajob_id(request.path_params["id"]))
+    return why_facts(why)
+
+
+async def _errors(request: Request, query: KindQuery) -> Facts:
+    groups = await site_of(request).reads.groups(query.kind or None)
+    return {"groups": [group_facts(each) for each in groups]}
+
+
+async def _workers(request: Request, _query: NoQuery) -> Facts:
+    return {"workers": [worker_facts(each) for each in await site_of(request).reads.workers()]}
+
+
+async def _flow(request: Request, _query: NoQuery) -> Facts:
+    app = site_of(request).app
+    job_id = await app.control.ajob_id(request.path_params["id"], kind=FLOW_KIND)
+    view = await view_of(app.store, job_id)
+    facts = flow_facts(view) | {"reason": visible(app, view.job).reason}
+    return facts | {"states": dict(view.own_counts), "parts": flow_parts(view)}
+
+
+async def _schedules(request: Request, _query: NoQuery) -> Facts:
+    found = await site_of(request).reads.schedules()
+    return {"schedules": [schedule_facts(each) for each in found]}
+
+
+async def _limits(request: Request, _query: NoQuery) -> Facts:
+    return {"limits": [limit_facts(each) for each in await site_of(request).reads.limits()]}
+
+
+async def _breakers(request: Request, _query: NoQuery) -> Facts:
+    found = await site_of(request).reads.breakers()
+    return {"breakers": [breaker_facts(each, history=False) for each in found]}
+
+
+async def _audit(request: Request, query: AuditQuery) -> Facts:
+    page = await site_of(request).app.control.aaudit(
+        since=query.since or None,
+        by=query.by or None,
+        limit=query.limit,
+        after=query.after or None,
+    )
+    app, access = site_of(request).app, access_of(request)
+    seen = [visible_entry(app, each, access) for each in page.entries]
+    return {"entries": [entry_facts(each) for each in seen], "after": page.after}
+
+
+async def _bulks(request: Request, _query: NoQuery) -> Facts:
+    app, access = site_of(request).app, access_of(request)
+    found = await site_of(request).reads.bulks()
+    return {"bulks": [bulk_facts(visible_operation(app, each, access)) for each in found]}
+
+
+async def _bulk(request: Request, _query: NoQuery) -> Facts:
+    site = site_of(request)
+    found = found_operation(await site.reads.bulks(), request.path_params["id"])
+    return bulk_facts(visible_operation(site.app, found, access_of(request)))
+
+
+async def _doctor(request: Request, _query: NoQuery) -> Facts:
+    return (await site_of(request).reads.doctor()).document()
+
+
+ENDPOINTS = (
+    Endpoint(
+        path="/stats",
+        summary="Queues, kinds, errors and workers, and what the load needs",
+        keys=("at", "queues", "kinds", "errors", "workers", "slots", "busy"),
+        answer=_stats,
+        query=StatsQuery,
+    ),
+    Endpoint(
+        path="/jobs",
+        summary="The newest jobs that a search selects",
+        keys=("jobs", "after", "searched_to"),
+        answer=_jobs,
+        query=JobsQuery,
+    ),
+    Endpoint(
+        path="/jobs/{id}",
+        summary="Everything about a job",
+        keys=("id", "kind", "queue", "state", "payload", "history", "steps"),
+        answer=_job,
+    ),
+    Endpoint(
+        path="/jobs/{id}/why",
+        summary="Why a job does not run, or what became of it",
+        keys=("job", "now", "reasons", "knows_limits"),
+        answer=_why,
+    ),
+    Endpoint(
+        path="/errors",
+        summary="The errors that jobs died of",
+        keys=("groups",),
+        answer=_errors,
+        query=KindQuery,
+    ),
+    Endpoint(
+        path="/workers", summary="Workers, alive and gone", keys=("workers",), answer=_workers
+    ),
+    Endpoint(
+        path="/flows/{id}",
+        summary="A flow, and its jobs, those that are alike together",
+        keys=("id", "name", "state", "states", "parts"),
+        answer=_flow,
+    ),
+    Endpoint(path="/schedules", summary="Schedules", keys=("schedules",), answer=_schedules),
+    Endpoint(
+        path="/limits", summary="Limits, and what is in use", keys=("limits",), answer=_limits
+    ),
+    Endpoint(path="/breakers", summary="Breakers", keys=("breakers",), answer=_breakers),
+    Endpoint(
+        path="/audit",
+        summary="What operators did",
+        keys=("entries", "after"),
+        answer=_audit,
+        query=AuditQuery,
+    ),
+    Endpoint(path="/bulk", summary="Bulk operations", keys=("bulks",), answer=_bulks),
+    Endpoint(
+        path="/bulk/{id}",
+        summary="A bulk operation, and how far it came",
+        keys=("id", "verb", "state", "conditions", "matched", "seen", "moved", "by", "reason"),
+        answer=_bulk,
+    ),
+    Endpoint(
+        path="/doctor",
+        summary="Problems of the store and the workers, with remedies",
+        keys=("ok", "facts", "problems", "warnings", "notes"),
+        answer=_doctor,
+    ),
+)
+
+
+def answered(document: Any, status: int = 200) -> Response:
+    """Answer with a JSON document; in ASCII, in which no character can do harm."""
+    try:
+        text = json.dumps(document, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(document))
+    return Response(text, status, media_type="application/json")
+
+
+def _finite(value: Any) -> Any:
+    """Return a value without numbers that JSON does not have, which other writers may store."""
+    match value:
+        case dict():
+            return {name: _finite(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case float() if not math.isfinite(value):
+            return None
+        case _:
+            return value
+
+
+def _route(endpoint: Endpoint) -> Route:
+    async def answer(request: Request) -> Response:
+        query = read(query_of(request), endpoint.query)
+        return answered(await endpoint.answer(request, query))
+
+    return Route(PREFIX + endpoint.path, answer, methods=["GET"])
+
+
+async def _act(request: Request) -> Response:
+    action = allowed_action(request)
+    done = await perform(
+        request, action, read(await document_of(request), action.form, strict=True)
+    )
+    return answered({"message": done.message, **done.facts})
+
+
+async def _openapi(request: Request) -> Response:
+    # Imported here: only this route needs it.
+    from windlass.web.api.openapi import openapi_document
+
+    return answered(openapi_document(request.scope.get("root_path", "")))
+
+
+API_ROUTES = [
+    *map(_route, ENDPOINTS),
+    Route(f"{PREFIX}/actions/{{action}}", _act, methods=["POST"]),
+    Route(f"{PREFIX}/openapi.json", _openapi, methods=["GET"]),
+]

@@ -1,0 +1,64 @@
+"""Owns the pages of flows: the list, and the graph of one."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from windlass.app.masking import redaction_of
+from windlass.app.workflows.flow_rows import rows_of
+from windlass.app.workflows.flow_view import FlowView, view_of, viewed
+from windlass.core.errors import FlowInvalid
+from windlass.core.jobs.job import Job
+from windlass.core.jobs.queries import JobFilter
+from windlass.core.jobs.states import FINISHED
+from windlass.core.payloads.masked_job import masked_texts
+from windlass.core.workflows.flow_graph import FLOW_KIND, ids_of
+from windlass.web.flow_chart import MAX_NODES, drawn
+from windlass.web.remedies import for_job
+from windlass.web.site import render, site_of, url
+
+_LIMIT = 25
+
+
+async def flows(request: Request) -> Response:
+    """List flows, the newest first."""
+    site = site_of(request)
+    page = await site.app.store.find(JobFilter(kind=FLOW_KIND), limit=_LIMIT)
+    found = [await _glance(request, each) for each in page.jobs]
+    views = [each for each in found if each is not None]
+    stats = (await site.reads.snapshot()).stats
+    context = {"views": views, "done": {view.job.id: _done(view) for view in views}}
+    return render(request, "flows.html", context, now=stats.at)
+
+
+async def flow(request: Request) -> Response:
+    """Draw one flow, and list its jobs, those that are alike together."""
+    site = site_of(request)
+    job_id = await site.app.control.ajob_id(request.path_params["id"], kind=FLOW_KIND)
+    view = await view_of(site.app.store, job_id)
+    rows = rows_of(view)
+    stats = (await site.reads.snapshot()).stats
+    context = {
+        "view": view,
+        "job": masked_texts(view.job, redaction_of(site.app)),
+        "rows": rows,
+        "ids": [list(ids_of(job_id, row.numbers[row.word])) for row in rows],
+        "picture": drawn(rows, job_id, url(request, "/jobs")),
+        "hidden": max(len(rows) - MAX_NODES, 0),
+        "done": _done(view),
+        "buttons": list(for_job(view.job)),
+    }
+    return render(request, "flow.html", context, now=stats.at)
+
+
+def _done(view: FlowView) -> tuple[int, int]:
+    ended = sum(view.own_counts[state.value] for state in FINISHED)
+    return ended, view.chart.size + len(view.chart.last)
+
+
+async def _glance(request: Request, job: Job) -> FlowView | None:
+    try:
+        return await viewed(site_of(request).app.store, job)
+    except FlowInvalid:
+        return None

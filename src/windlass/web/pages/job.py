@@ -1,0 +1,53 @@
+"""Owns the page of one job: why it does not run, its story, and its data."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from windlass.core.jobs.job import Job
+from windlass.core.payloads.masked_job import value_of
+from windlass.core.workflows.step_rows import StepRow, steps_of
+from windlass.web.remedies import for_job, for_reason
+from windlass.web.site import access_of, render, see_other, site_of
+from windlass.web.story import story_of
+from windlass.web.visible import visible, without_data
+
+_MAX_STEPS = 200
+_MAX_ACTIONS = 20
+
+
+async def job(request: Request) -> Response:
+    """Show one job by its id, or by a part of it that is unique."""
+    app = site_of(request).app
+    given = request.path_params["id"]
+    job_id = await app.control.ajob_id(given)
+    if given != str(job_id):
+        return see_other(request, f"/jobs/{job_id}")
+    # The two reads of the job may differ; the second is the newer one.
+    why = await app.control.awhy(job_id)
+    found = visible(app, await app.store.get(job_id) or why.job)
+    access = access_of(request)
+    shown = found if access.payloads else without_data(found)
+    steps = _steps(shown)
+    acted = await app.control.aaudit(job=job_id, since=found.created_at, limit=_MAX_ACTIONS)
+    context = {
+        "job": shown,
+        "payload": value_of(shown.payload) if access.payloads else None,
+        "result": None if shown.result is None else value_of(shown.result),
+        "reasons": [(each, list(for_reason(found, each))) for each in why.reasons],
+        "buttons": list(for_job(found)),
+        "story": story_of(shown, why.now),
+        "steps": steps[:_MAX_STEPS],
+        "more_steps": max(len(steps) - _MAX_STEPS, 0),
+        "acted": acted.entries,
+        "knows_limits": why.knows_limits,
+    }
+    return render(request, "job.html", context, now=why.now)
+
+
+def _steps(found: Job) -> list[StepRow]:
+    try:
+        return steps_of(found)
+    except ValueError:
+        return [StepRow(name=entry[:200], state="of another release") for entry in found.steps]

@@ -1,0 +1,96 @@
+"""Owns the list of jobs: one search box, states as tabs, and pages that continue by id."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from windlass.core.errors import AmbiguousId, UnknownJob
+from windlass.core.jobs.ids import made_at
+from windlass.core.jobs.moves import FROM, Verb
+from windlass.core.jobs.queries import Page
+from windlass.core.jobs.states import State
+from windlass.core.search.errors import SearchError
+from windlass.core.search.search import Search
+from windlass.web.access import Role
+from windlass.web.search import search_of, states_in, term, where_of, with_state
+from windlass.web.site import render, see_other, site_of
+
+_LIMIT = 50
+_SHORTCUTS = ("kind", "queue", "key", "worker", "state", "error", "flow", "tag")
+"""Parameters of links, which become part of the search."""
+
+
+async def jobs(request: Request) -> Response:
+    """List jobs, the newest first; a search that is an id leads to the job."""
+    site = site_of(request)
+    text = _text(request)
+    try:
+        search = search_of(request, text)
+        if search.job_id is not None:
+            return see_other(request, f"/jobs/{await site.app.control.ajob_id(search.job_id)}")
+    except (SearchError, UnknownJob, AmbiguousId) as error:
+        return await _listed(request, text, Search(), str(error))
+    return await _listed(request, text, search, "")
+
+
+def _text(request: Request) -> str:
+    parts = [request.query_params.get("q", "")]
+    given = ((name, request.query_params.get(name, "")) for name in _SHORTCUTS)
+    parts += [term(name, value) for name, value in given if value]
+    return " ".join(parts).strip()
+
+
+async def _listed(request: Request, text: str, search: Search, problem: str) -> Response:
+    site = site_of(request)
+    after = _id(request.query_params.get("after", ""))
+    snapshot = await site.reads.snapshot()
+    page = Page(jobs=(), after=None)
+    if not problem:
+        page = await site.reads.jobs(where_of(search), limit=_LIMIT, after=after)
+    states = states_in(search)
+    context = {
+        "text": text,
+        "problem": problem,
+        "page": page,
+        "after": after,
+        "searched_to": None if page.searched_to is None else made_at(page.searched_to),
+        "tabs": _tabs(search, snapshot.stats.queues),
+        "chosen": states[0].value if len(states) == 1 else "",
+        "bulk": _bulk(states) if page.jobs else [],
+    }
+    status = 422 if problem else 200
+    return render(request, "jobs.html", context, now=snapshot.stats.at, status=status)
+
+
+def _tabs(search: Search, queues: Any) -> list[tuple[str, str, int | None, bool]]:
+    rest = with_state(search, None)
+    tabs: list[tuple[str, str, int | None, bool]] = [("", rest, None, False)]
+    for state in State:
+        counted = [each.jobs.get(state.value) for each in queues if state.value in each.jobs]
+        number = sum(each or 0 for each in counted) if counted and not rest else None
+        capped = any(state.value in each.capped for each in queues)
+        tabs.append((state.value, with_state(search, state), number, capped))
+    return tabs
+
+
+def _bulk(states: list[State]) -> list[tuple[str, str, Role]]:
+    found = []
+    for verb, role in (
+        (Verb.REDRIVE, Role.OPERATOR),
+        (Verb.CANCEL, Role.OPERATOR),
+        (Verb.PURGE, Role.ADMIN),
+    ):
+        if states and all(each in FROM[verb] for each in states):
+            found.append((verb.value.capitalize(), f"/actions/{verb.value}-jobs", role))
+    return found
+
+
+def _id(text: str) -> UUID | None:
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        raise ValueError(f"after must be the id of a job, got {text!r}") from None

@@ -1,0 +1,103 @@
+"""Owns the pages that are one list: errors, kinds, queues, workers, schedules, limits, store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from windlass.core.stats.stats import ErrorFigures
+from windlass.core.values.durations import duration
+from windlass.web.search import term
+from windlass.web.site import render, site_of
+
+_MAX_UPCOMING = 3
+_MAX_SCHEDULES_READ = 100
+
+
+async def errors(request: Request) -> Response:
+    """Show errors by their fingerprints, of all kinds or of one; or only those that are new."""
+    stats = (await site_of(request).reads.snapshot()).stats
+    kind = request.query_params.get("kind", "")
+    since = request.query_params.get("since", "").strip()
+    problem, found = "", [each for each in stats.errors if kind in ("", each.kind)]
+    try:
+        border = stats.at - duration(since, "since") if since else None
+        found = [each for each in found if _is_new(each, border)]
+    except ValueError as error:
+        problem = str(error)
+    context = {
+        "errors": found,
+        "kind": kind,
+        "since": since,
+        "problem": problem,
+        "search_term": term,
+    }
+    return render(request, "errors.html", context, now=stats.at, status=422 if problem else 200)
+
+
+def _is_new(error: ErrorFigures, border: datetime | None) -> bool:
+    return border is None or (error.first_seen is not None and error.first_seen >= border)
+
+
+async def kinds(request: Request) -> Response:
+    """Show the kinds: runs, failures, durations and waits of the last hour."""
+    site = site_of(request)
+    snapshot = await site.reads.snapshot()
+    seen = {each.name for each in snapshot.stats.kinds}
+    idle = sorted(name for name in site.app.registry if name not in seen)
+    context = {
+        "kinds": snapshot.stats.kinds,
+        "idle": [name for name in idle if not name.startswith("windlass.")],
+        "paused": snapshot.pauses.kinds,
+    }
+    return render(request, "kinds.html", context, now=snapshot.stats.at)
+
+
+async def queues(request: Request) -> Response:
+    """Show the queues: depth, age, rates, when each is empty, and what is not known."""
+    snapshot = await site_of(request).reads.snapshot()
+    context = {"stats": snapshot.stats, "pauses": snapshot.pauses}
+    return render(request, "queues.html", context, now=snapshot.stats.at)
+
+
+async def workers(request: Request) -> Response:
+    """Show the workers: slots, CPU, memory, connections; those that have gone below."""
+    reads = site_of(request).reads
+    stats = (await reads.snapshot()).stats
+    known = await reads.workers()
+    context = {
+        "stats": stats,
+        "gone": [each for each in known if not each.alive][:50],
+        "records": {each.info.id: each for each in known},
+    }
+    return render(request, "workers.html", context, now=stats.at)
+
+
+async def schedules(request: Request) -> Response:
+    """Show the schedules: when each ticks next, and its last job."""
+    site = site_of(request)
+    found = await site.reads.schedules()
+    upcoming = {}
+    for each in found[:_MAX_SCHEDULES_READ]:
+        if not each.paused:
+            upcoming[each.name] = await site.app.schedules.aupcoming(each.name, _MAX_UPCOMING)
+    now = found[0].now if found else None
+    context = {"schedules": found, "upcoming": upcoming}
+    return render(request, "schedules.html", context, now=now)
+
+
+async def limits(request: Request) -> Response:
+    """Show limits and breakers: what is in use, what they hold back, and the levers."""
+    reads = site_of(request).reads
+    stats = (await reads.snapshot()).stats
+    context = {"limits": await reads.limits(), "breakers": await reads.breakers()}
+    return render(request, "limits.html", context, now=stats.at)
+
+
+async def store(request: Request) -> Response:
+    """Show what `windlass doctor` finds: problems with remedies, facts and settings."""
+    report = await site_of(request).reads.doctor()
+    settings = sorted(report.settings, key=lambda each: (each.source == "default", each.name))
+    return render(request, "store.html", {"report": report, "settings": settings})

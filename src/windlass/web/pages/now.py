@@ -1,0 +1,35 @@
+"""Owns the front page: what is wrong, the worst first, and the load."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from windlass.core.alarms import find_alarms, waiting
+from windlass.web.remedies import for_alarm
+from windlass.web.site import render, site_of
+
+_ROWS = 8
+
+
+async def now(request: Request) -> Response:
+    """Show alarms, throughput, queues, errors of the hour and workers."""
+    snapshot = await site_of(request).reads.snapshot()
+    stats = snapshot.stats
+    queues = sorted(stats.queues, key=lambda each: (-waiting(each), each.name))
+    context = {
+        "stats": stats,
+        "alarms": [(each, list(for_alarm(each))) for each in find_alarms(stats, snapshot.pauses)],
+        "waiting": sum(map(waiting, stats.queues)),
+        "dead": sum(each.jobs.get("dead", 0) for each in stats.queues),
+        "scheduled": sum(each.jobs.get("scheduled", 0) for each in stats.queues),
+        "queues": queues[:_ROWS],
+        "more_queues": max(len(queues) - _ROWS, 0),
+        "errors": stats.errors[:_ROWS],
+        "more_errors": max(len(stats.errors) - _ROWS, 0),
+        "kinds": stats.kinds[:_ROWS],
+        "more_kinds": max(len(stats.kinds) - _ROWS, 0),
+        "workers": stats.workers[:_ROWS],
+        "more_workers": max(len(stats.workers) - _ROWS, 0),
+    }
+    return render(request, "now.html", context, now=stats.at)

@@ -1,0 +1,1 @@
+"""The path of one job through a worker: claimed, run, settled, completed."""

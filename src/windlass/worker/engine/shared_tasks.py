@@ -1,0 +1,135 @@
+"""Owns the tasks in which jobs run: many short runs share one, each as if it had its own.
+
+A task per run would cost more than a short run itself: see decision 0015.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
+from datetime import timedelta
+from types import coroutine
+from typing import TYPE_CHECKING, Any
+
+from windlass.core.jobs.outcomes import Released
+from windlass.core.values.durations import human
+from windlass.process.clocks import clock_of
+from windlass.process.tasks import GuardedTask
+from windlass.worker.engine.runs import Run
+from windlass.worker.engine.start_pace import MAX_START_SECONDS, StartPace
+
+if TYPE_CHECKING:
+    from windlass.worker.engine.engine import Engine
+
+_RUNS_PER_LOOP_TURN = 50
+_SECONDS_PER_LOOP_TURN = 0.005
+_LATE = Released(
+    reason=f"it could not start within {human(timedelta(seconds=MAX_START_SECONDS))}", begun=False
+)
+
+
+class SharedTasks:
+    """Starts runs in the order in which they were added, and gives back those that
+    start too late.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waiting: deque[Run] = deque()
+        self._pace = StartPace()
+        self._task: GuardedTask | None = None
+        self._loop = asyncio.get_running_loop()
+        self._now = clock_of(self._loop)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether runs that were added have not begun."""
+        return bool(self._waiting)
+
+    @property
+    def appetite(self) -> int:
+        """Number of further jobs that could begin soon; 0 until a claim is worthwhile."""
+        most = self._pace.bite
+        more = most - len(self._waiting)
+        return more if 2 * more >= most else 0
+
+    def start(self, run: Run) -> None:
+        """Begin a run after those that were added before it."""
+        self._waiting.append(run)
+        if self._task is None:
+            self._start_task()
+
+    async def _serve(self) -> None:
+        """Process runs one after the other for as long as none of them waits.
+
+        The first run that waits keeps the task, and another task continues with the rest. After
+        some runs, or a few milliseconds, the event loop turns, so that the next claim can be sent.
+        """
+        task = asyncio.current_task()
+        assert isinstance(task, GuardedTask), "see _start_task"  # noqa: S101
+        try:
+            await self._serve_with(task)
+        finally:
+            if self._task is task or self._task is None:
+                self._hand_over()
+
+    @coroutine
+    def _serve_with(self, task: GuardedTask) -> Generator[Any, Any, None]:
+        # Local names, since this loop is run for every job.
+        engine, process, clock = self._engine, self._engine.process, self._now
+        waiting, may_begin = self._waiting, self._pace.may_begin
+        served, turn_ends = 0, clock() + _SECONDS_PER_LOOP_TURN
+        while waiting:
+            run = waiting.popleft()
+            if run.ended:
+                engine.runs.abandoned -= 1
+                continue
+            now = clock()
+            if not may_begin(run.began, now):
+                engine.finish(run, run.stopped or _LATE)
+                continue
+            run.task, task.owner = task, None
+            processing = process(run, task)
+            # Context variables that the run sets stay in a context of its own.
+            resume = copy_context().run
+            try:
+                waited_for = resume(processing.send, None)
+            except StopIteration:
+                pass
+            else:
+                self._hand_over()
+                yield from _drive(processing, resume, waited_for)
+            if task.cancelling():
+                return  # The cancellation of one run must not reach the next.
+            served += 1
+            if served % _RUNS_PER_LOOP_TURN == 0 or now > turn_ends:
+                yield
+                turn_ends = clock() + _SECONDS_PER_LOOP_TURN
+
+    def _hand_over(self) -> None:
+        self._task = None
+        if self._waiting:
+            self._start_task()
+        else:
+            self._pace.rest(self._now())
+
+    def _start_task(self) -> None:
+        # Not by the loop's own task factory: an eager task would end before it is assigned here.
+        self._task = GuardedTask(self._serve(), loop=self._loop, name="windlass-run")
+
+
+def _drive(
+    processing: Coroutine[Any, Any, None], resume: Callable[..., Any], waited_for: Any
+) -> Generator[Any, Any, None]:
+    try:
+        while True:
+            try:
+                answer = yield waited_for
+            except BaseException as error:  # noqa: BLE001 - thrown into the coroutine.
+                waited_for = resume(processing.throw, error)
+            else:
+                waited_for = resume(processing.send, answer)
+    except StopIteration:
+        return

@@ -1,0 +1,1 @@
+"""Writes outcomes, checkpoints and chunks of streams to the store, in groups."""

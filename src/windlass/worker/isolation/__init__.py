@@ -1,0 +1,1 @@
+"""Child processes in which isolated jobs run."""

@@ -1,0 +1,1 @@
+"""Services of a worker besides running jobs: rescue, schedules, flows, events, retention."""

@@ -1,0 +1,1 @@
+"""The ticking of schedules, and the clock that they tick by."""

@@ -1,0 +1,684 @@
+"""Flows: jobs that wait for each other, from the enqueue to the last of them, on every store."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from datetime import date, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.app_on_store import (
+    Bed,
+    in_state,
+    on_embedded_stores,
+    serving,
+    serving_in_a_thread,
+    until,
+)
+from windlass import (
+    After,
+    Backoff,
+    CalledFromEventLoop,
+    Context,
+    Flow,
+    FlowInvalid,
+    FlowResult,
+    JobCancelled,
+    JobDead,
+    Node,
+    PermanentError,
+    Retry,
+    State,
+    SyncContext,
+    UnknownJob,
+    Windlass,
+)
+from windlass.core.jobs.ids import flow_of, member_id
+from windlass.testing import travel
+from windlass.worker.services.flow_advancer import FlowAdvancer
+
+pytestmark = pytest.mark.stores("postgres")
+
+FAILS = "this one fails"
+ENDED = (State.COMPLETED, State.CANCELLED, State.DEAD)
+
+
+class Shop:
+    """An app with handlers that add, that fail, and that note what they were given."""
+
+    def __init__(self, app: Windlass) -> None:
+        self.app = app
+        self.noted: list[Any] = []
+        self.gate = asyncio.Event()
+        self.tries = 0
+        shop = self
+
+        @app.job(max_retries=0)
+        async def add(number: int) -> int:
+            if number < 0:
+                raise PermanentError(FAILS)
+            return number
+
+        @app.job
+        async def total(ctx: Context) -> int:
+            return sum(await ctx.results())
+
+        @app.job
+        async def note(ctx: Context, what: str = "") -> None:
+            shop.noted.append((what, await ctx.results()))
+
+        @app.job
+        async def wait() -> int:
+            await shop.gate.wait()
+            return 1
+
+        @app.job(retry=Retry(max_retries=5, backoff=Backoff(base=timedelta(0))))
+        async def stubborn() -> int:
+            shop.tries += 1
+            if shop.tries == 1:
+                raise ConnectionError
+            return shop.tries
+
+        self.add, self.total, self.note, self.wait = add, total, note, wait
+        self.stubborn = stubborn
+
+
+Test = Callable[[Shop], Awaitable[None]]
+
+
+def on_a_shop(test: Test) -> Callable[[Bed], None]:
+    """Give a test a shop with a worker."""
+    return _run(test, works=True)
+
+
+def on_an_idle_shop(test: Test) -> Callable[[Bed], None]:
+    """Give a test a shop without a worker."""
+    return _run(test, works=False)
+
+
+def _run(test: Test, *, works: bool) -> Callable[[Bed], None]:
+    async def main(shop: Shop) -> None:
+        async with serving(shop.app) if works else nullcontext():
+            await test(shop)
+
+    return lambda bed: asyncio.run(main(Shop(bed.app())))
+
+
+async def states(flow: Flow, *nodes: Node[Any]) -> list[State]:
+    return [(await node.handle.ainfo()).state for node in nodes]
+
+
+# -- graphs ----------------------------------------------------------------------------------------
+
+
+@on_a_shop
+async def test_a_chain_hands_results_on(shop: Shop) -> None:
+    chain = shop.app.chain(shop.add.draft(1), shop.total.draft(), shop.total.draft())
+    handle = await chain.aenqueue()
+    assert await handle.aresult("60s") == FlowResult(completed=3)
+    assert handle.id == chain.id
+
+
+@on_a_shop
+async def test_a_fan_in_gets_the_results_in_the_order_of_its_parents(shop: Shop) -> None:
+    flow = shop.app.flow("sums")
+    one = flow.add(shop.add.draft(1))
+    many = [flow.add(shop.add.draft(number), after=[one]) for number in range(10, 30)]
+    flow.add(shop.note.draft("all"), after=[many[3], one, *many[7:2:-1][:-1]])
+    total = flow.add(shop.total.draft(), after=many)
+    await (await flow.aenqueue()).aresult("60s")
+    assert shop.noted == [("all", [13, 1, 17, 16, 15, 14])]
+    assert await total.handle.aresult() == sum(range(10, 30))
+
+
+@on_a_shop
+async def test_a_group_ends_in_one_job(shop: Shop) -> None:
+    group = shop.app.group([shop.add.draft(n) for n in range(5)], then=shop.note.draft("then"))
+    assert await (await group.aenqueue()).aresult("60s") == FlowResult(completed=6)
+    assert shop.noted == [("then", [0, 1, 2, 3, 4])]
+
+
+@on_a_shop
+async def test_a_job_waits_until_its_parents_have_ended(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    first = flow.add(shop.wait.draft())
+    second = flow.add(shop.note.draft("second"), after=[first])
+    handle = await flow.aenqueue()
+    await in_state(first.handle, State.RUNNING)
+    parked = await second.handle.ainfo()
+    assert (parked.state, parked.waiting_for) == (State.SCHEDULED, f"flow:{flow.id}:2")
+    assert flow_of(parked.id) == flow.id == parked.flow
+    shop.gate.set()
+    await handle.aresult("60s")
+    assert shop.noted == [("second", [1])]
+
+
+@on_a_shop
+async def test_retries_of_a_member_are_its_own_affair(shop: Shop) -> None:
+    handle = await shop.app.chain(shop.stubborn.draft(), shop.note.draft("after")).aenqueue()
+    assert await handle.aresult("60s") == FlowResult(completed=2)
+    assert shop.noted == [("after", [2])]
+
+
+@on_a_shop
+async def test_a_member_may_be_due_later(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    first = flow.add(shop.add.draft(1))
+    later = flow.add(shop.note.using(delay="1h").draft("later"), after=[first])
+    await flow.aenqueue()
+    await until(lambda: freed(later))
+    assert await states(flow, later) == [State.SCHEDULED]
+
+
+async def freed(node: Node[Any]) -> bool:
+    return (await node.handle.ainfo()).waiting_for is None
+
+
+@on_a_shop
+async def test_a_flow_may_be_enqueued_twice_and_is_enqueued_once(shop: Shop) -> None:
+    flow = shop.app.group([shop.add.draft(number) for number in range(3)])
+    handle = await flow.aenqueue()
+    await handle.aresult("60s")
+    again = await flow.aenqueue()
+    assert again.id == handle.id
+    assert await again.aresult("60s") == FlowResult(completed=3)
+
+
+def test_a_flow_is_built_in_blocking_code_too(bed: Bed) -> None:
+    shop = Shop(bed.app())
+    with serving_in_a_thread(shop.app):
+        handle = shop.app.chain(shop.add.draft(1), shop.total.draft()).enqueue()
+        assert handle.result("60s") == FlowResult(completed=2)
+    flow = shop.app.chain(shop.add.draft(1))
+
+    async def main() -> None:
+        with pytest.raises(CalledFromEventLoop):
+            flow.enqueue()
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_worker_hears_at_once_of_what_it_settled(bed: Bed) -> None:
+    """Without that, each job of a chain would wait for half a second for the next look."""
+    shop = Shop(bed.app())
+
+    async def main() -> None:
+        async with serving(shop.app):
+            handle = await shop.app.chain(*[shop.total.draft() for _ in range(40)]).aenqueue()
+            await handle.aresult("15s")
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_burst_works_off_a_whole_flow(bed: Bed) -> None:
+    async def main() -> None:
+        shop = Shop(bed.app())
+        handle = await shop.app.chain(*[shop.total.draft() for _ in range(5)]).aenqueue()
+        await asyncio.wait_for(shop.app.arun_worker(burst=True), 60)
+        assert await handle.astate() is State.COMPLETED
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_burst_hears_what_happened_before_it(bed: Bed) -> None:
+    shop = Shop(bed.app())
+    flow = shop.app.flow("x", on_failure="continue")
+    first = flow.add(shop.add.draft(1))
+    flow.add(shop.note.draft("after"), after=[first])
+
+    async def main() -> None:
+        handle = await flow.aenqueue()
+        await shop.app.control.acancel(first.id)
+        await asyncio.wait_for(shop.app.arun_worker(burst=True), 60)
+        assert await handle.astate() is State.COMPLETED
+
+    asyncio.run(main())
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+@on_embedded_stores
+def test_results_are_read_as_their_handlers_declare_them(bed: Bed) -> None:
+    app, seen = bed.app(), []
+
+    @app.job
+    async def day() -> date:
+        return date(2026, 3, 1)
+
+    @app.job
+    def in_a_thread(ctx: SyncContext) -> None:
+        seen.extend(ctx.results())
+
+    @app.job
+    def wrongly(ctx: SyncContext) -> None:
+        async def inside() -> None:
+            with pytest.raises(CalledFromEventLoop, match="await ctx"):
+                ctx.results()
+            seen.append("refused")
+
+        asyncio.run(inside())
+
+    async def main() -> None:
+        async with serving(app):
+            await (await app.chain(day.draft(), in_a_thread.draft()).aenqueue()).aresult("60s")
+            await (await app.chain(day.draft(), wrongly.draft()).aenqueue()).aresult("60s")
+
+    asyncio.run(main())
+    assert seen == [date(2026, 3, 1), "refused"]
+
+
+@on_a_shop
+async def test_a_job_after_nothing_has_no_results(shop: Shop) -> None:
+    await (await shop.app.chain(shop.note.draft("first")).aenqueue()).aresult("60s")
+    await (await shop.note.aenqueue("plain")).aresult("60s")
+    assert shop.noted == [("first", []), ("plain", [])]
+
+
+@on_a_shop
+async def test_a_result_that_is_not_kept_any_more_is_named(shop: Shop) -> None:
+    flow = shop.app.flow("x", on_failure="continue")
+    dead = flow.add(shop.add.draft(-1))
+    gate = flow.add(shop.wait.draft())
+    after = flow.add(shop.note.using(max_retries=0).draft(), after=[dead, gate])
+    await flow.aenqueue()
+    await in_state(dead.handle, State.DEAD)
+    assert await shop.app.control.apurge([dead.id])
+    shop.gate.set()
+    job = await in_state(after.handle, State.DEAD)
+    assert job.error is not None
+    assert "is no longer kept; WINDLASS_RETENTION" in job.error.message
+
+
+# -- parents that fail -----------------------------------------------------------------------------
+
+
+@on_a_shop
+async def test_a_dead_parent_stops_what_comes_after_it(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    dead = flow.add(shop.add.draft(-1))
+    child = flow.add(shop.total.draft(), after=[dead])
+    grandchild = flow.add(shop.total.draft(), after=[child])
+    other = flow.add(shop.add.draft(1))
+    handle = await flow.aenqueue()
+    with pytest.raises(JobCancelled, match=r"3 of 4 jobs did not complete: add \(1\), total"):
+        await handle.aresult("60s")
+    assert await states(flow, dead, child, grandchild, other) == [
+        State.DEAD,
+        State.CANCELLED,
+        State.CANCELLED,
+        State.COMPLETED,
+    ]
+    assert (await child.handle.ainfo()).reason == "'add' (job 1 of the flow) is dead"
+
+
+@on_a_shop
+async def test_a_job_may_go_on_after_a_parent_that_failed(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    good = flow.add(shop.add.draft(1), name="good")
+    bad = flow.add(shop.add.draft(-1), name="bad")
+    flow.add(shop.note.draft("both"), after=[good, After(bad, on_failure="continue")])
+    assert await (await flow.aenqueue()).aresult("60s") == FlowResult(completed=2, dead=1)
+    ((_, (one, error)),) = shop.noted
+    assert one == 1
+    assert isinstance(error, JobDead)
+    assert error.job_id == bad.id
+    assert FAILS in str(error)
+
+
+@on_a_shop
+async def test_the_last_job_runs_however_the_others_ended(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    dead = flow.add(shop.add.draft(-1))
+    flow.add(shop.total.draft(), after=[dead])
+    flow.on_finished(shop.note.draft("settled"))
+    handle = await flow.aenqueue()
+    await in_state(handle, State.CANCELLED)
+    ((what, results),) = shop.noted
+    assert what == "settled"
+    assert [type(each) for each in results] == [JobDead, JobCancelled]
+
+
+# -- compensation ----------------------------------------------------------------------------------
+
+
+@on_a_shop
+async def test_compensation_undoes_what_completed_in_reverse(shop: Shop) -> None:
+    flow = shop.app.flow("order", on_failure="compensate")
+    reserve = flow.add(shop.add.draft(7), undo=shop.note.draft("release"))
+    charge = flow.add(shop.add.draft(8), after=[reserve], undo=shop.note.draft("refund"))
+    flow.add(shop.add.draft(-1), after=[charge], undo=shop.note.draft("recall"), name="ship")
+    flow.on_finished(shop.note.draft("settled"))
+    with pytest.raises(JobCancelled, match="undone: 'ship'"):
+        await (await flow.aenqueue()).aresult("60s")
+    assert shop.noted[:2] == [("refund", [8]), ("release", [7])]
+    assert [what for what, _ in shop.noted[2:]] == ["settled"]
+
+
+@on_a_shop
+async def test_a_flow_that_completes_undoes_nothing(shop: Shop) -> None:
+    flow = shop.app.flow("order", on_failure="compensate")
+    flow.add(shop.add.draft(7), undo=shop.note.draft("release"))
+    assert await (await flow.aenqueue()).aresult("60s") == FlowResult(completed=1)
+    undo = await shop.app.handle(member_id(flow.id, 2)).ainfo()
+    assert (undo.state, undo.reason) == (State.CANCELLED, "nothing to undo")
+    assert shop.noted == []
+
+
+@on_a_shop
+async def test_an_undo_that_is_dead_is_redriven_and_the_rest_follows(shop: Shop) -> None:
+    flow = shop.app.flow("order", on_failure="compensate")
+    reserve = flow.add(shop.add.draft(7), undo=shop.note.draft("release"))
+    charge = flow.add(shop.add.draft(8), after=[reserve], undo=shop.add.draft(-2))
+    flow.add(shop.add.draft(-1), after=[charge], name="ship")
+    handle = await flow.aenqueue()
+    job = await in_state(handle, State.DEAD)
+    assert job.error is not None
+    assert "compensation failed: undo of add (5) dead; 0 undone, 1 left" in job.error.message
+    assert shop.noted == []
+    undo = member_id(flow.id, 5)
+    await shop.app.control.aredrive_with(undo, b'{"number": 2}')
+    job = await in_state(handle, State.CANCELLED)
+    assert "undone: 'ship'" in (job.reason or "")
+    assert shop.noted == [("release", [7])]
+
+
+@on_a_shop
+async def test_a_job_that_is_redriven_while_others_are_undone_is_undone(shop: Shop) -> None:
+    flow = shop.app.flow("order", on_failure="compensate")
+    flow.add(shop.add.draft(7), undo=shop.wait.draft())
+    charge = flow.add(shop.add.draft(-1), undo=shop.note.draft("refund"))
+    handle = await flow.aenqueue()
+    await in_state(shop.app.handle(member_id(flow.id, 3)), State.RUNNING)
+    refund = await shop.app.handle(member_id(flow.id, 4)).ainfo()
+    assert (refund.state, refund.waiting_for) == (State.SCHEDULED, f"flow:{flow.id}:held:4")
+    await shop.app.control.aredrive_with(charge.id, b'{"number": 1}')
+    await in_state(charge.handle, State.COMPLETED)
+    shop.gate.set()
+    await in_state(handle, State.CANCELLED)
+    assert shop.noted == [("refund", [1])]
+
+
+# -- every way to end ------------------------------------------------------------------------------
+
+
+@on_a_shop
+async def test_members_that_are_cancelled_count_wherever_they_were(shop: Shop) -> None:
+    flow = shop.app.flow("x", on_failure="continue")
+    running = flow.add(shop.wait.draft())
+    waiting = flow.add(shop.add.using(delay="1h").draft(1))
+    parked = flow.add(shop.add.draft(1), after=[waiting])
+    end = flow.add(shop.note.draft("end"), after=[running, waiting, parked])
+    handle = await flow.aenqueue()
+    await in_state(running.handle, State.RUNNING)
+    for node in (parked, waiting, running):
+        await shop.app.control.acancel(node.id)
+    assert await handle.aresult("60s") == FlowResult(completed=1, cancelled=3)
+    assert await states(flow, end) == [State.COMPLETED]
+    assert [type(each) for each in shop.noted[0][1]] == [JobCancelled] * 3
+
+
+@on_a_shop
+async def test_members_that_expire_count(shop: Shop) -> None:
+    flow = shop.app.flow("x", on_failure="continue")
+    gate = flow.add(shop.wait.draft())
+    late = flow.add(shop.add.using(expires="1ms").draft(1), after=[gate])
+    flow.add(shop.note.draft("end"), after=[late])
+    handle = await flow.aenqueue()
+    shop.gate.set()
+    assert await handle.aresult("60s") == FlowResult(completed=2, cancelled=1)
+
+
+@on_a_shop
+async def test_a_member_that_is_purged_has_counted_before(shop: Shop) -> None:
+    flow = shop.app.flow("x", on_failure="continue")
+    dead = flow.add(shop.add.draft(-1))
+    gate = flow.add(shop.wait.draft())
+    flow.add(shop.add.draft(1), after=[dead, gate])
+    handle = await flow.aenqueue()
+    await in_state(dead.handle, State.DEAD)
+    await shop.app.control.apurge([dead.id])
+    shop.gate.set()
+    assert await handle.aresult("60s") == FlowResult(completed=2, dead=1)
+
+
+@on_a_shop
+async def test_a_redriven_member_does_not_bring_back_what_was_cancelled(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    dead = flow.add(shop.add.draft(-1))
+    child = flow.add(shop.note.draft("child"), after=[dead])
+    handle = await flow.aenqueue()
+    await in_state(handle, State.CANCELLED)
+    await shop.app.control.aredrive_with(dead.id, b'{"number": 1}')
+    await in_state(dead.handle, State.COMPLETED)
+    topic = f"flow:{flow.id}"
+    await until(lambda: heard(shop.app, topic))
+    assert await states(flow, child) == [State.CANCELLED]
+    assert shop.noted == []
+    assert await shop.app.store.records("flow:") == {}
+
+
+async def heard(app: Windlass, topic: str) -> bool:
+    return topic not in await app.store.topics(100)
+
+
+@on_a_shop
+async def test_nothing_is_left_of_a_flow_that_ended(shop: Shop) -> None:
+    handle = await shop.app.chain(*[shop.total.draft() for _ in range(3)]).aenqueue()
+    await handle.aresult("60s")
+    await until(lambda: _is_forgotten(shop.app))
+
+
+async def _is_forgotten(app: Windlass) -> bool:
+    return not await app.store.records("flow:") and not await app.store.topics(10)
+
+
+def _dead_by_compensation(shop: Shop) -> Flow:
+    flow = shop.app.flow("order", on_failure="compensate")
+    reserve = flow.add(shop.add.draft(7), undo=shop.add.draft(-2))
+    flow.add(shop.add.draft(-1), after=[reserve])
+    return flow
+
+
+@on_a_shop
+async def test_a_dead_flow_is_remembered_until_its_job_is_gone(shop: Shop) -> None:
+    flow = _dead_by_compensation(shop)
+    await in_state(await flow.aenqueue(), State.DEAD)
+    topic = f"flow:{flow.id}"
+    await until(lambda: heard(shop.app, topic))
+    upcoming = await shop.app.store.ringing(1)
+    assert upcoming.next is not None, "somebody looks after it"
+    minding = FlowAdvancer(shop.app.store)
+    await minding.forget([topic])
+    assert list(await shop.app.store.records("flow:")) == [topic]
+    await shop.app.control.apurge([flow.id])
+    await minding.forget([topic])
+    assert await shop.app.store.records("flow:") == {}
+
+
+def test_workers_forget_a_dead_flow_that_was_purged() -> None:
+    shop = Shop(Windlass("memory://"))
+    with travel(shop.app) as t:
+        flow = _dead_by_compensation(shop)
+        handle = flow.enqueue()
+        t.advance("3d")
+        assert handle.info().state is State.DEAD
+        assert list(asyncio.run(_records(shop.app))) == [f"flow:{flow.id}"]
+        asyncio.run(shop.app.control.apurge([flow.id]))
+        t.advance("25h")
+        assert not asyncio.run(_records(shop.app))
+
+
+async def _records(app: Windlass) -> Mapping[str, Any]:
+    return await app.store.records("flow:")
+
+
+# -- cancelling a flow -----------------------------------------------------------------------------
+
+
+@on_an_idle_shop
+async def test_cancelling_a_flow_needs_no_worker(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    first = flow.add(shop.add.draft(1), undo=shop.note.draft("undo"))
+    second = flow.add(shop.note.draft("second"), after=[first])
+    flow.on_finished(shop.note.draft("settled"))
+    handle = await flow.aenqueue()
+    assert await handle.acancel("not today") is State.CANCELLED
+    jobs = await shop.app.store.get_many([member_id(flow.id, number) for number in range(5)])
+    assert {job.state for job in jobs.values()} == {State.CANCELLED}
+    assert len(jobs) == 5
+    assert (await second.handle.ainfo()).reason == "its flow was cancelled"
+    async with serving(shop.app):
+        await until(lambda: heard(shop.app, f"flow:{flow.id}"))
+    assert await shop.app.store.records("flow:") == {}
+
+
+@on_a_shop
+async def test_cancelling_a_flow_asks_what_runs_to_end(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    done = flow.add(shop.add.draft(1))
+    running = flow.add(shop.wait.draft(), after=[done])
+    waiting = flow.add(shop.note.draft("never"), after=[running])
+    handle = await flow.aenqueue()
+    await in_state(running.handle, State.RUNNING)
+    await handle.acancel()
+    await in_state(running.handle, State.CANCELLED)
+    assert await states(flow, done, waiting) == [State.COMPLETED, State.CANCELLED]
+    assert await heard_soon(shop.app, flow)
+    assert await shop.app.store.records("flow:") == {}
+
+
+async def heard_soon(app: Windlass, flow: Flow) -> bool:
+    await until(lambda: heard(app, f"flow:{flow.id}"))
+    return True
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@on_embedded_stores
+def test_invalid_flows_are_refused(bed: Bed) -> None:
+    shop = Shop(bed.app())
+    flow, other = shop.app.flow("x"), shop.app.flow("y")
+    elsewhere = other.add(shop.add.draft(1))
+    with pytest.raises(FlowInvalid, match=r"Node\('add', 1\) is not in the flow 'x'"):
+        flow.add(shop.add.draft(1), after=[elsewhere])
+    with pytest.raises(FlowInvalid, match="has a unique key, so it might not be added"):
+        flow.add(shop.add.using(unique="one").draft(1))
+    with pytest.raises(FlowInvalid, match="has a unique key, so it might not be added"):
+        flow.add(shop.add.draft(1), undo=shop.add.using(unique="one").draft(1))
+    with pytest.raises(FlowInvalid, match="has a unique key, so it might not be added"):
+        flow.on_finished(shop.add.using(unique="one").draft(1))
+    with pytest.raises(FlowInvalid, match="leave out `expires` for an undo"):
+        flow.add(shop.add.draft(1), undo=shop.add.using(expires="1h").draft(1))
+    wrong: Any = "panic"
+    with pytest.raises(FlowInvalid, match="one of cancel, continue, compensate, got 'panic'"):
+        flow.add(shop.add.draft(1), on_failure=wrong)
+    with pytest.raises(FlowInvalid, match="one of cancel"):
+        After(elsewhere, on_failure=wrong)
+    with pytest.raises(FlowInvalid, match="has no jobs"):
+        flow.enqueue()
+    with pytest.raises(ValueError, match="a flow must have a name"):
+        shop.app.flow("")
+
+
+@on_an_idle_shop
+async def test_nothing_is_added_to_a_flow_that_was_enqueued(shop: Shop) -> None:
+    flow = shop.app.flow("x")
+    with pytest.raises(FlowInvalid, match="has no jobs"):
+        await flow.aenqueue()
+    first = flow.add(shop.add.draft(1))
+    await flow.aenqueue()
+    told = "'x' is already enqueued, so 'add' cannot be added; add it before enqueue()"
+    with pytest.raises(FlowInvalid, match=re.escape(told)):
+        flow.add(shop.add.draft(2), after=[first])
+    with pytest.raises(FlowInvalid, match="already enqueued, so 'add' cannot be added"):
+        flow.on_finished(shop.add.draft(2))
+    assert (await flow.aenqueue()).id == flow.id, "it may be enqueued again as it is"
+
+
+# -- in a transaction ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bed", ["postgres"], indirect=True)
+def test_a_flow_is_there_at_the_commit_and_gone_at_the_rollback(bed: Bed) -> None:
+    shop = Shop(bed.app())
+    flow = shop.app.group([shop.add.draft(n) for n in range(3)], then=shop.total.draft())
+    with psycopg.connect(bed.url) as db:
+        flow.enqueue(tx=db)
+        db.rollback()
+        assert db.execute("SELECT count(*) FROM windlass.jobs").fetchone() == (0,)
+        handle = flow.enqueue(tx=db)
+        with pytest.raises(UnknownJob):
+            handle.info()
+        db.commit()
+
+    async def main() -> None:
+        async with serving(shop.app):
+            assert await handle.aresult("60s") == FlowResult(completed=4)
+            async with await psycopg.AsyncConnection.connect(bed.url) as db:
+                second = await shop.app.chain(shop.add.draft(1)).aenqueue(tx=db)
+            assert await second.aresult("60s") == FlowResult(completed=1)
+
+    asyncio.run(main())
+
+
+# -- many ------------------------------------------------------------------------------------------
+
+
+many = pytest.mark.parametrize(
+    "count", [1_200, pytest.param(10_000, marks=pytest.mark.long)], ids=["some", "many"]
+)
+
+
+@many
+def test_a_fan_in_of_thousands_ends_once(bed: Bed, count: int) -> None:
+    app = bed.app(store=bed.store(size=20_000) if bed.kind == "memory" else None)
+    runs: list[int] = []
+
+    @app.job
+    async def part(number: int) -> int:
+        return number
+
+    @app.job
+    async def join(ctx: Context) -> int:
+        runs.append(1)
+        return sum(await ctx.results())
+
+    async def main() -> None:
+        flow = app.flow("many")
+        first = flow.add(part.draft(0))
+        parts = [flow.add(part.draft(number), after=[first]) for number in range(count)]
+        last = flow.add(join.draft(), after=parts)
+        async with serving(app, concurrency=500):
+            handle = await flow.aenqueue()
+            assert await handle.aresult("60s") == FlowResult(completed=count + 2)
+            assert await last.handle.aresult() == sum(range(count))
+
+    asyncio.run(main())
+    assert runs == [1]
+
+
+@many
+def test_thousands_are_cancelled_with_their_parent(bed: Bed, count: int) -> None:
+    shop = Shop(bed.app(store=bed.store(size=20_000) if bed.kind == "memory" else None))
+
+    async def main() -> None:
+        flow = shop.app.flow("many")
+        first = flow.add(shop.add.draft(-1))
+        for _ in range(count):
+            flow.add(shop.add.draft(1), after=[first])
+        async with serving(shop.app):
+            handle = await flow.aenqueue()
+            with pytest.raises(JobCancelled, match=f"{count + 1:,} jobs did not complete"):
+                await handle.aresult("60s")
+
+    asyncio.run(main())

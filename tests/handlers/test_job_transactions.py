@@ -1,0 +1,562 @@
+"""`ctx.transaction()`: what a handler does in the database, and that its job is done, at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from tests.support.app_on_store import STORES, Bed, charged, in_state, log_lines, serving, until
+from tests.support.clocked_stores import migrate
+from tests.support.postgres.scratch import Scratches
+from windlass import (
+    AnyContext,
+    CalledFromEventLoop,
+    Context,
+    InvalidTransition,
+    Job,
+    Snooze,
+    State,
+    StoreUnavailable,
+    SyncContext,
+)
+from windlass.core.errors import LeaseLost
+
+pytestmark = pytest.mark.stores(*STORES)
+
+INSERT = "INSERT INTO orders VALUES (%s)"
+
+
+def migrate_with_orders(url: str) -> None:
+    """Make a schema, and beside it a table of the user's."""
+    migrate(url)
+    with psycopg.connect(url) as db:
+        db.execute("CREATE TABLE orders (id integer PRIMARY KEY)")
+
+
+@pytest.fixture
+def bed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_scratches: Scratches
+) -> Iterator[Bed]:
+    monkeypatch.chdir(tmp_path)
+    made = Bed("postgres", tmp_path, postgres_scratches, prepare=migrate_with_orders)
+    yield made
+    asyncio.run(made.close())
+
+
+def orders(bed: Bed) -> list[int]:
+    with psycopg.connect(bed.url) as db:
+        return [row[0] for row in db.execute("SELECT id FROM orders ORDER BY id")]
+
+
+def steal(bed: Bed, job_id: UUID) -> None:
+    """Put a running job under another fence, as a rescue by another worker does."""
+    with psycopg.connect(bed.url) as db:
+        db.execute("UPDATE windlass.jobs SET token = 42, worker = 'rival' WHERE id = %s", [job_id])
+
+
+def test_the_users_rows_and_the_completion_are_one_commit(bed: Bed) -> None:
+    app = bed.app()
+    before: list[tuple[list[int], str]] = []
+
+    def look(ctx: AnyContext) -> None:
+        with psycopg.connect(bed.url) as db:
+            row = db.execute("SELECT state FROM windlass.jobs WHERE id = %s", [ctx.job_id])
+            before.append((orders(bed), str((row.fetchone() or [""])[0])))
+
+    @app.job
+    async def in_a_loop(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute(INSERT, [n])
+            look(ctx)
+        assert orders(bed) == [n]
+        assert (await app.handle(ctx.job_id).ainfo()).state is State.COMPLETED
+
+    @app.job
+    def in_a_thread(ctx: SyncContext, n: int) -> None:
+        with ctx.transaction() as conn:
+            conn.execute(INSERT, [n])
+            look(ctx)
+        assert app.handle(ctx.job_id).state() is State.COMPLETED
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            await in_state(await in_a_loop.aenqueue(1), State.COMPLETED)
+            await in_state(await in_a_thread.aenqueue(2), State.COMPLETED)
+            await until(lambda: worker.processed == 2)
+
+    asyncio.run(main())
+    assert before == [([], "running"), ([1], "running")]
+    assert orders(bed) == [1, 2]
+
+
+def test_a_block_that_raises_leaves_nothing_and_the_job_fails_as_usual(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(max_retries=0)
+    async def in_a_loop(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute(INSERT, [n])
+            raise LookupError("no")
+
+    @app.job(max_retries=0)
+    def in_a_thread(ctx: SyncContext, n: int) -> None:
+        with ctx.transaction() as conn:
+            conn.execute(INSERT, [n])
+            raise LookupError("no")
+
+    @app.job(max_retries=0)
+    async def refused_by_the_server(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute(INSERT, [n])
+            await conn.execute(INSERT, [n])
+
+    async def main() -> None:
+        async with serving(app):
+            for job, error in (
+                (in_a_loop, "LookupError"),
+                (in_a_thread, "LookupError"),
+                (refused_by_the_server, "UniqueViolation"),
+            ):
+                dead = await in_state(await job.aenqueue(1), State.DEAD)
+                assert dead.error is not None
+                assert dead.error.type.endswith(error)
+
+    asyncio.run(main())
+    assert orders(bed) == []
+
+
+def test_a_failed_block_is_retried_and_its_work_is_done_once(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job
+    async def charge(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute(INSERT, [n])
+            if ctx.attempt == 1:
+                raise ConnectionError("not yet")
+
+    async def main() -> None:
+        async with serving(app):
+            handle = await charge.aenqueue(1)
+            await charged(handle, 1)
+            await app.control.aretry(handle.id)
+            job = await in_state(handle, State.COMPLETED)
+            assert (job.attempt, job.failures) == (2, 1)
+
+    asyncio.run(main())
+    assert orders(bed) == [1]
+
+
+def test_a_handler_may_catch_what_a_block_raised_and_try_another(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job
+    async def charge(ctx: Context, n: int) -> None:
+        for _ in range(2):
+            try:
+                async with ctx.transaction() as conn:
+                    await conn.execute(INSERT, [n])
+                    await conn.execute("SELECT 1 / %s", [n - 1])
+                return
+            except psycopg.errors.DivisionByZero:
+                n += 1
+
+    async def main() -> None:
+        async with serving(app):
+            await in_state(await charge.aenqueue(1), State.COMPLETED)
+
+    asyncio.run(main())
+    assert orders(bed) == [2]
+
+
+@pytest.mark.parametrize("pool", ["loop", "threads"])
+def test_a_fenced_transaction_commits_nothing(
+    bed: Bed, pool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+    raised: list[Exception] = []
+
+    async def in_a_loop(ctx: Context, n: int) -> None:
+        try:
+            async with ctx.transaction() as conn:
+                await conn.execute(INSERT, [n])
+                steal(bed, ctx.job_id)
+        except LeaseLost as error:
+            raised.append(error)
+            raise
+
+    def in_a_thread(ctx: SyncContext, n: int) -> None:
+        try:
+            with ctx.transaction() as conn:
+                conn.execute(INSERT, [n])
+                steal(bed, ctx.job_id)
+        except LeaseLost as error:
+            raised.append(error)
+            raise
+
+    handler: Callable[..., Any] = in_a_loop if pool == "loop" else in_a_thread
+    job = app.job(name="charge")(handler)
+
+    async def main() -> None:
+        async with serving(app, lease="1h"):
+            handle = await job.aenqueue(1)
+            await until(lambda: log_lines(caplog, "job.fenced"))
+            seen = await handle.ainfo()
+            assert (seen.state, seen.token, seen.failures) == (State.RUNNING, 42, 0)
+            assert [getattr(error, "job_id", None) for error in raised] == [handle.id]
+
+    asyncio.run(main())
+    assert orders(bed) == []
+
+
+def test_the_transaction_of_a_rescued_job_commits_nothing(bed: Bed) -> None:
+    """The same by the true way: the lease ends, and another worker takes the job over."""
+    app = bed.app()
+    began, go = asyncio.Event(), asyncio.Event()
+    fenced: list[UUID] = []
+
+    @app.job
+    async def charge(ctx: Context, n: int) -> None:
+        try:
+            async with ctx.transaction() as conn:
+                await conn.execute(INSERT, [n])
+                began.set()
+                await go.wait()
+        except LeaseLost as error:
+            fenced.append(error.job_id)
+            raise
+
+    async def main() -> None:
+        async with serving(app, lease="1h") as worker:
+            handle = await charge.aenqueue(1)
+            await began.wait()
+            with psycopg.connect(bed.url) as db:
+                db.execute(
+                    "INSERT INTO windlass.workers SELECT 'rival', info, pulse, interval '1 s', "
+                    "now() - interval '1 h', now(), now() - interval '1 h', now() + interval '1 h' "
+                    "FROM windlass.workers WHERE id = %s",
+                    [worker.id],
+                )
+            rescued: list[Job] = []
+            while not rescued:  # A heartbeat may renew the lease between the two.
+                with psycopg.connect(bed.url) as db:
+                    db.execute(
+                        "UPDATE windlass.workers SET lease_until = now() WHERE id = %s", [worker.id]
+                    )
+                rescued = await app.store.rescue(worker="rival", token=99, limit=10)
+            assert [job.id for job in rescued] == [handle.id]
+            go.set()
+            await until(lambda: fenced)
+            assert ((await handle.ainfo()).state, fenced) == (State.RUNNING, [handle.id])
+
+    asyncio.run(main())
+    assert orders(bed) == []
+
+
+@pytest.mark.parametrize("pool", ["loop", "threads"])
+def test_raising_after_the_block_changes_nothing(bed: Bed, pool: str) -> None:
+    app = bed.app()
+
+    async def in_a_loop(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+        raise LookupError("too late")
+
+    def in_a_thread(ctx: SyncContext) -> None:
+        with ctx.transaction():
+            pass
+        raise LookupError("too late")
+
+    handler: Callable[..., Any] = in_a_loop if pool == "loop" else in_a_thread
+    job = app.job(name="charge")(handler)
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            handle = await job.aenqueue()
+            await until(lambda: worker.processed == 1)
+            done = await handle.ainfo()
+            assert (done.state, done.attempt, done.failures) == (State.COMPLETED, 1, 0)
+            # And the worker is as before.
+            await in_state(await job.aenqueue(), State.COMPLETED)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("value", [7, Snooze("1m"), object()], ids=["result", "snooze", "junk"])
+def test_a_result_returned_after_the_transaction_is_ignored_with_a_warning(
+    bed: Bed, value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+
+    @app.job
+    async def charge(ctx: Context) -> Any:
+        async with ctx.transaction():
+            pass
+        return value
+
+    @app.job
+    async def silent(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            handle = await charge.aenqueue()
+            await silent.aenqueue()
+            await until(lambda: worker.processed == 2)
+            job = await handle.ainfo()
+            assert (job.state, job.result, job.attempt) == (State.COMPLETED, None, 1)
+            (line,) = log_lines(caplog, "job.result_ignored")
+            assert (line["job_id"], line["kind"]) == (handle.id, "charge")
+
+    asyncio.run(main())
+    assert not log_lines(caplog, "job.fenced")
+
+
+@pytest.mark.parametrize("pool", ["loop", "threads"])
+def test_a_second_block_is_refused_before_it_begins(
+    bed: Bed, pool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app()
+    raised: list[str] = []
+
+    async def in_a_loop(ctx: Context) -> None:
+        for n in (1, 2):
+            try:
+                async with ctx.transaction() as conn:
+                    await conn.execute(INSERT, [n])
+            except InvalidTransition as error:
+                raised.append(str(error))
+
+    def in_a_thread(ctx: SyncContext) -> None:
+        for n in (1, 2):
+            try:
+                with ctx.transaction() as conn:
+                    conn.execute(INSERT, [n])
+            except InvalidTransition as error:
+                raised.append(str(error))
+
+    handler: Callable[..., Any] = in_a_loop if pool == "loop" else in_a_thread
+    job = app.job(name="charge")(handler)
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            handle = await job.aenqueue()
+            await until(lambda: worker.processed == 1)
+            assert (await handle.ainfo()).state is State.COMPLETED
+
+    asyncio.run(main())
+    assert orders(bed) == [1]
+    (message,) = raised
+    assert "cannot begin a transaction: job" in message
+    assert "in one ctx.transaction()" in message
+    assert not log_lines(caplog, "job.fenced")
+
+
+def test_a_block_within_a_block_is_refused_and_both_are_rolled_back(bed: Bed) -> None:
+    """Prevents: an inner block that completes the job, so that the outer one is fenced out."""
+    app = bed.app()
+
+    @app.job(max_retries=0)
+    async def charge(ctx: Context) -> None:
+        async with ctx.transaction() as outer:
+            await outer.execute(INSERT, [1])
+            async with ctx.transaction() as inner:
+                await inner.execute(INSERT, [2])
+
+    async def main() -> None:
+        async with serving(app):
+            job = await in_state(await charge.aenqueue(), State.DEAD)
+            assert job.error is not None
+            assert "is being completed" in job.error.message
+
+    asyncio.run(main())
+    assert orders(bed) == []
+
+
+def test_a_blocking_block_in_a_coroutine_names_what_to_write(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(max_retries=0)
+    async def charge(ctx: Context) -> None:
+        with pytest.raises(CalledFromEventLoop, match=r"write async with ctx\.transaction\(\)"):
+            ctx.transaction().__enter__()  # type: ignore[attr-defined]
+
+    async def main() -> None:
+        async with serving(app):
+            await in_state(await charge.aenqueue(), State.COMPLETED)
+
+    asyncio.run(main())
+
+
+def test_a_timeout_inside_the_block_rolls_back(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(max_retries=0, timeout="300ms")
+    async def waits(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute(INSERT, [n])
+            await asyncio.sleep(60)
+
+    @app.job(max_retries=0, timeout="300ms")
+    async def asks(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute(INSERT, [n])
+            await conn.execute("SELECT pg_sleep(60)")
+
+    async def main() -> None:
+        async with serving(app):
+            for job in (waits, asks):
+                dead = await in_state(await job.aenqueue(1), State.DEAD)
+                assert dead.error is not None
+                assert dead.error.type == "TimeoutError"
+            await until(lambda: not busy(bed))
+
+    asyncio.run(main())
+    assert orders(bed) == []
+
+
+def busy(bed: Bed) -> bool:
+    """Say whether a transaction of the store's is open, or runs a statement."""
+    with psycopg.connect(bed.url, application_name="tests") as db:
+        rows = db.execute(
+            "SELECT FROM pg_stat_activity WHERE datname = current_database() "
+            "AND application_name = 'windlass' AND (xact_start IS NOT NULL OR state <> 'idle')"
+        )
+        return rows.fetchone() is not None
+
+
+def test_a_thread_that_overran_its_timeout_cannot_commit_afterwards(bed: Bed) -> None:
+    app = bed.app()
+    go = threading.Event()
+    raised: list[type[BaseException]] = []
+
+    @app.job(max_retries=0, timeout="100ms")
+    def charge(ctx: SyncContext) -> None:
+        try:
+            with ctx.transaction() as conn:
+                conn.execute(INSERT, [1])
+                go.wait(30)
+        except BaseException as error:
+            raised.append(type(error))
+            raise
+
+    async def main() -> None:
+        async with serving(app):
+            job = await in_state(await charge.aenqueue(), State.DEAD)
+            go.set()
+            await until(lambda: raised)
+            assert (job.failures, raised) == (1, [LeaseLost])
+            assert (await app.handle(job.id).ainfo()).state is State.DEAD
+
+    asyncio.run(main())
+    assert orders(bed) == []
+
+
+def test_changes_that_a_user_makes_to_the_connection_are_reset(bed: Bed) -> None:
+    """Prevents: another row factory that the next borrower of the connection trips over."""
+    app = bed.app(pool_size=1, pool_overflow=0)
+
+    @app.job
+    async def in_a_loop(ctx: Context) -> None:
+        async with ctx.transaction() as conn:
+            conn.row_factory = dict_row
+            conn.cursor_factory = psycopg.AsyncRawCursor
+            cursor = await conn.execute("SELECT $1::integer AS n", [1])
+            assert await cursor.fetchone() == {"n": 1}
+
+    @app.job
+    def in_a_thread(ctx: SyncContext) -> None:
+        with ctx.transaction() as conn:
+            conn.row_factory = dict_row
+            conn.cursor_factory = psycopg.RawCursor
+            assert conn.execute("SELECT $1::integer AS n", [1]).fetchone() == {"n": 1}
+
+    async def main() -> None:
+        async with serving(app):
+            for job in (in_a_loop, in_a_thread, in_a_loop):
+                await in_state(await job.aenqueue(), State.COMPLETED)
+            await asyncio.to_thread(in_a_thread.enqueue)
+            await asyncio.to_thread(in_a_loop.enqueue)
+
+    asyncio.run(main())
+
+
+def test_jobs_are_enqueued_in_the_transaction_that_completes_one(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job
+    async def next_step(n: int) -> int:
+        return n
+
+    @app.job(max_retries=0)
+    async def first_step(ctx: Context, fail: bool) -> None:
+        async with ctx.transaction() as conn:
+            await next_step.using(tx=conn, unique=f"after {fail}").aenqueue(1)
+            if fail:
+                raise LookupError
+
+    async def main() -> None:
+        async with serving(app):
+            await in_state(await first_step.aenqueue(True), State.DEAD)
+            await in_state(await first_step.aenqueue(False), State.COMPLETED)
+            counted = {kind: count async for kind, count in kinds_of(bed) if kind.endswith("_step")}
+            assert counted == {"first_step": 2, "next_step": 1}
+
+    asyncio.run(main())
+
+
+async def kinds_of(bed: Bed) -> Any:
+    async with await psycopg.AsyncConnection.connect(bed.url) as db:
+        words = "SELECT job_type, count(*) FROM windlass.job_queue GROUP BY 1"
+        for row in await (await db.execute(words)).fetchall():
+            yield row
+
+
+def test_a_lost_connection_frees_its_place_in_the_pool(bed: Bed) -> None:
+    """Prevents: a pool that has one place less after each transaction that could not begin."""
+    app = bed.app(pool_size=1, pool_overflow=0)
+
+    @app.job
+    async def in_a_loop(ctx: Context) -> None:
+        await app.handle(ctx.job_id).ainfo()
+        end_connections(bed)
+        while not ctx.settled:
+            with suppress(StoreUnavailable):
+                async with ctx.transaction() as conn:
+                    await conn.execute(INSERT, [1])
+
+    @app.job
+    def in_a_thread(ctx: SyncContext) -> None:
+        in_a_thread.using(delay="1h").enqueue()
+        end_connections(bed)
+        while not ctx.settled:
+            with suppress(StoreUnavailable), ctx.transaction() as conn:
+                conn.execute(INSERT, [2])
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            await in_a_loop.aenqueue()
+            await until(lambda: worker.processed == 1, within=60)
+            await in_a_thread.aenqueue()
+            await until(lambda: worker.processed == 2, within=60)
+
+    asyncio.run(main())
+    assert orders(bed) == [1, 2]
+
+
+def end_connections(bed: Bed) -> None:
+    with psycopg.connect(bed.url, application_name="tests") as db:
+        db.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name = 'windlass'"
+        )

@@ -1,0 +1,207 @@
+"""What a process believes about the lanes between two sweeps."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from windlass.core.claims.lanes import Floor, Head, Sweep
+from windlass.core.jobs.job import Lane
+from windlass.store.postgres.lane_cache import AskResult, LaneCache
+
+START = datetime(2030, 1, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MAIL, REPORT = Lane("default", "mail"), Lane("default", "report", 5, "tenant")
+
+
+def floor(seconds: int, seq: int = 1) -> Floor:
+    return Floor(START + seconds * SECOND, seq)
+
+
+def sweep_into(
+    lanes: LaneCache,
+    heads: dict[Lane, Floor],
+    *,
+    next_due: datetime | None = None,
+    cost: float = 0.001,
+    now: float = 100.0,
+) -> None:
+    shown = tuple(Head(lane=lane, position=place.due_at) for lane, place in heads.items())
+    sweep = Sweep(heads=shown, next_due=next_due, now=START, mark=1)
+    lanes.swept(heads.items(), sweep, cost=cost, now=now)
+
+
+def claimed(lanes: LaneCache, lane: Lane, last: Floor | None, *, dry: bool = False) -> None:
+    lanes.claimed([AskResult(lane, [], last, dry, unreadable=[])])
+
+
+def believed(lanes: LaneCache) -> dict[Lane, Floor | None]:
+    return {head.lane: head.floor for head in lanes.believed(0, 100.0).heads}
+
+
+# -- heads and floors --------------------------------------------------------------------------
+
+
+def test_nothing_is_believed_before_the_first_sweep() -> None:
+    assert believed(LaneCache()) == {}
+
+
+def test_a_sweep_is_believed_with_its_heads_as_floors() -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1), REPORT: floor(2)})
+    assert believed(lanes) == {MAIL: floor(1), REPORT: floor(2)}
+    positions = {head.lane: head.position for head in lanes.believed(0, 101.0).heads}
+    assert positions == {MAIL: START + SECOND, REPORT: START + 2 * SECOND}
+
+
+def test_a_claim_raises_the_floor_to_the_last_job_it_took() -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1), REPORT: floor(2)})
+    claimed(lanes, MAIL, floor(7, seq=70))
+    assert believed(lanes) == {MAIL: floor(7, seq=70), REPORT: floor(2)}
+
+
+def test_a_lane_that_gave_less_than_asked_is_believed_empty() -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1), REPORT: floor(2)})
+    claimed(lanes, MAIL, floor(7), dry=True)
+    claimed(lanes, REPORT, None, dry=True)
+    assert believed(lanes) == {}
+
+
+def test_a_dry_lane_stays_dry_when_it_gives_nothing_again() -> None:
+    lanes = LaneCache()
+    claimed(lanes, MAIL, None, dry=True)
+    assert believed(lanes) == {}
+
+
+def test_a_claim_of_a_lane_that_was_not_known_makes_it_known() -> None:
+    lanes = LaneCache()
+    claimed(lanes, MAIL, floor(3))
+    assert believed(lanes) == {MAIL: floor(3)}
+
+
+def test_the_next_sweep_lowers_a_floor_again() -> None:
+    """Prevents: a job that committed late below the floor waits for ever."""
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1)})
+    claimed(lanes, MAIL, floor(9))
+    sweep_into(lanes, {MAIL: floor(2)})
+    assert believed(lanes) == {MAIL: floor(2)}
+
+
+def test_a_sweep_that_does_not_show_a_lane_ends_the_belief_in_it() -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1), REPORT: floor(2)})
+    sweep_into(lanes, {REPORT: floor(2)})
+    assert believed(lanes) == {REPORT: floor(2)}
+
+
+# -- wake-ups ----------------------------------------------------------------------------------
+
+
+def test_a_wake_up_makes_every_known_lane_worth_asking_from_its_floor_on() -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1), REPORT: floor(2)})
+    claimed(lanes, MAIL, floor(7), dry=True)
+    sweep_into(lanes, {})
+    assert believed(lanes) == {}
+    lanes.woken(0.0)
+    assert believed(lanes) == {MAIL: floor(7), REPORT: floor(2)}
+
+
+def test_a_wake_up_does_not_lower_the_floor_of_a_lane_that_is_believed_in() -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1)})
+    claimed(lanes, MAIL, floor(7))
+    lanes.woken(0.0)
+    assert believed(lanes) == {MAIL: floor(7)}
+
+
+def test_a_lane_that_was_woken_in_vain_is_dry_again_after_one_claim() -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1)})
+    sweep_into(lanes, {})
+    lanes.woken(0.0)
+    claimed(lanes, MAIL, None, dry=True)
+    assert believed(lanes) == {}
+
+
+def test_lanes_that_come_and_go_are_forgotten_in_the_end() -> None:
+    """Prevents: a key per tenant and years of uptime fill the memory, and every wake-up's claim."""
+    lanes = LaneCache()
+    for round_ in range(3):
+        sweep_into(lanes, {Lane("q", "k", 0, f"{round_}-{n}"): floor(n) for n in range(6_000)})
+    sweep_into(lanes, {MAIL: floor(1)})
+    lanes.woken(0.0)
+    assert len(believed(lanes)) <= 10_001
+    assert believed(lanes)[MAIL] == floor(1)
+
+
+# -- when to look again ------------------------------------------------------------------------
+
+
+def test_the_first_sweep_is_due_at_once() -> None:
+    lanes = LaneCache()
+    assert lanes.is_due(0.0)
+    assert lanes.due_in(0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("cost", "pause"),
+    [(0.0, 0.005), (0.0001, 0.005), (0.001, 0.02), (0.1, 2.0), (0.5, 10.0), (60.0, 10.0)],
+)
+def test_a_sweep_is_due_after_twenty_times_what_the_last_one_cost_and_at_most_ten_seconds(
+    cost: float, pause: float
+) -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1)}, cost=cost)
+    assert not lanes.is_due(100.0 + pause * 0.99)
+    assert lanes.is_due(100.0 + pause * 1.01)
+
+
+def test_nobody_need_look_again_while_nothing_can_have_changed() -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {}, cost=0.1)
+    assert lanes.due_in(100.0) is None
+
+
+def test_after_a_claim_the_next_sweep_is_waited_for() -> None:
+    """Prevents: who found a lane dry sleeps for a whole poll with jobs below its floor."""
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1)}, cost=0.1)
+    claimed(lanes, MAIL, floor(7), dry=True)
+    assert lanes.due_in(101.0) == pytest.approx(1.0)
+    assert lanes.due_in(500.0) == 0.0
+
+
+def test_after_a_wake_up_the_next_sweep_is_waited_for() -> None:
+    lanes = LaneCache()
+    sweep_into(lanes, {}, cost=0.1)
+    lanes.woken(0.0)
+    assert lanes.due_in(101.0) == pytest.approx(1.0)
+
+
+# -- what else a belief says -------------------------------------------------------------------
+
+
+def test_a_belief_lets_the_stores_clock_go_on() -> None:
+    """Prevents: a scheduled job is not promoted before the next sweep."""
+    lanes = LaneCache()
+    sweep_into(lanes, {}, next_due=START + SECOND, now=100.5)
+    belief = lanes.believed(7, 102.0)
+    assert belief.now == START + 1.5 * SECOND
+    assert belief.next_due == START + SECOND
+    assert belief.mark == 7
+
+
+def test_after_a_promotion_nothing_is_believed_to_be_due() -> None:
+    """Prevents: a worker promotes in vain, thousands of times a second, until the next sweep."""
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1)}, next_due=START + SECOND)
+    lanes.promoted()
+    belief = lanes.believed(7, 105.0)
+    assert belief.next_due is None
+    assert believed(lanes) == {MAIL: floor(1)}
+    assert lanes.due_in(100.0) is not None

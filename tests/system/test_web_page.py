@@ -1,0 +1,290 @@
+"""The web page in a real browser: every page and action, with axe, in light, dark and narrow."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.system.debian import program
+from tests.web.viewing import TOKEN, seeded, shop, with_breaker
+from windlass import State, Windlass
+from windlass.core.jobs.bulk import name_of
+from windlass.web.server import address_of, listen
+from windlass.worker.services.bulk_operations import BulkOperations
+
+PROMPT = 30_000
+"""Milliseconds within which whatever is prompt is seen, also on a busy machine."""
+PAGES = [
+    "",
+    "jobs",
+    "errors",
+    "kinds",
+    "queues",
+    "workers",
+    "flows",
+    "schedules",
+    "limits",
+    "store",
+    "audit",
+]
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
+    "narrow": {"color_scheme": "light", "viewport": {"width": 320, "height": 700}},
+    "narrow and dark": {"color_scheme": "dark", "viewport": {"width": 320, "height": 700}},
+}
+pytestmark = pytest.mark.timeout(600)
+
+
+class Shown:
+    """An app whose page is served by a thread, on a SQLite file that others may change."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.app = shop(**settings)
+        self.app.configure(url=f"sqlite:///{directory / 'shop.db'}")
+        self.ids: dict[str, UUID] = {}
+
+    @contextmanager
+    def served(self) -> Iterator[str]:
+        """Serve the page for the length of a block; yield its address."""
+        listening = listen("127.0.0.1", 0, has_login=False)
+        started = threading.Event()
+        ended: list[Any] = []
+
+        async def run() -> None:
+            self.ids = await seeded(self.app)
+            await with_breaker(self.app)
+            page = self.app.web(name="test")
+            config = uvicorn.Config(page, log_config=None, lifespan="off")
+            server = uvicorn.Server(config)
+            ended.append((server, page.state.site, asyncio.get_running_loop()))
+            started.set()
+            await server.serve([listening])
+            await self.app.aclose()
+
+        thread = threading.Thread(target=lambda: asyncio.run(run()))
+        thread.start()
+        assert started.wait(60)
+        try:
+            yield address_of(listening)
+        finally:
+            (server, site, loop) = ended[0]
+            server.should_exit = True
+            loop.call_soon_threadsafe(site.watcher.close)
+            thread.join(60)
+
+    def do(self, work: Any) -> Any:
+        """Do something as another process would, by an app of its own."""
+
+        async def on_own_app() -> Any:
+            other = Windlass(self.app.settings.url)
+            try:
+                return await work(other)
+            finally:
+                await other.aclose()
+
+        # In a thread: playwright runs an event loop in this one.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(lambda: asyncio.run(on_own_app())).result()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Give Debian's Chromium."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=str(program("chromium")))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shown, str]]:
+    """Serve the page of an app with jobs in every state."""
+    scene = Shown(tmp_path_factory.mktemp("shop"))
+    with scene.served() as address:
+        yield scene, address
+
+
+@contextmanager
+def watched(browser: Browser, address: str, *, refused: int = 0, **options: Any) -> Iterator[Page]:
+    """Open a page; at the end, its console was silent, and it asked no other host.
+
+    Chromium says in the console that an answer was `refused`, so many times.
+    """
+    said: list[str] = []
+    with browser.new_context(**options) as context:
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith(address) else said.append(request.url),
+        )
+        yield page
+    assert [each for each in said if not each.startswith("Failed to load resource")] == []
+    assert len(said) == refused
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_page_is_accessible_fits_and_is_silent(
+    browser: Browser, shown: tuple[Shown, str], look: str
+) -> None:
+    scene, address = shown
+    ids = scene.ids
+    own = [*(f"jobs/{each}" for each in ids.values()), f"flows/{ids['flow']}", "jobs?q=state:dead"]
+    asked = [f"actions/edit-job?id={ids['dead']}", "actions/set-limit?name=gpu"]
+    with watched(browser, address, **LOOKS[look]) as page:
+        for path in (*PAGES, *own, *asked):
+            page.goto(address + path)
+            expect(page.locator("h1")).to_be_visible(timeout=PROMPT)
+            violations = Axe().run(page).response["violations"]
+            assert [(each["id"], each["nodes"][0]["html"]) for each in violations] == [], path
+            over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            assert over <= 0, f"{path} is wider than the screen"
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_the_reason_of_a_job_has_its_remedy_as_a_button(
+    browser: Browser, tmp_path: Path, scripts: bool
+) -> None:
+    scene = Shown(tmp_path)
+    with scene.served() as address:
+        scene.do(lambda app: app.control.apause("default"))
+        with watched(browser, address, java_script_enabled=scripts) as page:
+            page.goto(f"{address}jobs/{scene.ids['pending']}")
+            page.locator("#why").get_by_role("link", name="Resume queue default").click()
+            expect(page.locator("code")).to_contain_text("windlass queues resume default")
+            page.get_by_role("button", name="Resume").click()
+            expect(page.get_by_role("status")).to_contain_text("no longer paused", timeout=PROMPT)
+        assert not scene.do(lambda app: app.control.apaused())
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_a_dead_job_is_edited_and_redriven(browser: Browser, tmp_path: Path, scripts: bool) -> None:
+    scene = Shown(tmp_path)
+    options = {"java_script_enabled": scripts, "refused": 1}
+    with scene.served() as address, watched(browser, address, **options) as page:
+        page.goto(f"{address}jobs/{scene.ids['dead']}")
+        page.get_by_role("link", name="Edit payload", exact=True).click()
+        page.get_by_label("Payload").fill('{"number": "seven"}')
+        page.get_by_role("button", name="Redrive").click()
+        expect(page.get_by_role("alert")).to_be_visible(timeout=PROMPT)
+        expect(page.get_by_label("Payload")).to_have_value('{"number": "seven"}')
+        page.get_by_label("Payload").fill('{"number": 8}')
+        page.get_by_role("button", name="Redrive").click()
+        expect(page.locator("#state")).to_have_text("pending", timeout=PROMPT)
+
+
+def test_a_group_is_redriven_and_a_search_finds_it(browser: Browser, tmp_path: Path) -> None:
+    scene = Shown(tmp_path)
+    with scene.served() as address, watched(browser, address) as page:
+        page.goto(f"{address}errors")
+        page.get_by_role("link", name="Redrive").first.click()
+        expect(page.get_by_text("1 job affected")).to_be_visible(timeout=PROMPT)
+        page.get_by_label("Reason").fill("fixed")
+        page.get_by_role("button", name="Redrive them").click()
+        expect(page.get_by_text("is started: 1 job to redrive")).to_be_visible(timeout=PROMPT)
+        expect(page.get_by_text("the operation waits for one")).to_be_visible(timeout=PROMPT)
+        scene.do(lambda app: _carry_on(app, UUID(page.url.partition("/bulk/")[2][:36])))
+        page.goto(page.url)
+        expect(page.locator("#state")).to_have_text("completed", timeout=PROMPT)
+        page.goto(f"{address}jobs")
+        page.get_by_label("Search").fill("kind:fail state:pending")
+        page.get_by_role("button", name="Search").click()
+        expect(page.locator("#rows tbody tr")).to_have_count(1, timeout=PROMPT)
+
+
+async def _carry_on(app: Windlass, operation: UUID) -> None:
+    """Do the steps of a bulk operation, as a worker does."""
+    service = BulkOperations(app.store)
+    await service.forget([name_of(operation)])
+    await service.round()
+
+
+def test_a_page_lives_and_can_be_paused(browser: Browser, tmp_path: Path) -> None:
+    scene = Shown(tmp_path)
+    with scene.served() as address, watched(browser, address) as page:
+        page.goto(address)
+        expect(page.locator("#live-word")).to_have_text("Live", timeout=PROMPT)
+        scene.do(lambda app: app.control.apause("mail"))
+        expect(page.locator("#alarms")).to_contain_text("queue mail is paused", timeout=PROMPT)
+        page.locator("#live").click()
+        expect(page.locator("#live-word")).to_have_text("Paused")
+        page.reload()
+        expect(page.locator("#live-word")).to_have_text("Paused", timeout=PROMPT)
+
+
+def test_rows_of_a_listing_stay_and_newer_ones_are_counted(
+    browser: Browser, tmp_path: Path
+) -> None:
+    scene = Shown(tmp_path)
+    with scene.served() as address, watched(browser, address) as page:
+        page.goto(f"{address}jobs")
+        first = page.locator("#rows tbody tr").first.get_attribute("id")
+
+        async def add(app: Windlass) -> None:
+            producer = app.producer("send_email")
+            await app.aenqueue_many([producer.draft({"to": str(n)}) for n in range(3)])
+
+        scene.do(add)
+        expect(page.locator("#newer")).to_have_text("3 newer", timeout=PROMPT)
+        assert page.locator("#rows tbody tr").first.get_attribute("id") == first
+        page.locator("#newer").click()
+        expect(page.locator("#rows tbody tr").first).not_to_have_attribute("id", first or "")
+
+
+def test_nothing_changes_under_somebody_who_types(browser: Browser, tmp_path: Path) -> None:
+    scene = Shown(tmp_path)
+    with scene.served() as address, watched(browser, address) as page:
+        page.goto(f"{address}jobs")
+        page.get_by_label("Search").press_sequentially("kind:")
+
+        async def cancel(app: Windlass) -> None:
+            await app.control.acancel(scene.ids["pending"])
+
+        scene.do(cancel)
+        row = page.locator(f"#job-{scene.ids['pending']}")
+        page.wait_for_timeout(2_500)
+        expect(row).to_contain_text(State.PENDING.value)
+        page.get_by_label("Search").blur()
+        expect(row).to_contain_text(State.CANCELLED.value, timeout=PROMPT)
+        expect(page.get_by_label("Search")).to_have_value("kind:")
+
+
+def test_the_seventh_tab_opens(browser: Browser, shown: tuple[Shown, str]) -> None:
+    _, address = shown
+    with browser.new_context() as context:
+        for _ in range(8):
+            page = context.new_page()
+            page.goto(address, timeout=PROMPT)
+            expect(page.locator("#live-word")).to_have_text("Live", timeout=PROMPT)
+
+
+def test_under_a_name_without_tls_the_page_polls(browser: Browser, tmp_path: Path) -> None:
+    scene = Shown(tmp_path, web_token=TOKEN)
+    with scene.served() as address:
+        port = address.rstrip("/").rpartition(":")[2]
+        named = f"http://jobs.internal:{port}/"
+        chromium = browser.browser_type.launch(
+            executable_path=str(program("chromium")),
+            args=["--host-resolver-rules=MAP jobs.internal 127.0.0.1"],
+        )
+        with watched(chromium, named) as page:
+            page.goto(named)
+            page.get_by_label("Token").fill(TOKEN)
+            page.get_by_role("button", name="Log in").click()
+            expect(page.locator("#live-word")).to_have_text("Live", timeout=PROMPT)
+            scene.do(lambda app: app.control.apause("mail"))
+            expect(page.locator("#alarms")).to_contain_text("mail is paused", timeout=PROMPT)
+        chromium.close()

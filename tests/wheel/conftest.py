@@ -1,0 +1,60 @@
+"""Gives tests an environment with the wheel in it, and a directory of a user's who begins there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes.util import find_library
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgres.fixtures import postgres_server, postgres_url, session_directory
+from tests.wheel.environments import (
+    Environment,
+    Wanted,
+    all_wanted,
+    build_wheel,
+    install,
+    interpreter,
+)
+
+__all__ = ["postgres_server", "postgres_url"]
+
+
+@pytest.fixture(scope="session", params=all_wanted(), ids=str)
+def environment(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Environment:
+    """Install the wheel, with one extra or none; once for all of xdist's processes."""
+    wanted: Wanted = request.param
+    if interpreter(wanted.python) is None:
+        pytest.skip(f"there is no Python {wanted.python} here, on the path or among pyenv's")
+    if wanted.beside == "psycopg" and find_library("pq") is None:
+        pytest.skip("there is no libpq here, which psycopg in pure Python needs")
+    shared = session_directory(request.config, tmp_path_factory)
+    with _locked(shared / "wheel"):
+        wheel = next(shared.glob("*.whl"), None) or build_wheel(shared)
+    made = shared / str(wanted)
+    with _locked(made):
+        if not (made / "installed").exists():
+            install(wanted, wheel, made)
+            (made / "installed").touch()
+    return Environment(wanted, made / "bin")
+
+
+@contextmanager
+def _locked(what: Path) -> Iterator[None]:
+    """Let one process at a time make something."""
+    with what.with_name(f"{what.name}.lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def variables(environment: Environment, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Return what a user sets: where the jobs are if that is a server, and else nothing."""
+    if not environment.has_psycopg:
+        return {}
+    return {"WINDLASS_URL": request.getfixturevalue("postgres_url")}

@@ -1,0 +1,149 @@
+"""Owns the environments in which the wheel is tried: which Pythons there are, and which extras.
+
+A user has nothing but the wheel and what it declares. So each environment begins empty, without
+even pip, and gets the wheel with at most one extra.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+_FOR_DEVELOPERS = {"bench", "dev"}
+_COMPILED_HERE = {"postgres-c"}
+"""Extras that need a compiler and headers, which no wheel brings."""
+_TRIED_TOO = {"3.12"}
+"""Versions that we do not claim to run on yet."""
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which environment: a version of Python, and an extra, or none."""
+
+    python: str
+    extra: str = ""
+    beside: str = ""
+    """A package that a user has installed without an extra of ours."""
+
+    def __str__(self) -> str:
+        return f"{self.python}-{self.extra or self.beside or 'bare'}"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A place where the wheel is installed, and how programs are run there."""
+
+    wanted: Wanted
+    bin: Path
+
+    @property
+    def has_psycopg(self) -> bool:
+        """Whether jobs can be kept in PostgreSQL."""
+        return "postgres" in self.wanted.extra or self.wanted.beside == "psycopg"
+
+    def run(
+        self, *command: str, cwd: Path, env: dict[str, str], stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of the environment's programs to its end."""
+        return subprocess.run(
+            [str(self.bin / command[0]), *command[1:]],
+            cwd=cwd,
+            env=self.variables() | env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of a user's shell, in which nothing is set."""
+        kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
+        return {**kept, "PATH": f"{self.bin}:/usr/bin:/bin", "WINDLASS_METRICS_PORT": "0"}
+
+
+def all_wanted() -> list[Wanted]:
+    """Return every environment: each version of Python, and here each extra."""
+    extras = set(_PROJECT["optional-dependencies"]) - _FOR_DEVELOPERS - _COMPILED_HERE
+    return [
+        *(Wanted(python) for python in claimed()),
+        *(Wanted(HERE, extra) for extra in sorted(extras)),
+        Wanted(HERE, beside="psycopg"),
+    ]
+
+
+def requirements_of(extra: str) -> list[str]:
+    """Return what an extra requires."""
+    found: list[str] = _PROJECT["optional-dependencies"][extra]
+    return found
+
+
+def claimed() -> list[str]:
+    """Return the versions of Python that are tried: those that we claim to run on, and more."""
+    prefix = "Programming Language :: Python :: 3."
+    named = {
+        "3." + each.removeprefix(prefix)
+        for each in _PROJECT["classifiers"]
+        if each.startswith(prefix)
+    }
+    return sorted(named | _TRIED_TOO | {HERE}, key=lambda version: int(version.partition(".")[2]))
+
+
+@cache
+def interpreter(version: str) -> str | None:
+    """Find a Python of a version that works: this one, one on the path, or one of pyenv's."""
+    if version == HERE:
+        return sys.executable
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    candidates = [
+        shutil.which(f"python{version}"),
+        *map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))),
+    ]
+    return next((each for each in candidates if each and _is(each, version)), None)
+
+
+def _is(candidate: str, version: str) -> bool:
+    # pyenv's own commands are on the path for versions that are not there, and fail.
+    said = subprocess.run(
+        [candidate, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.returncode == 0 and said.stdout.strip() == version
+
+
+def build_wheel(directory: Path) -> Path:
+    """Build the wheel of these sources."""
+    _pip("wheel", "--no-deps", "--wheel-dir", str(directory), str(ROOT))
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def install(wanted: Wanted, wheel: Path, directory: Path) -> None:
+    """Make an empty environment, and install the wheel into it as a user would."""
+    python = interpreter(wanted.python)
+    assert python is not None
+    subprocess.run([python, "-m", "venv", "--without-pip", str(directory)], check=True)
+    what = f"{wheel}[{wanted.extra}]" if wanted.extra else str(wheel)
+    # `pip --python` runs inside of the environment, so that it resolves for its version.
+    _pip("--python", str(directory / "bin/python"), "install", what, *filter(None, [wanted.beside]))
+
+
+def _pip(*args: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

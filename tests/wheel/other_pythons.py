@@ -1,0 +1,79 @@
+"""Runs a quick part of the tests on the other versions of Python that this machine has.
+
+Each has an environment of its own, `.venv-3.13` for example, which is kept for the next time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.wheel.environments import HERE, ROOT, claimed, interpreter, requirements_of
+
+PART = [
+    *(
+        "tests/handlers/provided",
+        "tests/settings",
+        "tests/test_public_api.py",
+        "tests/cli/processes/test_worker.py",
+    ),
+    *(
+        "tests/worker/engine/test_outcomes.py",
+        "tests/worker/engine/test_timeouts.py",
+        "tests/worker/test_shutdown.py",
+    ),
+]
+"""What depends most on the version: tasks and their cancellation, annotations, processes."""
+_TOOLS = {"deptry", "import-linter", "mypy", "ruff", "vulture"}
+"""What developers need besides, and no test of these: to install it takes as long as the rest."""
+_TESTERS = 2 * (os.cpu_count() or 1)
+"""As in the Makefile: tests with real processes wait most of the time."""
+
+
+def main() -> None:
+    """Run them, and end with 1 if any failed, or with 0 and a line about each version left out."""
+    failed = [version for version in claimed() if version != HERE and not _passes(version)]
+    if failed:
+        sys.exit(f"tests failed on Python {', '.join(failed)}")
+
+
+def _passes(version: str) -> bool:
+    if (python := interpreter(version)) is None:
+        print(f"skipped: there is no Python {version} here, on the path or among pyenv's")
+        return True
+    print(f"Python {version}", flush=True)
+    own = _environment(version, python)
+    pytest = [own, "-m", "pytest", "-m", "not long", "--dist=worksteal"]
+    pytest += [f"--numprocesses={_TESTERS}", "--durations=10"]
+    return subprocess.call([*map(str, pytest), *PART], cwd=ROOT) == 0
+
+
+def _environment(version: str, python: str) -> Path:
+    """Return the Python of the environment, with what tests need installed in it."""
+    directory = ROOT / f".venv-{version}"
+    stamp, project = directory / ".dev", ROOT / "pyproject.toml"
+    own = directory / "bin/python"
+    if not stamp.exists() or stamp.stat().st_mtime < project.stat().st_mtime:
+        subprocess.check_call([python, "-m", "venv", str(directory)])
+        pip = [str(own), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        subprocess.check_call([*pip, "install", "--editable", *_needed()])
+        stamp.touch()
+    return own
+
+
+def _needed() -> list[str]:
+    """Return what is to be installed: these sources with their extras, and what tests import."""
+    own, *others = requirements_of("dev")
+    extras = own.removeprefix("windlass")
+    return [f"{ROOT}{extras}", *(each for each in others if _name(each) not in _TOOLS)]
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w-]", requirement, maxsplit=1)[0]
+
+
+if __name__ == "__main__":
+    main()

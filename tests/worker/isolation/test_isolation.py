@@ -1,0 +1,791 @@
+"""Isolated jobs run in child processes, with everything around them, and are stopped from outside.
+
+The handlers are in nursery.py, of which each test gets a copy that children can import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from tests.support.app_on_store import (
+    STORES,
+    Bed,
+    charged,
+    in_state,
+    log_lines,
+    on_embedded_stores,
+    serving,
+    until,
+)
+from tests.worker.test_leases import register
+from windlass import ConfigError, State, Windlass
+from windlass.core.claims.lanes import Ask, Claim, Head
+from windlass.core.claims.plan import Policies, Pool, Room, plan
+from windlass.core.jobs.job import Job, Lane
+from windlass.core.jobs.outcomes import Crashed, Snoozed
+from windlass.core.jobs.retry import Retry
+from windlass.core.jobs.settle import Policy, settle
+from windlass.worker.engine.claimer import _reservation
+from windlass.worker.isolation import child_pool as children
+
+on_sqlite = pytest.mark.parametrize("bed", ["sqlite"], indirect=True)
+on_memory = pytest.mark.parametrize("bed", ["memory"], indirect=True)
+on_postgres = pytest.mark.parametrize("bed", ["postgres"], indirect=True)
+SLOW = 30.0
+"""Seconds within which a child has started and run a job, also on a busy machine."""
+
+
+@pytest.fixture
+def nursery(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module of handlers of the test's own, which children can import as well."""
+    name = f"nursery_{uuid4().hex}"
+    text = (Path(__file__).parent / "isolated_program.py").read_text()
+    (bed.directory / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(bed.directory)
+    module = importlib.import_module(name)
+    module.app.configure(url=bed.url)
+    bed._made.append(module.app)
+    yield module
+    del sys.modules[name]
+
+
+def notes(nursery: Any) -> list[str]:
+    return nursery.NOTES.read_text().splitlines() if nursery.NOTES.exists() else []
+
+
+def pid_in(nursery: Any) -> int:
+    """Return the process that a handler has noted, or 0."""
+    return next((int(line.split()[1]) for line in notes(nursery) if line.startswith("pid")), 0)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# -- where and how they run --------------------------------------------------------------------
+
+
+def test_an_isolated_job_runs_in_a_child_and_the_next_in_the_same(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            pid, parent, is_main = await (await nursery.where.aenqueue()).aresult("30s")
+            assert (parent, is_main) == (os.getpid(), True)
+            assert pid != os.getpid()
+            again = await (await nursery.where_async.aenqueue()).aresult("30s")
+            assert again == (pid, os.getpid())
+        assert not is_alive(pid)
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_child_that_ends_with_its_worker_closes_its_resources(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            pid, _, _ = await (await nursery.where.aenqueue()).aresult("30s")
+        assert (nursery.HERE / f"closed-{pid}").exists()
+        assert (nursery.HERE / f"closed-{os.getpid()}").exists()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bed", ["sqlite", "postgres"], indirect=True)
+def test_a_handler_in_a_child_hears_what_was_done_before(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            for handler in (nursery.already_done, nursery.already_done_async):
+                keyed = handler.using(idempotency_key="k")
+                answers = [await (await keyed.aenqueue()).aresult("30s") for _ in range(2)]
+                assert answers == [False, True]
+            pids = {await (await nursery.once.aenqueue(7)).aresult("30s") for _ in range(2)}
+            assert len(pids) == 1
+        assert notes(nursery) == ["once 7"]
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_child_that_cannot_reach_the_store_says_so_when_it_is_asked(
+    bed: Bed, nursery: Any
+) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            handle = await nursery.already_done.using(idempotency_key="k").aenqueue()
+            job = await charged(handle, 1)
+            assert "lives in the memory of the worker" in str(job.error)
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_child_that_is_not_needed_any_more_closes_its_resources(
+    bed: Bed, nursery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "_IDLE_SECONDS", 0.1)
+
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=2):
+            handles = [await nursery.rest.aenqueue() for _ in range(2)]
+            pids = {await handle.aresult("30s") for handle in handles}
+            assert len(pids) == 2
+            closed = [nursery.HERE / f"closed-{pid}" for pid in pids]
+            await until(lambda: sum(each.exists() for each in closed) == 1)
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_resource_that_does_not_close_does_not_keep_a_worker_from_its_end(
+    bed: Bed, nursery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (nursery.HERE / "clings").touch()
+
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        async with serving(nursery.app, isolated_processes=1):
+            pid, _, _ = await (await nursery.where.aenqueue()).aresult("30s")
+            began = loop.time()
+        assert not is_alive(pid)
+        return loop.time() - began
+
+    assert asyncio.run(main()) < 5
+
+
+@on_memory
+def test_everything_around_a_handler_is_around_it_in_a_child(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            assert await (await nursery.surrounded.aenqueue(1)).aresult("30s") == 42
+            assert await (await nursery.hooked.aenqueue()).aresult("30s") == ["prepared"]
+            await charged(await nursery.raise_it.aenqueue("ValueError"), 1)
+        assert notes(nursery) == ["done 42", "error raise_it ValueError"]
+
+    asyncio.run(main())
+
+
+FAILED_RUNS = [
+    ("raise_it_async", ["ValueError"], ["ValueError"]),
+    ("raise_it_async", ["SystemExit"], ["SystemExit"]),
+    ("cancel_itself", ["handler"], ["CancelledError"]),
+    ("return_an_object", [], ["ResultInvalid"]),
+    ("overrun", [], ["TimeoutError"]),
+    ("overrun_async", [], ["TimeoutError"]),
+    ("ignore_everything", [], ["TimeoutError"]),
+    ("hoard", [], ["MemoryExceeded"]),
+    ("die", ["exit"], ["JobCrashed"] * 3),
+]
+"""Ways to fail in a child, and the errors that the hook hears of."""
+
+
+@on_memory
+def test_the_hook_for_errors_hears_once_of_every_failed_run_in_a_child(
+    bed: Bed, nursery: Any
+) -> None:
+    """Prevents failures of which no hook hears, since the child that would tell it is gone."""
+
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            for kind, args, _ in FAILED_RUNS:
+                handle = await getattr(nursery, kind).aenqueue(*args)
+                await in_state(handle, State.DEAD, within=SLOW)
+
+    asyncio.run(main())
+    heard = [line for line in notes(nursery) if line.startswith("error ")]
+    assert heard == [f"error {kind} {error}" for kind, _, errors in FAILED_RUNS for error in errors]
+
+
+@on_memory
+@pytest.mark.parametrize(
+    ("kind", "state", "failures"),
+    [
+        ("linger_after_success", State.COMPLETED, []),
+        ("linger_after_failure", State.DEAD, ["failed"]),
+        ("kill_after_success", State.COMPLETED, []),
+    ],
+)
+def test_a_hook_that_ends_its_child_hears_of_one_end_and_the_job_has_it(
+    bed: Bed, nursery: Any, kind: str, state: State, failures: list[str]
+) -> None:
+    """Prevents: a job that its hooks heard to be completed, and then to have timed out."""
+
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            job = await in_state(await getattr(nursery, kind).aenqueue(), state, within=SLOW)
+            assert job.attempt == 1
+            assert [each.outcome for each in job.history] == failures
+            assert (await (await nursery.where.aenqueue()).aresult("30s"))[0] != os.getpid()
+
+    asyncio.run(main())
+    assert [line for line in notes(nursery) if line.startswith("heard")] == [
+        f"heard {kind} in a child"
+    ]
+
+
+def test_progress_comes_out_of_a_child(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            handle = await nursery.tell_progress.aenqueue()
+
+            async def latest() -> bool:
+                progress = (await handle.ainfo()).progress
+                return progress is not None and progress.message == "step 999"
+
+            await until(latest, within=SLOW)
+            (nursery.HERE / "gate").touch()
+            await handle.aresult("30s")
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_an_exception_in_a_child_is_settled_by_the_retry_policy(bed: Bed, nursery: Any) -> None:
+    """Exceptions cannot travel, so it is the child that settles."""
+
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            for what, state in [("RetryAfter", State.SCHEDULED), ("PermanentError", State.DEAD)]:
+                job = await in_state(await nursery.raise_it.aenqueue(what), state, within=SLOW)
+                assert job.failures == 1
+                assert job.error is not None
+                assert job.error.type == f"windlass.{what}"
+                assert "raise {" in job.error.traceback
+            job = await in_state(await nursery.raise_it.aenqueue("RetryAfter"), State.SCHEDULED)
+            assert (job.due_at - job.created_at).total_seconds() > 3000
+            job = await in_state(await nursery.snooze.aenqueue(), State.SCHEDULED)
+            assert (job.failures, job.reason) == (0, "snoozed")
+
+    asyncio.run(main())
+
+
+STOPPERS = ("SystemExit", "KeyboardInterrupt", "CancelledError", "StopIteration", "Broken")
+
+
+@on_memory
+def test_sys_exit_in_a_handler_fails_the_job_and_not_the_child(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        kinds = (nursery.raise_it.using(max_retries=0), nursery.raise_it_async)
+        async with serving(nursery.app, isolated_processes=1):
+            pid = (await (await nursery.where.aenqueue()).aresult("30s"))[0]
+            for what, kind in product(STOPPERS, kinds):
+                job = await in_state(await kind.aenqueue(what), State.DEAD)
+                assert (what, job.failures, job.crashes) == (what, 1, 0)
+            assert (await (await nursery.where.aenqueue()).aresult("30s"))[0] == pid
+
+    asyncio.run(main())
+
+
+@pytest.mark.stores(*STORES)
+def test_an_isolated_handler_enqueues_where_its_worker_claims(bed: Bed, nursery: Any) -> None:
+    """In the worker's own memory it cannot, and says so: the job would be lost in the child's."""
+
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            handle = await nursery.enqueue_another.using(max_retries=0).aenqueue()
+            if bed.kind == "memory":
+                job = await in_state(handle, State.DEAD, within=SLOW)
+                assert "lives in the memory of the worker" in str(job.error)
+            else:
+                other = await handle.aresult("30s")
+                await nursery.app.handle(other).aresult("30s")
+
+    asyncio.run(main())
+
+
+@on_postgres
+@pytest.mark.parametrize("kind", ["transact", "transact_async"])
+def test_a_transaction_in_a_child_completes_the_job(bed: Bed, nursery: Any, kind: str) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1) as worker:
+            job = await in_state(
+                await getattr(nursery, kind).aenqueue(), State.COMPLETED, State.DEAD, within=SLOW
+            )
+            assert (job.state, job.result, job.error) == (State.COMPLETED, None, None)
+            await until(lambda: worker.processed == 1)
+            assert worker._state.fenced == 0
+
+    asyncio.run(main())
+    with psycopg.connect(bed.url) as db:
+        assert db.execute("SELECT n FROM public.done").fetchall() == [(1,)]
+
+
+@on_memory
+def test_an_app_may_isolate_its_sync_handlers_and_only_those(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1, isolate=True):
+            assert await (await nursery.ordinary.aenqueue()).aresult("30s") == os.getpid()
+            assert await (await nursery.ordinary_in_thread.aenqueue()).aresult("30s") != os.getpid()
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_no_more_isolated_jobs_are_claimed_than_children_are_free(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=2) as worker:
+            handles = [await nursery.wait.aenqueue() for _ in range(5)]
+            await until(lambda: len(notes(nursery)) == 2, within=SLOW)
+            assert worker._state.runs.in_isolated_processes == 2
+            states = [(await handle.ainfo()).state for handle in handles]
+            assert (states.count(State.RUNNING), states.count(State.PENDING)) == (2, 3)
+            (reason, *_) = (
+                await nursery.app.control.awhy(handles[states.index("pending")].id)
+            ).reasons
+            assert reason.facts == {"workers": [worker.id], "isolated_processes": 2}
+            assert worker._parts.status.pulse().in_isolated_processes == 2
+            (nursery.HERE / "gate").touch()
+            for handle in handles:
+                await handle.aresult("30s")
+
+    asyncio.run(main())
+
+
+def test_child_processes_reserved_by_a_claim_under_way_are_not_asked_for_twice() -> None:
+    kinds = {"isolated": Pool.ISOLATED}
+    head = Head(lane=Lane("default", "isolated"), position=datetime(2030, 1, 1, tzinfo=UTC))
+    room = Room(slots=10, threads=4, isolated_processes=2)
+    claim = plan([head], Policies(kinds=kinds), room, at_most=100)
+    assert _reservation(claim) == Room(slots=10, threads=0, isolated_processes=2)
+
+
+# -- stopped from outside ----------------------------------------------------------------------
+
+
+@on_memory
+@pytest.mark.parametrize("kind", ["overrun", "overrun_async"])
+def test_a_handler_is_interrupted_at_its_timeout_and_may_clean_up(
+    bed: Bed, nursery: Any, kind: str
+) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            job = await in_state(await getattr(nursery, kind).aenqueue(), State.DEAD, within=SLOW)
+            assert [attempt.outcome for attempt in job.history] == ["timed out"]
+            assert str(job.error) == "TimeoutError: no result within 300ms"
+        assert any(line.startswith("cleaned up") and "True" in line for line in notes(nursery))
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_after_its_grace_a_handler_is_killed_and_the_next_job_runs(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            job = await in_state(
+                await nursery.ignore_everything.aenqueue(), State.DEAD, within=SLOW
+            )
+            assert [attempt.outcome for attempt in job.history] == ["timed out"]
+            assert (job.failures, job.crashes) == (1, 0)
+            assert "ignored" in notes(nursery)
+            await until(lambda: not is_alive(pid_in(nursery)))
+            assert (await (await nursery.where.aenqueue()).aresult("30s"))[0] != pid_in(nursery)
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_handler_that_finishes_within_its_grace_has_finished(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            handle = await nursery.finish_in_grace.aenqueue()
+            assert await handle.aresult("30s") == "finished after all"
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_an_isolated_handler_that_cancels_itself_has_failed(bed: Bed, nursery: Any) -> None:
+    """Prevents a job that runs again at once, for ever and uncharged."""
+
+    async def main() -> None:
+        async with serving(nursery.app):
+            for place in ("handler", "step"):
+                handle = await nursery.cancel_itself.aenqueue(place)
+                job = await in_state(handle, State.DEAD, within=SLOW)
+                assert (place, job.attempt, job.failures, job.crashes) == (place, 1, 1, 0)
+                assert job.error is not None
+                assert job.error.type == "asyncio.exceptions.CancelledError"
+
+    asyncio.run(main())
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("way", "why"),
+    [
+        ("stop", "ended because a job stopped its event loop"),
+        ("callback", "exited with code 3"),
+        ("cancel", "ended because a job stopped its event loop"),
+    ],
+)
+def test_an_isolated_handler_that_ends_the_loop_has_crashed(
+    bed: Bed, nursery: Any, way: str, why: str
+) -> None:
+    async def main() -> None:
+        async with serving(nursery.app):
+            handle = await nursery.end_the_loop.aenqueue(way)
+            job = await in_state(handle, State.DEAD, within=SLOW)
+        assert (job.failures, job.crashes) == (0, 3)
+        assert job.reason == f"killed its process 3 times: its process {why}"
+
+    asyncio.run(main())
+
+
+@on_sqlite
+def test_an_exit_in_a_task_of_an_isolated_handler_is_its_failure(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app):
+            handle = await nursery.exit_in_a_task.aenqueue()
+            job = await in_state(handle, State.DEAD, within=SLOW)
+        assert (job.failures, job.crashes) == (1, 0)
+        assert job.error is not None
+        assert job.error.type == "SystemExit"
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_an_operator_cancels_an_isolated_job(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            handle = await nursery.wait.aenqueue()
+            await until(lambda: notes(nursery), within=SLOW)
+            await handle.acancel()
+            job = await in_state(handle, State.CANCELLED)
+            assert (job.failures, job.crashes) == (0, 0)
+            await until(lambda: "cancelled True" in notes(nursery))
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
+def test_a_worker_that_stops_gives_isolated_jobs_back_and_leaves_no_child(
+    bed: Bed, nursery: Any
+) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1, shutdown_timeout="100ms"):
+            handle = await nursery.wait.aenqueue()
+            await until(lambda: notes(nursery), within=SLOW)
+        job = await handle.ainfo()
+        assert (job.state, job.failures, job.crashes) == (State.PENDING, 0, 0)
+        assert not is_alive(pid_in(nursery))
+
+    asyncio.run(main())
+
+
+@on_memory
+@pytest.mark.parametrize("kind", ["hoard", "hoard_in_a_fork"])
+def test_a_job_that_takes_more_memory_than_it_may_is_killed_and_fails(
+    bed: Bed, nursery: Any, kind: str
+) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            job = await in_state(await getattr(nursery, kind).aenqueue(), State.DEAD, within=SLOW)
+            assert (job.failures, job.crashes) == (1, 0)
+            assert job.error is not None
+            assert job.error.type == "windlass.MemoryExceeded"
+            assert "the limit is 150MB" in job.error.message
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_memory_that_forks_share_is_counted_once(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            assert await (await nursery.share_with_forks.aenqueue()).aresult("30s") == "kept"
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_job_does_not_pay_for_the_memory_that_others_left(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            pids = {await (await nursery.keep.aenqueue()).aresult("30s") for _ in range(3)}
+            assert len(pids) == 3
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_where_memory_cannot_be_seen_the_child_limits_itself(
+    bed: Bed, nursery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.worker.isolation.child_pool.IS_VISIBLE", False)
+
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            job = await in_state(await nursery.hoard.aenqueue(), State.DEAD, within=SLOW)
+            assert job.error is not None
+            assert job.error.type == "MemoryError"
+            assert (await (await nursery.where.aenqueue()).aresult("30s"))[1] == os.getpid()
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_children_that_are_idle_are_ended_down_to_one(
+    bed: Bed, nursery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.worker.isolation.child_pool._IDLE_SECONDS", 0.2)
+
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=2) as worker:
+            handles = [await nursery.wait.aenqueue() for _ in range(2)]
+            await until(lambda: len(notes(nursery)) == 2, within=SLOW)
+            (nursery.HERE / "gate").touch()
+            for handle in handles:
+                await handle.aresult("30s")
+            pids = [int(line.split()[1]) for line in notes(nursery)]
+            await until(lambda: sum(map(is_alive, pids)) == 1)
+            await asyncio.sleep(0.3)
+            assert len(worker._setup.child_pool.living) == 1
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_lost_lease_ends_the_run_in_the_child(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1) as worker:
+            await nursery.wait.aenqueue()
+            await until(lambda: notes(nursery), within=SLOW)
+            worker._parts.lease.lose()
+            await until(lambda: "cancelled True" in notes(nursery))
+            (nursery.HERE / "gate").touch()
+
+    asyncio.run(main())
+
+
+# -- children that die -------------------------------------------------------------------------
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("segfault", "its process died of SIGSEGV"),
+        ("exit", "its process exited with code 3"),
+        ("SIGKILL", "its process died of SIGKILL"),
+    ],
+)
+def test_a_job_whose_child_dies_is_charged_with_its_last_words(
+    bed: Bed, nursery: Any, how: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with serving(nursery.app, isolated_processes=1):
+            job = await in_state(await nursery.die.aenqueue(how), State.DEAD, within=SLOW)
+            assert (job.failures, job.crashes, job.attempt) == (0, 3, 3)
+            assert [attempt.outcome for attempt in job.history] == ["crashed"] * 3
+            assert job.error is not None
+            assert job.error.message.startswith(reason)
+            assert f"the last line of {how}" in job.error.traceback
+            assert ("ctypes.string_at" in job.error.traceback) is False
+            assert ("Segmentation fault" in job.error.traceback) is (how == "segfault")
+            assert (await (await nursery.where.aenqueue()).aresult("30s"))[1] == os.getpid()
+
+    asyncio.run(main())
+    assert [len(log_lines(caplog, f"job.{what}")) for what in ("crashed", "dead")] == [2, 1]
+    assert log_lines(caplog, "job.released") == []
+
+
+async def suspect(app: Windlass, kind: str, count: int = 1) -> None:
+    """Let jobs have been in a process that died."""
+    await register(app.store, "gone")
+    ask = Ask(lane=Lane("default", kind), count=count)
+    jobs = await app.store.claim(Claim(asks=(ask,)), worker="gone", token=7)
+    assert len(jobs) == count
+    died = Crashed(cause="process", reason="its process died of SIGSEGV")
+    policy = Policy(retry=Retry())
+    moves = [settle(job, died, policy, now=job.due_at, jitter=0) for job in jobs]
+    await app.store.settle(moves)
+
+
+@on_embedded_stores
+def test_a_suspect_runs_in_a_child_and_is_cleared_if_that_lives(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        handle = await nursery.ordinary.aenqueue()
+        await suspect(nursery.app, "ordinary")
+        async with serving(nursery.app, isolated_processes=1):
+            assert await handle.aresult("30s") != os.getpid()
+            assert (await handle.ainfo()).crashes == 0
+            assert await (await nursery.ordinary.aenqueue()).aresult("30s") == os.getpid()
+
+    asyncio.run(main())
+
+
+@on_sqlite
+def test_a_suspect_that_is_guilty_kills_children_and_no_worker(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        handle = await nursery.ordinary.aenqueue("segfault")
+        await suspect(nursery.app, "ordinary")
+        async with serving(nursery.app, isolated_processes=1):
+            job = await in_state(handle, State.DEAD, within=SLOW)
+            assert job.crashes == 3
+            assert [each.outcome for each in job.history] == ["suspected", *["crashed"] * 3]
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_suspects_beyond_the_free_children_wait_uncharged(bed: Bed, nursery: Any) -> None:
+    async def main() -> None:
+        suspects = [await nursery.ordinary.aenqueue() for _ in range(2)]
+        await suspect(nursery.app, "ordinary", 2)
+        async with serving(nursery.app, isolated_processes=1):
+            for handle in suspects:
+                assert await handle.aresult("30s") != os.getpid()
+        jobs = [await handle.ainfo() for handle in suspects]
+        assert [[attempt.outcome for attempt in job.history] for job in jobs] == [["suspected"]] * 2
+        assert min(job.attempt for job in jobs) == 2
+        assert max(job.attempt for job in jobs) > 2, "who found no child was snoozed"
+        assert [(job.failures, job.crashes) for job in jobs] == [(0, 0)] * 2
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_suspect_that_waits_for_a_child_is_tried_when_there_is_one(
+    bed: Bed, nursery: Any
+) -> None:
+    """Prevents one that runs for hours from costing others anything but the wait."""
+
+    async def main() -> None:
+        busy = await nursery.wait.using(priority=10).aenqueue()
+        suspected = await nursery.ordinary.aenqueue()
+        await suspect(nursery.app, "ordinary")
+        async with serving(nursery.app, isolated_processes=1):
+            await until(lambda: pid_in(nursery), within=SLOW)
+            job = await in_state(suspected, State.SCHEDULED)
+            assert job.reason == "no child process was free"
+            assert job.waiting_for == "alone", "so that it keeps its place"
+            assert [each.outcome for each in job.history] == ["suspected"]
+            assert (job.failures, job.crashes) == (0, 0)
+            (nursery.HERE / "gate").touch()
+            await busy.aresult("30s")
+            assert await suspected.aresult("30s") != os.getpid()
+
+    asyncio.run(main())
+
+
+def test_suspects_that_are_put_off_keep_their_place(bed: Bed, nursery: Any) -> None:
+    """Prevents: innocent jobs of a process that died, which run after the whole backlog."""
+
+    async def main() -> None:
+        suspects = [await nursery.ordinary.aenqueue() for _ in range(4)]
+        await suspect(nursery.app, "ordinary", 4)
+        places = [(await handle.ainfo()).due_at for handle in suspects]
+        later = await nursery.ordinary.aenqueue()
+        async with serving(nursery.app, isolated_processes=1, concurrency=4):
+            for handle in suspects:
+                await handle.aresult("30s")
+            await later.aresult("30s")
+        jobs = [await handle.ainfo() for handle in suspects]
+        assert [job.due_at for job in jobs] == places
+        assert max(job.attempt for job in jobs) > 2, "who found no child was snoozed"
+
+    asyncio.run(main())
+
+
+def test_a_suspect_that_was_put_off_by_a_worker_that_is_gone_is_tried_by_another(
+    bed: Bed, nursery: Any
+) -> None:
+    async def main() -> None:
+        handle = await nursery.ordinary.aenqueue()
+        await suspect(nursery.app, "ordinary")
+        await register(nursery.app.store, "gone too")
+        claim = Claim(asks=(Ask(lane=Lane("default", "ordinary"), count=1),))
+        (job,) = await nursery.app.store.claim(claim, worker="gone too", token=8)
+        put_off = Snoozed(due=timedelta(seconds=1), begun=False, in_place=True)
+        move = settle(job, put_off, Policy(retry=Retry()), now=job.due_at, jitter=0)
+        assert await nursery.app.store.settle([move]) == [True]
+        assert (await handle.ainfo()).state is State.SCHEDULED
+        async with serving(nursery.app, isolated_processes=1):
+            assert await handle.aresult("30s") != os.getpid()
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_suspect_that_no_child_can_run_runs_all_the_same(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job
+    async def local() -> int:
+        return os.getpid()
+
+    async def main() -> Job:
+        handle = await local.aenqueue()
+        await suspect(app, "local")
+        async with serving(app):
+            assert await handle.aresult("30s") == os.getpid()
+        return await handle.ainfo()
+
+    assert asyncio.run(main()).state is State.COMPLETED
+
+
+# -- what cannot be isolated -------------------------------------------------------------------
+
+
+@on_memory
+def test_a_worker_refuses_an_isolated_handler_whose_app_has_no_name(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(isolate=True)
+    def local() -> None: ...
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match="assign it at module level"):
+            await app.worker().run()
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_a_worker_refuses_an_isolated_handler_that_an_import_does_not_register(
+    bed: Bed, nursery: Any
+) -> None:
+    def local() -> None: ...
+
+    nursery.app.job(isolate=True)(local)
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match="no handler for the isolated kind local"):
+            await nursery.app.worker().run()
+
+    asyncio.run(main())
+
+
+@on_memory
+def test_cpu_and_memory_mean_a_child_and_contradict_isolate_false(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(cpu_bound=True)
+    def compute() -> None: ...
+
+    @app.job(memory="1GB")
+    async def fill() -> None: ...
+
+    assert {kind: pool.value for kind, pool in app.registry.pools().items()} == {
+        "compute": "isolated_processes",
+        "fill": "isolated_processes",
+    }
+    with pytest.raises(ConfigError, match="leave out isolate=False"):
+        app.job(cpu_bound=True, isolate=False, name="both")(lambda: None)
+    with pytest.raises(ValueError, match="write it like '512MB'"):
+        app.job(memory="lots", name="lots")(lambda: None)
