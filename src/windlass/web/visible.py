@@ -21,8 +21,6 @@ from windlass.web.access import Access
 
 HIDDEN = "hidden"
 _DATA = ("payload", "result", "headers")
-_SEARCH = re.compile(r"(?P<rest>(?:^|.*? )search=)(?P<search>.*?)(?P<rate> rate=\S+)?", re.DOTALL)
-"""The search in the detail of an audit entry: the last of the conditions."""
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
@@ -48,11 +46,12 @@ def without_data(job: Job) -> Job:
 
 def visible_entry(app: Windlass, entry: AuditEntry, access: Access) -> AuditEntry:
     """Return an entry of the audit log without values of payloads that this person may not see."""
-    found = _SEARCH.fullmatch(entry.detail)
-    if found is None:
+    before, mark, written = f" {entry.detail}".partition(" search=")
+    if not mark:
         return entry
-    search = _visible_search(app, found["search"], access)
-    return replace(entry, detail=f"{found['rest']}{search}{found['rate'] or ''}")
+    search, rate = _without_rate(written)
+    shown = _visible_search(app, search, access)
+    return replace(entry, detail=f"{before}{mark}{shown}{rate}".removeprefix(" "))
 
 
 def visible_terms(app: Windlass, terms: Iterable[Term], access: Access) -> tuple[Term, ...]:
@@ -75,6 +74,13 @@ def visible_operation(app: Windlass, operation: BulkOperation, access: Access) -
         reason=redaction.text(operation.reason),
         error=redaction.text(operation.error),
     )
+
+
+def _without_rate(written: str) -> tuple[str, str]:
+    """Split the end of a detail: the search, and the rate if one follows it."""
+    search, mark, rate = written.rpartition(" rate=")
+    is_rate = mark and rate and not any(each.isspace() for each in rate)
+    return (search, mark + rate) if is_rate else (written, "")
 
 
 def _visible_search(app: Windlass, written: str, access: Access) -> str:
