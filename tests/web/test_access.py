@@ -14,11 +14,11 @@ from starlette.types import Receive, Scope, Send
 from tests.web.viewing import HERE, TOKEN, of_role, seeded, shop, viewer, with_breaker
 from windlass import ConfigError, State
 from windlass.web import Access, Role
+from windlass.web.access.sessions import MAX_ADDRESSES, SESSION_SECONDS, Sessions
 from windlass.web.actions.registry import ACTIONS
 from windlass.web.api.routes import API_ROUTES
 from windlass.web.asgi import PAGE_ROUTES
 from windlass.web.server import refuse_open_page
-from windlass.web.sessions import MAX_ADDRESSES, SESSION_SECONDS, Sessions
 
 _OPEN = {"/login", "/static/{release}/{name}", "/favicon.ico"}
 _PROXY_HEADERS = {

@@ -17,7 +17,7 @@ from windlass import Windlass
 from windlass.app.control import bulk_operations
 from windlass.core.jobs.bulk import BulkState, bulk_facts
 from windlass.store.memory.store import MemoryStore
-from windlass.web.visible import HIDDEN
+from windlass.web.access.visible import HIDDEN
 
 _JOBS = 12
 

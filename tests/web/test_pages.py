@@ -15,8 +15,8 @@ from starlette.routing import Mount
 from tests.web.viewing import of_role, seeded, shop, viewer, with_breaker
 from windlass import State, Windlass
 from windlass.core.jobs.job import Attempt, ErrorInfo, Job, Progress
-from windlass.web.security_headers import HEADERS
-from windlass.web.visible import HIDDEN
+from windlass.web.access.security_headers import HEADERS
+from windlass.web.access.visible import HIDDEN
 
 PAGES = ["/", "/jobs", "/errors", "/kinds", "/queues", "/workers", "/flows", "/schedules"]
 PAGES += ["/limits", "/store", "/audit", "/bulk"]

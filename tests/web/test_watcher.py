@@ -18,8 +18,8 @@ import pytest
 from tests.web.viewing import seeded, shop, viewer
 from windlass import Windlass
 from windlass.core.errors import StoreUnavailable
-from windlass.web.reads import Reads
-from windlass.web.watcher import MAX_STREAMS, TooManyStreams, Watcher
+from windlass.web.live.reads import Reads
+from windlass.web.live.watcher import MAX_STREAMS, TooManyStreams, Watcher
 
 _PROMPT = 30
 

@@ -3,6 +3,6 @@
 `app.web(access=...)` makes it an ASGI application, and `windlass web` serves it.
 """
 
-from windlass.web.access import Access, Role
+from windlass.web.access.roles import Access, Role
 
 __all__ = ["Access", "Role"]

@@ -12,14 +12,14 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from windlass.app.app import Windlass
-from windlass.web.access import AccessFunction
+from windlass.web.access.gate import Gate
+from windlass.web.access.roles import AccessFunction
+from windlass.web.access.security_headers import SecurityHeaders
+from windlass.web.access.sessions import Sessions
 from windlass.web.api.routes import API_ROUTES
-from windlass.web.events import events
-from windlass.web.gate import Gate
+from windlass.web.live.events import events
 from windlass.web.pages import action, audit, bulk, flows, job, jobs, lists, login, now
 from windlass.web.problems import HANDLERS
-from windlass.web.security_headers import SecurityHeaders
-from windlass.web.sessions import Sessions
 from windlass.web.site import STATIC, Site, release_hash, static_url
 
 _IMMUTABLE = "public, max-age=31536000, immutable"

@@ -15,7 +15,7 @@ from windlass.core.search.lowering import states_of
 from windlass.core.search.parser import parse
 from windlass.core.search.search import Search
 from windlass.core.search.terms import WITH_PATH, Field, Term, Value
-from windlass.web.access import Access
+from windlass.web.access.roles import Access
 from windlass.web.site import access_of, site_of
 
 

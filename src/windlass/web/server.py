@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from windlass.core.errors import ConfigError
-from windlass.web.origins import is_loopback
+from windlass.web.access.origins import is_loopback
 from windlass.web.site import Site
 
 _END_SECONDS = 5

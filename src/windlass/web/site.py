@@ -19,11 +19,11 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from windlass.app.app import Windlass
 from windlass.version import __version__
-from windlass.web import charts, formats
-from windlass.web.access import Access, AccessFunction, Role
-from windlass.web.reads import Reads
-from windlass.web.sessions import Sessions
-from windlass.web.watcher import Watcher
+from windlass.web.access.roles import Access, AccessFunction, Role
+from windlass.web.access.sessions import Sessions
+from windlass.web.live.reads import Reads
+from windlass.web.live.watcher import Watcher
+from windlass.web.rendering import charts, formats
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"

@@ -47,7 +47,7 @@ WHOLE = frozenset({
     *("windlass.core.values.sizes._SIZE", "windlass.core.policies.slo._START_WITHIN"),
     *("windlass.core.values.durations._PART", "windlass.core.payloads.redaction._QUOTED"),
     *("windlass.core.payloads.redaction._SCHEME", "windlass.store.userinfo._HOST"),
-    "windlass.web.visible._QUOTED",
+    "windlass.web.access.visible._QUOTED",
 })  # fmt: skip
 """Those that are matched at one place of a text only, or look at a few characters."""
 FLOOR = 0.004

@@ -13,7 +13,7 @@ from windlass.app.app import Windlass
 from windlass.app.control.control import Control
 from windlass.app.schedules import Schedules
 from windlass.core.documents import Facts
-from windlass.web.access import Access, Role
+from windlass.web.access.roles import Access, Role
 
 F = TypeVar("F", bound=Struct)
 

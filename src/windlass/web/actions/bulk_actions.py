@@ -16,11 +16,11 @@ from windlass.core.jobs.moves import FROM, Verb
 from windlass.core.jobs.queries import Where, filter_for
 from windlass.core.jobs.states import State
 from windlass.core.values.text import plural
-from windlass.web.access import Role
+from windlass.web.access.roles import Role
+from windlass.web.access.visible import visible_operation
 from windlass.web.actions.action import REASON, Action, AnyAction, Done, Input, Plan, Scene
-from windlass.web.bulk_operations import found_operation
+from windlass.web.actions.bulk_operations import found_operation
 from windlass.web.search import checked, states_in, where_of
-from windlass.web.visible import visible_operation
 
 _DONE = {Verb.CANCEL: "cancelled", Verb.REDRIVE: "redriven", Verb.PURGE: "purged"}
 _EFFECTS = {

@@ -16,7 +16,7 @@ from windlass.core.errors import InvalidTransition, UnknownJob
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import State
 from windlass.core.payloads.masked_job import masked_summary, value_of
-from windlass.web.access import Role
+from windlass.web.access.roles import Role
 from windlass.web.actions.action import REASON, Action, AnyAction, Done, Input, Plan, Scene
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from windlass.core.documents import breaker_facts, schedule_facts
 from windlass.core.policies.breaker_record import BreakerStatus
-from windlass.web.access import Role
+from windlass.web.access.roles import Role
 from windlass.web.actions.action import REASON, Action, AnyAction, Done, Input, Plan, Scene
 
 _PAGES = {"queue": "/queues", "kind": "/kinds", "key": "/queues"}

@@ -31,12 +31,12 @@ from windlass.core.documents import (
 from windlass.core.errors import UnknownJob
 from windlass.core.jobs.bulk import bulk_facts
 from windlass.core.workflows.flow_graph import FLOW_KIND
+from windlass.web.access.visible import visible, visible_entry, visible_facts, visible_operation
+from windlass.web.actions.bulk_operations import found_operation
 from windlass.web.actions.registry import allowed_action, perform
-from windlass.web.bulk_operations import found_operation
 from windlass.web.forms import document_of, query_of, read
 from windlass.web.search import search_of, where_of
 from windlass.web.site import access_of, site_of
-from windlass.web.visible import visible, visible_entry, visible_facts, visible_operation
 
 PREFIX = "/api/v1"
 

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.core.audit import AuditPage
+from windlass.web.access.visible import visible_entry
 from windlass.web.site import access_of, render, site_of
-from windlass.web.visible import visible_entry
 
 _LIMIT = 50
 

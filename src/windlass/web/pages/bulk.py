@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from windlass.core.jobs.bulk import BulkState
 from windlass.core.jobs.queries import described
-from windlass.web.bulk_operations import found_operation
+from windlass.web.access.visible import visible_operation
+from windlass.web.actions.bulk_operations import found_operation
 from windlass.web.site import access_of, render, see_other, site_of
-from windlass.web.visible import visible_operation
 
 _MAX_LISTED = 100
 

@@ -14,8 +14,8 @@ from windlass.core.jobs.queries import JobFilter
 from windlass.core.jobs.states import FINISHED
 from windlass.core.payloads.masked_job import masked_texts
 from windlass.core.workflows.flow_graph import FLOW_KIND, ids_of
-from windlass.web.flow_chart import MAX_NODES, drawn
-from windlass.web.remedies import for_job
+from windlass.web.actions.remedies import for_job
+from windlass.web.rendering.flow_chart import MAX_NODES, drawn
 from windlass.web.site import render, site_of, url
 
 _LIMIT = 25

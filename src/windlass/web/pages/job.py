@@ -8,10 +8,10 @@ from starlette.responses import Response
 from windlass.core.jobs.job import Job
 from windlass.core.payloads.masked_job import value_of
 from windlass.core.workflows.step_rows import StepRow, steps_of
-from windlass.web.remedies import for_job, for_reason
+from windlass.web.access.visible import visible, without_data
+from windlass.web.actions.remedies import for_job, for_reason
+from windlass.web.rendering.story import story_of
 from windlass.web.site import access_of, render, see_other, site_of
-from windlass.web.story import story_of
-from windlass.web.visible import visible, without_data
 
 _MAX_STEPS = 200
 _MAX_ACTIONS = 20

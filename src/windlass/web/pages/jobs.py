@@ -15,7 +15,7 @@ from windlass.core.jobs.queries import Page
 from windlass.core.jobs.states import State
 from windlass.core.search.errors import SearchError
 from windlass.core.search.search import Search
-from windlass.web.access import Role
+from windlass.web.access.roles import Role
 from windlass.web.search import search_of, states_in, term, where_of, with_state
 from windlass.web.site import render, see_other, site_of
 

@@ -6,9 +6,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from windlass.web.access.origins import client_address
+from windlass.web.access.sessions import COOKIE, SESSION_SECONDS, Sessions
 from windlass.web.forms import form_of
-from windlass.web.origins import client_address
-from windlass.web.sessions import COOKIE, SESSION_SECONDS, Sessions
 from windlass.web.site import render, see_other, site_of
 
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.core.alarms import find_alarms, waiting
-from windlass.web.remedies import for_alarm
+from windlass.web.actions.remedies import for_alarm
 from windlass.web.site import render, site_of
 
 _ROWS = 8

@@ -10,7 +10,7 @@ from windlass.core.alarms import Alarm
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import LIVE, State
 from windlass.core.why.reason import Cause, Reason
-from windlass.web.access import Role
+from windlass.web.access.roles import Role
 
 _MAX_JOBS = 3
 

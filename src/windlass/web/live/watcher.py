@@ -15,7 +15,7 @@ from contextlib import suppress
 from windlass.app.snapshot import Snapshot
 from windlass.core.errors import WindlassError
 from windlass.observability.logs import get_logger
-from windlass.web.reads import Reads
+from windlass.web.live.reads import Reads
 
 log = get_logger("windlass.web")
 _LOOK_SECONDS = 1.0

@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from windlass.web.access import Access, Role, access_by
-from windlass.web.origins import client_address, is_local, is_own_origin
+from windlass.web.access.origins import client_address, is_local, is_own_origin
+from windlass.web.access.roles import Access, Role, access_by
+from windlass.web.access.sessions import COOKIE, FAILURE_SECONDS
 from windlass.web.problems import problem
-from windlass.web.sessions import COOKIE, FAILURE_SECONDS
 from windlass.web.site import ACCESS, Site, path_of, url
 
 _SAFE = ("GET", "HEAD", "OPTIONS")

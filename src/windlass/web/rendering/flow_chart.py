@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from windlass.app.workflows.flow_rows import WORDS, Row
 from windlass.core.workflows.flow_graph import ids_of
-from windlass.web.formats import line
+from windlass.web.rendering.formats import line
 
 _WIDE, _TALL = 190, 54
 _GAP_X, _GAP_Y = 60, 18

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from windlass.web.live.watcher import TooManyStreams
 from windlass.web.problems import problem
 from windlass.web.site import site_of
-from windlass.web.watcher import TooManyStreams
 
 
 async def events(request: Request) -> Response:

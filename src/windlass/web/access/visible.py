@@ -17,7 +17,7 @@ from windlass.core.jobs.job import Job
 from windlass.core.payloads.masked_job import masked
 from windlass.core.search.parser import parse
 from windlass.core.search.terms import WITH_PATH, Term, Value
-from windlass.web.access import Access
+from windlass.web.access.roles import Access
 
 HIDDEN = "hidden"
 _DATA = ("payload", "result", "headers")
