@@ -196,8 +196,9 @@ def test_where_no_sleeper_can_be_notified_it_finds_its_jobs_by_polling(
     worker.started()
     loud = Windlass(yard.plain_url, enqueue_timeout="1s")
     quiet = Windlass(f"{yard.plain_url}?options=-cwindlass.wake%3Doff")
+    # A worker sleeps only after it has heard a notification of its own.
+    until(lambda: yard.value("SELECT count(*) FROM sleepers"), "a worker that sleeps")
     with clogged(yard):
-        until(lambda: yard.value("SELECT count(*) FROM sleepers"), "a worker that sleeps")
         with pytest.raises(StoreUnavailable, match="too many notifications in the NOTIFY queue"):
             enqueue_by(loud)
         assert yard.states() == {}

@@ -77,6 +77,8 @@ def for_job(job: Job) -> Iterator[Button]:
         yield _action("Run now", "retry-job", id=own)
     if job.state in LIVE and not job.cancel_requested:
         yield _action("Cancel", "cancel-job", id=own)
+    if job.state in LIVE and job.key is not None:
+        yield _action(f"Pause key {job.key}", "pause-key", name=job.key)
     if job.state is State.DEAD:
         yield _action("Redrive", "redrive-job", id=own)
         yield _action("Edit payload", "edit-job", Role.ADMIN, id=own)
