@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.app_on_store import STORES, Bed, Clock, in_state, log_lines, serving, until
-from windlass import (
-    Context,
-    JobCancelled,
-    PayloadInvalid,
-    PayloadTooLarge,
-    State,
-    Windlass,
-)
+from windlass import Context, JobCancelled, PayloadInvalid, PayloadTooLarge, State, Windlass
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.queries import JobFilter
 
@@ -168,75 +161,6 @@ def test_a_job_that_no_claim_can_read_does_not_stop_the_others(bed: Bed) -> None
         db.close()
         async with serving(app):
             assert await (await note.aenqueue()).aresult("60s") == {}
-
-    asyncio.run(main())
-
-
-def test_a_unique_job_that_waits_or_runs_is_the_answer_to_a_second_enqueue(bed: Bed) -> None:
-    app = bed.app()
-    go, began = asyncio.Event(), asyncio.Event()
-
-    @app.job
-    async def sync_user(user: int) -> str:
-        began.set()
-        await go.wait()
-        return "done"
-
-    once = sync_user.using(unique="user:42")
-
-    async def main() -> None:
-        first = await once.aenqueue(42)
-        again = await once.aenqueue(42)
-        assert (first.is_duplicate, again.is_duplicate, again.id) == (False, True, first.id)
-        assert repr(again) == f"Handle({first.id}, duplicate)"
-        async with serving(app):
-            await began.wait()
-            running = await once.aenqueue(42)
-            assert (running.is_duplicate, running.id) == (True, first.id)
-            other = await sync_user.using(unique="user:43").aenqueue(43)
-            assert not other.is_duplicate
-            go.set()
-            assert await running.aresult("60s") == "done"
-            after = await once.aenqueue(42)
-            assert (after.is_duplicate, after.id != first.id) == (False, True)
-            assert await after.aresult("60s") == "done"
-
-    asyncio.run(main())
-
-
-def test_a_unique_key_is_freed_by_death_and_by_cancellation(bed: Bed) -> None:
-    app = bed.app()
-
-    @app.job(max_retries=0)
-    async def fail() -> None:
-        raise ValueError("no")
-
-    once = fail.using(unique="k")
-
-    async def main() -> None:
-        first = await once.aenqueue()
-        await first.acancel()
-        second = await once.aenqueue()
-        assert not second.is_duplicate
-        async with serving(app):
-            await in_state(second, State.DEAD)
-        assert not (await once.aenqueue()).is_duplicate
-
-    asyncio.run(main())
-
-
-def test_kinds_do_not_share_unique_keys(bed: Bed) -> None:
-    app = bed.app()
-
-    @app.job
-    async def one() -> None: ...
-
-    @app.job
-    async def two() -> None: ...
-
-    async def main() -> None:
-        await one.using(unique="k").aenqueue()
-        assert not (await two.using(unique="k").aenqueue()).is_duplicate
 
     asyncio.run(main())
 

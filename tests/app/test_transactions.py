@@ -13,55 +13,18 @@ from uuid import UUID
 import asyncpg
 import psycopg
 import pytest
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from tests.support.app_on_store import Bed, in_state, serving, until
-from tests.support.libraries import (
-    ALL,
-    USUAL,
-    Library,
-    Users,
-    django_connections,
-    of_sqlalchemy,
-)
-from windlass import ConfigError, State, Windlass
-from windlass.app import Handler
+from tests.app.transaction_shop import Shop
+from tests.support.app_on_store import in_state, serving, until
+from tests.support.libraries import ALL, USUAL, Library, Users, django_connections, of_sqlalchemy
+from windlass import State
 
 on_postgres = pytest.mark.parametrize("bed", ["postgres"], indirect=True)
 of_every_library = pytest.mark.parametrize("library", ALL, ids=str)
 of_each_sort = pytest.mark.parametrize("library", USUAL, ids=str)
-Note = Handler[[int], int, [int], Any]
-
-
-class Shop:
-    """An app with one kind of job, and a look at what others see of them."""
-
-    def __init__(self, bed: Bed) -> None:
-        self.app = bed.app()
-        self.url = bed.url
-
-        @self.app.job
-        async def note(n: int) -> int:
-            return n
-
-        self.note: Note = note
-
-    def has_a_sleeper(self) -> bool:
-        """Say whether a worker wants to be woken."""
-        with psycopg.connect(self.url) as db:
-            return db.execute("SELECT FROM windlass.sleepers").fetchone() is not None
-
-    def seen(self) -> list[UUID]:
-        """Return the jobs that are committed, in their order."""
-        with psycopg.connect(self.url) as db:
-            return [row[0] for row in db.execute("SELECT id FROM windlass.jobs ORDER BY seq")]
-
-
-@pytest.fixture
-def shop(bed: Bed) -> Shop:
-    return Shop(bed)
 
 
 @on_postgres
@@ -331,84 +294,3 @@ def test_a_django_project_enqueues_in_atomic_blocks(shop: Shop) -> None:
         timeout=60,
     )
     assert [str(each) for each in shop.seen()] == done.stdout.split()
-
-
-# -- what is no transaction ------------------------------------------------------------------------
-
-
-@on_postgres
-@of_every_library
-def test_the_wrong_form_of_enqueue_names_the_right_one(shop: Shop, library: Library) -> None:
-    async def body(users: Users) -> None:
-        if library.awaited:
-            with pytest.raises(ConfigError, match=r"is asynchronous; write await .*aenqueue"):
-                shop.note.using(tx=users.tx).enqueue(1)
-        else:
-            with pytest.raises(
-                ConfigError, match=r"is synchronous; write using\(tx=...\)\.enqueue"
-            ):
-                await shop.note.using(tx=users.tx).aenqueue(1)
-        await users.commit()
-        assert shop.seen() == []
-
-    library.run(shop.url, body)
-
-
-@on_postgres
-@pytest.mark.parametrize(
-    "tx", ["rubbish", 7, object(), Engine], ids=["text", "number", "object", "class"]
-)
-def test_the_error_for_an_unsupported_connection_lists_the_supported_ones(
-    shop: Shop, tx: object
-) -> None:
-    with pytest.raises(ConfigError, match="pass a psycopg, asyncpg, SQLAlchemy or Django"):
-        shop.note.using(tx=tx).enqueue(1)
-    with pytest.raises(ConfigError, match="pass a psycopg, asyncpg, SQLAlchemy or Django"):
-        asyncio.run(shop.note.using(tx=tx).aenqueue(1))
-
-
-@on_postgres
-def test_engines_and_pools_are_refused_since_they_are_in_no_transaction(shop: Shop) -> None:
-    """Prevents: a job that is committed at once, although its producer meant to roll it back."""
-    engine = create_engine(of_sqlalchemy(shop.url, "psycopg"))
-    with pytest.raises(ConfigError, match="tx=Engine is not supported"):
-        shop.note.using(tx=engine).enqueue(1)
-    engine.dispose()
-
-    async def main() -> None:
-        async_engine = create_async_engine(of_sqlalchemy(shop.url, "asyncpg"))
-        with pytest.raises(ConfigError, match="tx=AsyncEngine is not supported"):
-            await shop.note.using(tx=async_engine).aenqueue(1)
-        await async_engine.dispose()
-        async with asyncpg.create_pool(shop.url, min_size=1, max_size=1) as pool:
-            with pytest.raises(ConfigError, match="tx=Pool is not supported"):
-                await shop.note.using(tx=pool).aenqueue(1)
-
-    asyncio.run(main())
-    assert shop.seen() == []
-
-
-@pytest.mark.parametrize("url", ["memory://", "sqlite:///jobs.db"])
-def test_a_store_without_transactions_says_what_has_them(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    app = Windlass(url)
-
-    @app.job
-    def note(n: int) -> None: ...
-
-    told = r"using\(tx=...\) needs the jobs in the same database .* use a postgresql:// URL"
-    with pytest.raises(ConfigError, match=told):
-        note.using(tx=object()).enqueue(1)
-    with pytest.raises(ConfigError, match=told):
-        app.enqueue_many([note.draft(1)], tx=object())
-
-    async def main() -> None:
-        with pytest.raises(ConfigError, match=told):
-            await note.using(tx=object()).aenqueue(1)
-        with pytest.raises(ConfigError, match=told):
-            await app.aenqueue_many([note.draft(1)], tx=object())
-
-    asyncio.run(main())
-    app.close()

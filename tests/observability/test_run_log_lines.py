@@ -3,107 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import io
-import json
 import logging
-import os
-import subprocess
-import sys
-import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, cast
-from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.observability.posted_lines import (
+    PLAIN,
+    Job,
+    alone,
+    heard,
+    hold_until,
+    in_a_turn,
+    lines_of,
+    post,
+    records,
+)
 from tests.support.app_on_store import serving, until
 from tests.support.inside_a_program import Inside
 from windlass import Context, Secret, Windlass
 from windlass.core.jobs.ids import flow_id, member_id
-from windlass.core.payloads.redaction import Redaction
 from windlass.observability.log_context import fields_of, running
-from windlass.observability.log_handler import LogHandler, giving_way
-from windlass.observability.logs import configure_logging, get_logger
+from windlass.observability.log_handler import giving_way
+from windlass.observability.logs import get_logger
 from windlass.observability.run_log_lines import run_lines
-from windlass.process.exits.black_box import BlackBox, _Recorder
 
 HOSTILE = 'a"\\\n2026 [info] job.finished\r\x1b[2J\u202e\u2028\x85\x00\ud800é😀'
 user = logging.getLogger("shop.orders")
-PLAIN = Redaction()
 job_log = get_logger("windlass.job")
-
-
-class Job:
-    """What the lines of a run tell of its job."""
-
-    def __init__(self, kind: str = "pay", queue: str = "money", job_id: UUID | None = None) -> None:
-        self.id = job_id or uuid4()
-        self.kind, self.queue, self.attempt = kind, queue, 2
-        self.flow: UUID | None = None
-        self.worker = "w1"
-
-
-@contextmanager
-def heard() -> Iterator[io.StringIO]:
-    """What is written as JSON, with nobody else listening: pytest does, too."""
-    root, stream = logging.getLogger(), io.StringIO()
-    level, handlers = root.level, root.handlers[:]
-    root.handlers[:] = []
-    try:
-        configure_logging("info", "json", stream)
-        yield stream
-    finally:
-        root.setLevel(level)
-        root.handlers[:] = handlers
-
-
-def alone(test: Callable[..., None]) -> Callable[..., None]:
-    """Give a test `sink`; a fixture could not, since pytest's handlers come after fixtures."""
-    signature = inspect.signature(test)
-    others = [each for name, each in signature.parameters.items() if name != "sink"]
-
-    @functools.wraps(test)
-    def wrapped(**given: Any) -> None:
-        with heard() as sink:
-            test(sink=sink, **given)
-
-    wrapped.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
-    return wrapped
-
-
-def records(sink: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in sink.getvalue().splitlines()]
-
-
-def in_a_turn(say: Callable[[], None]) -> None:
-    """Say something within one turn of an event loop, and let it turn once more."""
-
-    async def main() -> None:
-        say()
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
-
-
-def hold_until(is_so: Callable[[], bool]) -> None:
-    """Block whatever runs here until something is so."""
-    limit = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-
-
-def post(job: Any, seconds: float = 0.25) -> None:
-    poster = run_lines(PLAIN)
-    assert poster is not None
-    poster.finished(poster.started(job, "w1"), seconds)
 
 
 @settings(max_examples=50)
@@ -222,7 +154,7 @@ def test_each_line_names_its_own_job_and_its_own_time(
 
 @alone
 def test_a_line_posted_while_the_writer_falls_asleep_is_written(sink: io.StringIO) -> None:
-    lines = _lines()
+    lines = lines_of()
     lines.posted.append("a note")
     lying_down = threading.Thread(target=lines._guard._rest, daemon=True)
     lying_down.start()
@@ -257,143 +189,6 @@ def test_the_writer_wakes_up_again_after_a_long_silence(
         time.sleep(0.3)  # It goes to sleep after ten looks.
 
 
-@pytest.mark.parametrize(
-    "how", ["handler", "child", "filter", "level", "formatter", "console", "mute", "deaf"]
-)
-@alone
-def test_other_log_handlers_get_every_line(sink: io.StringIO, how: str) -> None:
-    """Prevents a user's own handler, or filter, from being passed over."""
-    assert run_lines(PLAIN) is not None
-    root, mine = logging.getLogger(), logging.getLogger("windlass.job")
-    before = mine.handlers[:], mine.filters[:], mine.propagate, mine.level
-    try:
-        match how:
-            case "handler":
-                root.addHandler(logging.StreamHandler(io.StringIO()))
-            case "child":
-                logging.getLogger("windlass.job").addHandler(logging.NullHandler())
-            case "filter":
-                root.handlers[0].addFilter(lambda _: True)
-            case "level":
-                root.handlers[0].setLevel(logging.ERROR)
-            case "formatter":
-                root.handlers[0].setFormatter(logging.Formatter("%(message)s"))
-            case "console":
-                configure_logging("info", "console", sink)
-            case "mute":
-                mine.setLevel(logging.ERROR)
-            case "deaf":
-                mine.propagate = False
-        assert run_lines(PLAIN) is None
-    finally:
-        mine.handlers[:], mine.filters[:], mine.propagate = before[:3]
-        mine.setLevel(before[3])
-
-
-@alone
-def test_another_stream_is_found_at_once(sink: io.StringIO) -> None:
-    other = io.StringIO()
-    in_a_turn(lambda: post(Job()))
-    configure_logging("info", "json", other)
-    in_a_turn(lambda: post(Job()))
-    assert (len(records(sink)), len(records(other))) == (2, 2)
-
-
-@alone
-def test_a_stream_that_fails_costs_no_job(sink: io.StringIO, capsys: Any) -> None:
-    def fail(_: str) -> int:
-        raise OSError(28, "No space left on device")
-
-    sink.write = fail  # type: ignore[method-assign]
-    in_a_turn(lambda: post(Job()))
-    assert "No space left on device" in capsys.readouterr().err
-
-
-@alone
-def test_where_no_thread_can_start_lines_are_written_at_once(
-    sink: io.StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Prevents a line that costs its job an attempt, in a container that may have no more."""
-
-    def fail(_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    async def main() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", fail)
-            post(Job())
-            assert len(records(sink)) == 2, "though the loop has not turned"
-        await asyncio.sleep(0)
-        post(Job())
-        hold_until(lambda: len(records(sink)) == 4)
-
-    asyncio.run(main())
-
-
-@alone
-def test_the_black_box_hears_of_every_start(sink: io.StringIO) -> None:
-    box = BlackBox.create()
-    try:
-        logging.getLogger().addHandler(_Recorder(box))
-        job = Job(kind=HOSTILE)
-        in_a_turn(lambda: post(job))
-        (told,) = box.read(str(job.id)).splitlines()
-        assert "INFO windlass.job job.started" in told
-        assert len(records(sink)) == 2
-    finally:
-        box.close()
-
-
-@alone
-def test_a_fork_does_not_say_again_what_was_said_before_it(
-    sink: io.StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("windlass.observability.log_handler._GUARD_POLL_SECONDS", 60)
-    lines = _lines()
-
-    async def main() -> None:
-        post(Job())
-        assert in_a_fork(lambda: bool(lines.posted)) is False
-        assert lines.posted
-
-    asyncio.run(main())
-    assert len(records(sink)) == 2
-
-
-def in_a_fork(ask: Callable[[], bool]) -> bool:
-    pid = os.fork()
-    if pid == 0:
-        os._exit(int(bool(ask())))
-    return bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-
-
-def _lines() -> LogHandler:
-    (lines,) = [each for each in logging.getLogger().handlers if isinstance(each, LogHandler)]
-    return lines
-
-
-def test_posted_lines_are_written_at_exit() -> None:
-    program = """
-        import asyncio, sys
-        from tests.observability.test_run_log_lines import Job
-        from windlass.observability.logs import configure_logging
-        from windlass.observability.run_log_lines import run_lines
-        from windlass.core.payloads.redaction import Redaction
-
-        configure_logging("info", "json")
-
-        async def main():
-            run_lines(Redaction()).started(Job(), "w1")
-            sys.exit()  # The loop turns no more.
-
-        asyncio.run(main())
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stderr)["event"] == "job.started"
-
-
 @alone
 def test_runs_post_their_lines_and_those_with_secrets_log_them(sink: io.StringIO) -> None:
     app = Windlass("memory://", encryption_keys=["k1:" + "A" * 43 + "="])
@@ -401,11 +196,11 @@ def test_runs_post_their_lines_and_those_with_secrets_log_them(sink: io.StringIO
 
     @app.job
     async def plain(ctx: Context) -> None:
-        posted.append(bool(_lines().posted))
+        posted.append(bool(lines_of().posted))
 
     @app.job
     async def discreet(ctx: Context, card: Secret[str]) -> None:
-        posted.append(bool(_lines().posted))
+        posted.append(bool(lines_of().posted))
 
     async def main() -> list[str]:
         async with serving(app) as worker:

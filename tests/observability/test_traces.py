@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -17,51 +14,19 @@ from tests.support.app_on_store import (
     Clock,
     Through,
     in_state,
-    log_lines,
     on_embedded_stores,
     serving,
     until,
 )
 from windlass import ConfigError, PermanentError, Snooze, State, StoreUnavailable
 from windlass.core.jobs.queries import JobFilter
-from windlass.observability import traces
 from windlass.worker.services.schedules.schedule_ticker import ScheduleTicker
-
-trace = pytest.importorskip("opentelemetry.trace", reason="pip install windlass[dev]")
-sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="pip install windlass[dev]")
-exporting = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
+from tests.observability.spans import Spans, trace
 
 FOREIGN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-class Spans:
-    """What was traced since the test began."""
-
-    def __init__(self) -> None:
-        self.exporter = exporting.InMemorySpanExporter()
-        self.provider = sdk.TracerProvider()
-        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-
-        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-
-    def named(self, name: str) -> list[ReadableSpan]:
-        return [each for each in self.exporter.get_finished_spans() if each.name == name]
-
-    def only(self, name: str) -> ReadableSpan:
-        (span,) = self.named(name)
-        return span
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
-    """Yield what is traced, by a provider that is this process's for one test."""
-    made = Spans()
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", made.provider)
-    yield made
-    made.provider.shutdown()
 
 
 def id_of(span: ReadableSpan) -> int:
@@ -362,97 +327,3 @@ def test_an_enqueue_that_fails_is_an_error_of_its_span(bed: Bed, spans: Spans) -
     with pytest.raises(ConfigError):
         app.enqueue_many([work.draft()], tx=object())
     assert attributes_of(spans.only("enqueue default"))["error.type"] == "windlass.ConfigError"
-
-
-@on_embedded_stores
-def test_off_is_off_and_without_a_provider_nothing_is_sent_along(
-    bed: Bed, spans: Spans, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = bed.app(traces="off")
-
-    @app.job
-    def work() -> None:
-        pass
-
-    assert work.enqueue().info().headers == {}
-    assert len(app.layers) == 1, "the lines about runs alone"
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
-    app.configure(traces="on")
-    assert work.enqueue().info().headers == {}
-    assert spans.exporter.get_finished_spans() == ()
-
-
-def test_nothing_of_opentelemetry_is_imported_unless_somebody_has() -> None:
-    program = """
-import asyncio, sys
-from windlass import Windlass
-
-app = Windlass("memory://")
-
-@app.job
-async def work() -> None:
-    pass
-
-async def main():
-    await work.aenqueue()
-    await app.arun_worker(burst=True)
-
-asyncio.run(main())
-assert not [name for name in sys.modules if name.startswith("opentelemetry")]
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-
-
-def test_traces_that_are_wanted_and_cannot_be_had_are_an_error_with_its_remedy() -> None:
-    program = """
-import sys
-sys.modules["opentelemetry"] = None
-from windlass import ConfigError, Windlass
-
-app = Windlass("memory://", traces="on")
-try:
-    app.worker()
-except ConfigError as error:
-    assert "pip install windlass[otel]" in str(error), error
-else:
-    raise AssertionError
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-
-
-@pytest.mark.parametrize("step", ["start", "end"])
-@on_embedded_stores
-def test_a_span_processor_that_raises_fails_no_enqueue_and_no_run(
-    bed: Bed,
-    spans: Spans,
-    step: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("the exporter is gone")
-
-    processor = sdk.SpanProcessor()
-    monkeypatch.setattr(processor, f"on_{step}", fail, raising=False)
-    spans.provider.add_span_processor(processor)
-    monkeypatch.setattr(traces._Known, "broken", set())
-    app = bed.app()
-
-    @app.job
-    async def work() -> int:
-        return 1
-
-    @app.job(max_retries=0)
-    async def break_down() -> None:
-        raise PermanentError("its own error")
-
-    async def main() -> None:
-        async with serving(app):
-            assert await (await work.aenqueue()).aresult("60s") == 1
-            dead = await in_state(await break_down.aenqueue(), State.DEAD)
-            assert dead.error is not None
-            assert "its own error" in dead.error.message
-
-    asyncio.run(main())
-    (line,) = log_lines(caplog, "traces.failed")
-    assert line["step"] == step

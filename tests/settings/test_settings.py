@@ -2,59 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import fields
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.settings.loads import Load
 from windlass.core.errors import ConfigError
 from windlass.core.jobs.spaces import Space
 from windlass.core.values.ranges import Bounds
-from windlass.settings import (
-    Resolved,
-    Served,
-    Settings,
-    describe_settings,
-    load_settings,
-    redact_url,
-    usable_cpus,
-)
-
-TIME = "a duration like '30s' (a plain number is in "
-WHOLE = "a whole number"
-BOUNDS = "a whole number like 8, or a range like 5..100"
-POLL_BOUNDS = "at least 10ms, at most 5m"
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Load:
-    return Load(tmp_path)
-
-
-class Load:
-    """Loads settings from a directory of its own, with the given flags, variables and files."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def __call__(
-        self,
-        flags: Mapping[str, object] | None = None,
-        *,
-        env: Mapping[str, str] | None = None,
-        dotenv: str = "",
-        toml: str = "",
-    ) -> Resolved:
-        if dotenv:
-            (self.directory / ".env").write_text(dotenv)
-        if toml:
-            (self.directory / "windlass.toml").write_text(toml)
-        return load_settings(flags, environ=env or {}, directory=self.directory)
+from windlass.settings import Served, Settings, describe_settings, redact_url, usable_cpus
 
 
 def test_with_nothing_given_every_setting_has_its_default(load: Load) -> None:
@@ -173,141 +132,6 @@ def test_a_windlass_name_settles_a_contradiction_of_the_others(load: Load) -> No
     assert load(env=env).settings.max_retries == 1
 
 
-@pytest.mark.parametrize(
-    ("env", "message"),
-    [
-        (
-            {"WORKER_CONCURRENCY": "0"},
-            f"WORKER_CONCURRENCY must be {BOUNDS}, at least 1, at most 100000, got '0'",
-        ),
-        (
-            {"WINDLASS_PROCESSES": "8..2"},
-            f"WINDLASS_PROCESSES must be {BOUNDS}, at least 1, at most 1000, got '8..2'",
-        ),
-        (
-            {"WINDLASS_CLAIM_SIZE": "0"},
-            f"WINDLASS_CLAIM_SIZE must be {WHOLE}, at least 1, at most 10000, got '0'",
-        ),
-        (
-            {"WINDLASS_LEASE": "500ms"},
-            f"WINDLASS_LEASE must be {TIME}seconds), at least 1s, at most 1h, got '500ms'",
-        ),
-        (
-            {"JOB_POLL_INTERVAL": "soon"},
-            f"JOB_POLL_INTERVAL must be {TIME}milliseconds), {POLL_BOUNDS}, got 'soon'",
-        ),
-        (
-            {"LOG_LEVEL": "loud"},
-            "LOG_LEVEL must be one of debug, info, warning, error, critical, got 'loud'",
-        ),
-    ],
-)
-def test_a_wrong_value_is_refused_with_its_name_and_what_would_be_right(
-    load: Load, env: Mapping[str, str], message: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(env=env)
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize(
-    "env",
-    [
-        {"WINDLASS_CONCURRENCY": "1.5"},
-        {"WINDLASS_CONCURRENCY": "0..5"},
-        {"WINDLASS_CONCURRENCY": "5..100001"},
-        {"WINDLASS_CONCURRENCY": "5.."},
-        {"WINDLASS_CONCURRENCY": "٣"},
-        {"WINDLASS_CONCURRENCY": "9" * 5000},
-        {"WINDLASS_MAX_RETRIES": "-1"},
-        {"WINDLASS_LEASE": "inf"},
-        {"WINDLASS_LEASE": "nan"},
-        {"WINDLASS_LEASE": "-5"},
-        {"WINDLASS_TIMEOUT": "0"},
-        {"WINDLASS_TIMEOUT": "never"},
-        {"WINDLASS_TIMEOUT": "1e400"},
-        {"WINDLASS_RETENTION": "9" * 400},
-        {"WINDLASS_POLL_INTERVAL": "1000"},
-    ],
-    ids=str,
-)
-def test_nonsense_is_refused_and_never_replaced_by_a_default(
-    load: Load, env: Mapping[str, str]
-) -> None:
-    (variable,) = env
-    with pytest.raises(ConfigError, match=rf"^{variable} must be .*, got "):
-        load(env=env)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "concurrency = true",
-        "concurrency = 1.5",
-        "lease = [1]",
-        "queues = [1]",
-        "url = 5",
-        "lease = nan",
-    ],
-)
-def test_a_toml_value_of_the_wrong_type_is_refused_by_file_and_key(load: Load, line: str) -> None:
-    key = line.split(" ")[0]
-    with pytest.raises(ConfigError, match=rf"^windlass\.toml: {key} must be .*, got "):
-        load(toml=line)
-
-
-def test_toml_takes_numbers_strings_and_lists(load: Load) -> None:
-    settings = load(
-        toml="poll_interval = 0.5\nlease = 20\ntimeout = '1h'\nqueues = ['a', 'b']\nimports = 'c'"
-    ).settings
-    assert settings.poll_interval == timedelta(seconds=0.5)
-    assert (settings.lease, settings.timeout) == (timedelta(seconds=20), timedelta(hours=1))
-    assert (settings.queues, settings.imports) == ((Served("a"), Served("b")), ("c",))
-
-
-@pytest.mark.parametrize(
-    ("key", "meant"),
-    [
-        ("concurency", "concurrency"),
-        ("poll-interval", "poll_interval"),
-        ("LEASE", "lease"),
-        ("worker_concurrency", "concurrency"),
-    ],
-)
-def test_an_unknown_toml_key_is_refused_with_what_was_meant(
-    load: Load, key: str, meant: str
-) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"'{key}' is not a key of windlass.toml; did you mean '{meant}'"
-    ):
-        load(toml=f"{key} = 1")
-
-
-def test_an_unknown_toml_key_like_no_other_is_refused_with_all_there_are(load: Load) -> None:
-    with pytest.raises(ConfigError, match=r"'zzz' is not a key of windlass.toml; there are: url, "):
-        load(toml="[zzz]\nx = 1")
-
-
-def test_an_unknown_windlass_variable_is_a_warning_with_what_was_meant(load: Load) -> None:
-    resolved = load(
-        env={"WINDLASS_LEAS": "5", "WINDLASS_MOON": "1", "SLOTS": "2"},
-        dotenv="WINDLASS_LEASES=5",
-    )
-    assert resolved.settings == Settings()
-    assert resolved.warnings == (
-        "WINDLASS_LEAS is set, but there is no such setting; did you mean WINDLASS_LEASE?",
-        "WINDLASS_MOON is set, but there is no such setting",
-        ".env: WINDLASS_LEASES is set, but there is no such setting; did you mean WINDLASS_LEASE?",
-    )
-
-
-def test_an_unknown_flag_is_refused(load: Load) -> None:
-    with pytest.raises(
-        ConfigError, match=r"'concurency' is not an option of a worker; did you mean 'concurrency'"
-    ):
-        load({"concurency": 5})
-
-
 @pytest.mark.parametrize("absent", [None, [], ()])
 def test_a_flag_that_was_not_given_hides_nothing(load: Load, absent: object) -> None:
     queues = load({"queues": absent}, env={"WINDLASS_QUEUES": "mail"}).settings.queues
@@ -401,48 +225,6 @@ def test_an_empty_variable_leaves_the_setting_to_the_next_place(load: Load) -> N
     ).settings.concurrency == Bounds.of(8)
     both = {"WINDLASS_CONCURRENCY": "", "WORKER_CONCURRENCY": "9"}
     assert load(env=both).settings.concurrency == Bounds.of(9)
-
-
-def test_another_configuration_file_can_be_chosen(load: Load, tmp_path: Path) -> None:
-    (tmp_path / "other.toml").write_text("concurrency = 9")
-    resolved = load(env={"WINDLASS_CONFIG": "other.toml"}, toml="concurrency = 8")
-    assert resolved.settings.concurrency == Bounds.of(9)
-    assert resolved.sources["concurrency"].source == "other.toml: concurrency"
-    assert resolved.warnings == ()
-
-
-@pytest.mark.parametrize("chosen", ["missing.toml", "."])
-def test_a_chosen_configuration_file_that_cannot_be_read_is_refused(
-    load: Load, chosen: str
-) -> None:
-    with pytest.raises(ConfigError, match=rf"^WINDLASS_CONFIG = '{chosen}' cannot be read"):
-        load(env={"WINDLASS_CONFIG": chosen})
-
-
-@pytest.mark.parametrize("content", [b"concurrency = ", b"\xff\xfe"])
-def test_a_broken_toml_file_is_refused_by_its_name(
-    load: Load, tmp_path: Path, content: bytes
-) -> None:
-    (tmp_path / "windlass.toml").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"^windlass\.toml cannot be read"):
-        load()
-
-
-def test_a_dotenv_that_is_not_text_is_refused_by_its_name(load: Load, tmp_path: Path) -> None:
-    (tmp_path / ".env").write_bytes(b"A=\xff")
-    with pytest.raises(ConfigError, match=r"\.env cannot be read"):
-        load()
-
-
-def test_a_directory_called_dotenv_is_not_a_file_of_settings(load: Load, tmp_path: Path) -> None:
-    (tmp_path / ".env").mkdir()
-    assert load().settings == Settings()
-
-
-def test_loading_leaves_the_environment_alone(load: Load) -> None:
-    before = dict(os.environ)
-    load(dotenv="WINDLASS_CONCURRENCY=5\nOTHER=1")
-    assert dict(os.environ) == before
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NoReturn
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.core.jobs.settling import (
+    JOB,
+    NOW,
+    after,
+    failed,
+    jitters,
+    jobs,
+    outcomes,
+    policies,
+    quick,
+    settled,
+    texts,
+)
 from windlass.core.errors import (
     PayloadInvalid,
     PayloadTooLarge,
@@ -19,10 +32,6 @@ from windlass.core.errors import (
     RetryAfter,
     StoreUnavailable,
 )
-from windlass.core.failures.describe import describe
-from windlass.core.failures.error_classes import ErrorClass
-from windlass.core.failures.fingerprint import fingerprint
-from windlass.core.jobs.ids import job_id
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.outcomes import (
     Cancelled,
@@ -35,111 +44,8 @@ from windlass.core.jobs.outcomes import (
     TimedOut,
 )
 from windlass.core.jobs.retry import Retry
-from windlass.core.jobs.settle import Policy, Transition, settle
+from windlass.core.jobs.settle import Policy
 from windlass.core.jobs.states import State, may_move
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-TOKEN = 0x5EED_5EED_5EED_5EED
-JOB = Job(
-    id=job_id(0, 0),
-    kind="send",
-    queue="mail",
-    priority=0,
-    key="",
-    state=State.RUNNING,
-    payload=b"{}",
-    due_at=NOW - timedelta(minutes=1),
-    created_at=NOW - timedelta(minutes=1),
-    started_at=NOW - timedelta(seconds=7),
-    attempt=1,
-    worker="worker-1",
-    token=TOKEN,
-)
-POLICY = Policy(retry=Retry())
-REASON_LIMIT = 100_000
-quick = settings(max_examples=40)
-
-
-def failed(error: BaseException) -> Failed:
-    return Failed(exception=error, error=describe(error))
-
-
-def settled(
-    outcome: Outcome, *, job: Job = JOB, policy: Policy = POLICY, jitter: float = 0.0
-) -> Transition:
-    return settle(job, outcome, policy, now=NOW, jitter=jitter)
-
-
-def after(job: Job, move: Transition) -> Job:
-    """Return the job as the store holds it once it is claimed again after this transition."""
-    return replace(
-        job,
-        attempt=job.attempt + 1,
-        failures=job.failures + move.failures,
-        crashes=job.crashes + move.crashes,
-        history=job.history if move.attempt is None else (*job.history, move.attempt),
-    )
-
-
-texts = st.text(max_size=20)
-outcomes: st.SearchStrategy[Outcome] = st.one_of(
-    st.builds(Succeeded, result=st.none() | st.binary(max_size=5)),
-    st.builds(
-        failed,
-        st.sampled_from(
-            [
-                ValueError("bad"),
-                ConnectionError("refused"),
-                PermanentError("gone"),
-                PayloadInvalid("send", "to", "missing"),
-                RetryAfter("9m"),
-                RetryAfter(NOW + timedelta(days=1)),
-                StoreUnavailable("away"),
-                MemoryError(),
-                ExceptionGroup("several", [ValueError("bad"), MemoryError()]),
-                asyncio.CancelledError(),
-                KeyboardInterrupt(),
-                SystemExit(1),
-            ]
-        ),
-    ),
-    st.builds(TimedOut, after=st.timedeltas(timedelta(0), timedelta(days=1))),
-    st.builds(Snoozed, due=st.timedeltas(timedelta(0), timedelta(days=1)) | st.just(NOW)),
-    st.builds(Cancelled, reason=texts),
-    st.builds(Released, reason=texts),
-    st.builds(Crashed, cause=st.sampled_from(["alone", "process", "lease", "host"]), reason=texts),
-)
-retries = st.sampled_from(
-    [
-        Retry(),
-        Retry.network(),
-        Retry.never(),
-        Retry(on={ConnectionError: Retry.rate_limit(), TimeoutError: Retry.never()}),
-        Retry(when=lambda error: not isinstance(error, ValueError)),
-    ]
-)
-policies = st.builds(
-    Policy, retry=retries, max_retries=st.integers(0, 5), max_crashes=st.integers(0, 5)
-)
-jobs = st.builds(
-    lambda attempt, failures, crashes, own, started, cancel: replace(
-        JOB,
-        attempt=attempt,
-        failures=failures,
-        crashes=crashes,
-        max_retries=own,
-        started_at=started,
-        cancel_requested=cancel,
-    ),
-    st.integers(1, 10_000),
-    st.integers(0, 10_000),
-    st.integers(0, 10),
-    st.none() | st.integers(0, 10_000),
-    st.none() | st.just(NOW) | st.just(NOW + timedelta(seconds=5)),
-    st.booleans(),
-)
-jitters = st.floats(0, 1, exclude_max=True)
-
 
 # -- the table -------------------------------------------------------------------------------------
 
@@ -396,266 +302,9 @@ def test_a_veto_that_breaks_is_not_hidden() -> None:
         settled(failed(ValueError("bad")), policy=Policy(retry=Retry(when=broken)))
 
 
-# -- the classes of errors (D9) --------------------------------------------------------------------
-
-
-class Down(Exception):
-    pass
-
-
-def classes(error_class: ErrorClass) -> Policy:
-    return Policy(retry=Retry(), app_errors={Down: error_class})
-
-
-@pytest.mark.parametrize(
-    ("error_class", "state", "failures"),
-    [
-        (ErrorClass.TRANSIENT, State.SCHEDULED, 1),
-        (ErrorClass.PERMANENT, State.DEAD, 1),
-        (ErrorClass.SYSTEM, State.SCHEDULED, 0),
-        (ErrorClass.RESOURCE, State.SCHEDULED, 1),
-    ],
-)
-def test_the_class_of_an_error_decides_and_is_kept_with_the_job_and_its_attempt(
-    error_class: ErrorClass, state: State, failures: int
-) -> None:
-    move = settled(failed(Down()), policy=classes(error_class))
-    assert (move.state, move.failures) == (state, failures)
-    assert move.error is not None
-    assert move.error.error_class is error_class
-    assert move.attempt is not None
-    assert move.attempt.error == move.error
-
-
-@quick
-@given(st.integers(1, 200), jitters)
-def test_a_system_error_waits_longer_the_longer_the_system_is_down(n: int, jitter: float) -> None:
-    job = JOB
-    for _ in range(n):
-        move = settled(failed(AWAY), job=job, jitter=jitter)
-        assert (move.state, move.failures) == (State.SCHEDULED, 0)
-        assert move.attempt is not None
-        job = replace(after(job, move), history=(*job.history, move.attempt)[-100:])
-    assert move.due == timedelta(seconds=min(5 * 2 ** (n - 1), 300)) * (0.5 + jitter / 2)
-    assert (job.failures, job.attempt) == (0, n + 1)
-
-
-def test_a_system_that_was_back_in_between_is_waited_for_from_the_start() -> None:
-    outage = [settled(failed(AWAY)).attempt, settled(failed(AWAY)).attempt]
-    between = settled(failed(ValueError())).attempt
-    history = tuple(each for each in (*outage, between) if each is not None)
-    move = settled(failed(AWAY), job=replace(JOB, history=history))
-    assert move.due == timedelta(seconds=2.5)
-
-
-def test_neither_a_limit_nor_a_veto_is_asked_about_a_system_error() -> None:
-    policy = Policy(retry=Retry(max_retries=0, when=lambda error: False), max_retries=0)
-    assert settled(failed(AWAY), policy=policy).state is State.SCHEDULED
-
-
-@pytest.mark.parametrize("error_class", ErrorClass)
-def test_a_timeout_of_the_job_is_charged_whatever_timeout_errors_are(
-    error_class: ErrorClass,
-) -> None:
-    """Prevents: a handler that always hangs is a system error, and is run for ever."""
-    policy = Policy(retry=Retry(), app_errors={TimeoutError: error_class})
-    move = settled(TimedOut(after=HALF_MINUTE), policy=policy)
-    assert (move.state, move.failures) == (State.SCHEDULED, 1)
-    assert move.error is not None
-    assert move.error.error_class is ErrorClass.TRANSIENT
-
-
-@pytest.mark.parametrize(("base", "wait"), [("1s", 15.0), ("10m", 300.0), ("40s", 20.0)])
-def test_a_resource_error_never_waits_less_than_its_policy_says(base: str, wait: float) -> None:
-    policy = Policy(retry=Retry(initial=base))
-    assert settled(failed(MemoryError()), policy=policy).due == timedelta(seconds=wait)
-
-
-def test_a_policy_for_the_exception_goes_before_the_classes_of_the_app() -> None:
-    policy = Policy(
-        retry=Retry(on={Down: Retry(initial="8s")}), app_errors={Down: ErrorClass.SYSTEM}
-    )
-    move = settled(failed(Down()), policy=policy)
-    assert (move.due, move.failures) == (timedelta(seconds=4), 1)
-
-
-def test_between_a_policy_and_a_class_of_the_kind_the_nearest_base_class_decides() -> None:
-    retry = Retry(on={OSError: Retry.network()})
-    nearer = Policy(retry=retry, errors={ConnectionError: ErrorClass.SYSTEM})
-    farther = Policy(retry=retry, errors={Exception: ErrorClass.SYSTEM})
-    refused = failed(ConnectionRefusedError())
-    assert settled(refused, policy=nearer).failures == 0
-    assert settled(refused, policy=farther).failures == 1
-
-
-def test_the_classes_of_the_kind_go_before_those_of_the_app() -> None:
-    policy = Policy(
-        retry=Retry(),
-        errors={Exception: ErrorClass.TRANSIENT},
-        app_errors={Down: ErrorClass.PERMANENT},
-    )
-    assert settled(failed(Down()), policy=policy).state is State.SCHEDULED
-
-
-def test_without_functions_a_policy_keeps_what_is_written_in_its_tables() -> None:
-    def broken(_: BaseException) -> NoReturn:
-        raise KeyError("status")
-
-    policy = Policy(
-        retry=Retry(when=broken),
-        errors={ValueError: broken},
-        app_errors={OSError: broken, Down: ErrorClass.PERMANENT},
-    )
-    with pytest.raises(KeyError, match="status"):
-        settled(failed(OSError()), policy=policy)
-    tolerant = policy.without_functions()
-    assert settled(failed(ValueError()), policy=tolerant).state is State.SCHEDULED
-    assert settled(failed(OSError()), policy=tolerant).state is State.SCHEDULED
-    assert settled(failed(Down()), policy=tolerant).state is State.DEAD
-
-
-# -- what is remembered (C13) ----------------------------------------------------------------------
-
-
-@quick
-@given(jobs, outcomes, policies)
-def test_an_attempt_that_did_not_complete_the_job_is_recorded_with_number_and_worker(
-    job: Job, outcome: Outcome, policy: Policy
-) -> None:
-    attempt = settled(outcome, job=job, policy=policy).attempt
-    assert (attempt is None) == isinstance(outcome, Succeeded)
-    if attempt is not None:
-        assert (attempt.number, attempt.worker) == (job.attempt, job.worker)
-        assert attempt.started_at == job.started_at
-
-
-@pytest.mark.parametrize(
-    ("started", "lasted"),
-    [
-        (NOW - timedelta(seconds=7), timedelta(seconds=7)),
-        (NOW, timedelta(0)),
-        (NOW + timedelta(hours=1), timedelta(0)),
-        (None, timedelta(0)),
-    ],
-)
-def test_an_attempt_never_lasts_less_than_nothing(
-    started: datetime | None, lasted: timedelta
-) -> None:
-    attempt = settled(Released(reason="x"), job=replace(JOB, started_at=started)).attempt
-    assert attempt is not None
-    assert attempt.duration == lasted
-
-
-@quick
-@given(jobs, policies)
-def test_the_error_is_kept_with_the_job_and_with_its_attempt(job: Job, policy: Policy) -> None:
-    outcome = failed(ValueError("bad"))
-    move = settled(outcome, job=job, policy=policy)
-    marked = replace(outcome.error, error_class=ErrorClass.TRANSIENT)
-    assert move.error == replace(marked, fingerprint=fingerprint(job.kind, marked))
-    assert move.attempt is not None
-    assert move.attempt.error == move.error
-
-
-@quick
-@given(jobs, outcomes, policies)
-def test_every_job_that_goes_dead_or_cancelled_says_why(
-    job: Job, outcome: Outcome, policy: Policy
-) -> None:
-    move = settled(outcome, job=job, policy=policy)
-    if move.state is State.DEAD:
-        assert move.reason
-        assert move.error is not None
-    if move.state is State.CANCELLED:
-        assert move.reason is not None
-
-
-def test_a_result_is_kept_as_it_is() -> None:
-    assert settled(Succeeded(result=b'{"a":1}')).result == b'{"a":1}'
-
-
-class Unspeakable(PayloadInvalid):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        failed(PayloadInvalid("send", "x\x00y", "unknown field `x\x00y`")),
-        failed(PayloadInvalid("send", "to", "lone \ud800")),
-        failed(PayloadInvalid("send", "to", "x" * 1_000_000)),
-        failed(Unspeakable("send", "to", "missing")),
-        Cancelled(reason="nul \x00"),
-        Cancelled(reason="lone \ud800"),
-        Cancelled(reason="x" * 1_000_000),
-    ],
-    ids=["nul", "surrogate", "long", "unspeakable", "moot nul", "moot surrogate", "moot long"],
-)
-def test_every_reason_can_be_stored_and_is_bounded(outcome: Outcome) -> None:
-    """A reason that no store can hold would leave the job running for ever (torture 38)."""
-    reason = settled(outcome).reason
-    assert reason
-    assert "\x00" not in reason
-    reason.encode()
-    assert len(reason) <= REASON_LIMIT
-
-
 @quick
 @given(jobs, outcomes, policies, jitters)
 def test_settling_is_pure(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> None:
     first = settled(outcome, job=job, policy=policy, jitter=jitter)
     assert settled(outcome, job=job, policy=policy, jitter=jitter) == first
     assert isinstance(first.id, UUID)
-
-
-# -- strict order ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        Failed(exception=ValueError("no"), error=describe(ValueError("no"))),
-        Failed(exception=RetryAfter("5s"), error=describe(RetryAfter("5s"))),
-        Failed(exception=StoreUnavailable("no"), error=describe(StoreUnavailable("no"))),
-        TimedOut(after=timedelta(seconds=1)),
-        Snoozed(due=timedelta(seconds=5)),
-        Snoozed(due=NOW + timedelta(seconds=5), begun=False),
-    ],
-)
-def test_an_ordered_job_that_is_to_run_again_keeps_its_place_and_is_waited_for(
-    outcome: Outcome,
-) -> None:
-    usual = settle(JOB, outcome, POLICY, now=NOW, jitter=0.5)
-    assert (usual.state, usual.hold) == (State.SCHEDULED, None)
-    move = settle(JOB, outcome, Policy(retry=Retry(), ordered=True), now=NOW, jitter=0.5)
-    assert (move.state, move.due, move.hold) == (State.PENDING, None, usual.due)
-    again = None if usual.due is None else _instant(usual.due)
-    assert (None if move.attempt is None else move.attempt.retry_at) in (again, None)
-    assert (move.attempt is None) is (usual.attempt is None)
-    plain = None if move.attempt is None else replace(move.attempt, retry_at=None)
-    assert replace(move, state=usual.state, due=usual.due, hold=None, attempt=plain) == usual
-
-
-def _instant(due: timedelta | datetime) -> datetime:
-    return NOW + due if isinstance(due, timedelta) else due
-
-
-def test_when_an_ordered_job_is_retried_is_in_its_last_attempt() -> None:
-    """It is pending all the while, so that its due time does not tell."""
-    outcome = Failed(exception=RetryAfter("5s"), error=describe(RetryAfter("5s")))
-    move = settle(JOB, outcome, Policy(retry=Retry(), ordered=True), now=NOW, jitter=0.5)
-    assert move.attempt is not None
-    assert move.attempt.retry_at == NOW + timedelta(seconds=5)
-
-
-@pytest.mark.parametrize(
-    "outcome", [Succeeded(), Cancelled(reason="moot"), Released(reason="shutdown")]
-)
-def test_an_ordered_job_that_is_not_to_run_later_is_settled_like_any_other(
-    outcome: Outcome,
-) -> None:
-    ordered = Policy(retry=Retry(), ordered=True)
-    assert settle(JOB, outcome, ordered, now=NOW, jitter=0) == settle(
-        JOB, outcome, POLICY, now=NOW, jitter=0
-    )

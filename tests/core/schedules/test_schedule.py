@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,17 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.core.schedules.ringing import (
+    HOUR,
+    IDS,
+    JOB,
+    MINUTE,
+    NOON,
+    SECOND,
+    begun,
+    look,
+    minutes,
+    rung,
+    schedule,
+)
 from windlass import ConfigError
-from windlass.core.jobs.job import OVERLAP, SCHEDULE, TICK, Attempt, Job, NewJob, UniqueKey
-from windlass.core.jobs.states import State
-from windlass.core.schedules.cron import cadence
-from windlass.core.schedules.definition import Manner, Schedule
+from windlass.core.jobs.job import OVERLAP, SCHEDULE, TICK, NewJob, UniqueKey
 from windlass.core.schedules.schedule import (
     GRACE,
     Look,
     Rung,
-    ScheduleRecord,
-    holds_up,
     is_late,
     offset,
     owed,
@@ -36,41 +44,6 @@ from windlass.core.schedules.schedule import (
     righted,
     ring,
 )
-
-NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-JOB = NewJob(id=UUID(int=1), kind="report", payload=b'{"a": 1}', queue="mail")
-IDS = [UUID(int=number) for number in range(100, 1_200)]
-
-
-def schedule(job: NewJob = JOB, *, every: Any = "1m", cron: Any = None, **manner: Any) -> Schedule:
-    made = cadence(every=None if cron else every, cron=cron, tz=None)
-    return Manner(**manner).schedule(job, made, declared=False)
-
-
-def begun(**manner: Any) -> ScheduleRecord:
-    return put("s", None, schedule(**manner), NOON)
-
-
-def look(
-    known: ScheduleRecord, after: timedelta, *, running: bool | None = False, ids: int = 1_000
-) -> Rung | None:
-    """Look at a schedule so long after noon; None says that nobody knows whether its job runs."""
-    jobs = {} if known.last_job is None or running is None else {known.last_job: running}
-    return ring("s", known, Look(now=NOON + after, running=jobs), IDS[:ids])
-
-
-def rung(known: ScheduleRecord, after: timedelta, **more: Any) -> Rung:
-    found = look(known, after, **more)
-    assert found is not None
-    return found
-
-
-def minutes(found: Rung) -> list[float]:
-    """Return the ticks that made a job, in minutes after noon."""
-    ticks = [datetime.fromisoformat(job.headers[TICK]) for job in found.jobs]
-    return [(tick - NOON) / MINUTE for tick in ticks]
-
 
 # -- ticks -----------------------------------------------------------------------------------------
 
@@ -222,48 +195,6 @@ def test_every_tick_is_made_once_or_skipped_once(
     assert set(made) <= set(passed)
 
 
-# -- overlap ---------------------------------------------------------------------------------------
-
-
-def test_a_tick_is_skipped_while_the_one_before_runs() -> None:
-    known = rung(begun(), MINUTE).record
-    found = rung(known, 2 * MINUTE, running=True)
-    assert (found.jobs, found.overlapped) == ((), (NOON + 2 * MINUTE,))
-    assert (found.record.skipped, found.record.next) == (1, NOON + 3 * MINUTE)
-    assert found.record.last_job == known.last_job
-    assert minutes(rung(found.record, 3 * MINUTE)) == [3]
-
-
-def test_a_tick_waits_for_the_one_before_and_is_looked_at_ever_less_often() -> None:
-    known = rung(begun(every="1h", overlap="queue"), HOUR).record
-    waiting = rung(known, 2 * HOUR, running=True).record
-    assert (waiting.next, waiting.alarm) == (NOON + 2 * HOUR, NOON + 2 * HOUR + SECOND)
-    later = rung(waiting, 2.5 * HOUR, running=True).record
-    assert later.alarm == NOON + 2.5 * HOUR + 30 * SECOND
-    found = rung(later, 2.6 * HOUR)
-    assert (minutes(found), found.record.next) == ([120], NOON + 3 * HOUR)
-
-
-def test_a_wait_for_the_one_before_is_no_lateness() -> None:
-    """Prevents a tick that is to wait from being skipped, since it has waited for a minute."""
-    known = rung(begun(every="1h", overlap="queue", catch_up="skip"), HOUR).record
-    moment = 2 * HOUR
-    while moment < 2 * HOUR + 10 * MINUTE:
-        found = rung(known, moment, running=True)
-        assert (found.jobs, found.late) == ((), 0)
-        known = found.record
-        assert known.alarm is not None
-        moment = known.alarm - NOON
-    assert minutes(rung(known, moment)) == [120]
-    # But nobody was there for long after the time at which somebody should have looked.
-    assert rung(known, moment + GRACE).late == 1
-
-
-def test_a_tick_may_overlap_the_one_before() -> None:
-    known = rung(begun(overlap="allow"), MINUTE).record
-    assert minutes(rung(known, 2 * MINUTE, running=None)) == [2]
-
-
 # -- jitter ----------------------------------------------------------------------------------------
 
 
@@ -402,35 +333,3 @@ def test_contradictory_schedule_options_are_refused_with_the_remedy(
 def test_an_unreadable_record_is_none() -> None:
     assert read_record(None) is None
     assert read_record({"schedule": {"cadence": "?"}}) is None
-
-
-def last_job(state: State, *, attempt: int, outcomes: list[str], **fields: Any) -> Job:
-    tries = tuple(
-        Attempt(number=number, worker="w", started_at=NOON, duration=timedelta(0), outcome=outcome)
-        for number, outcome in enumerate(outcomes, 1)
-    )
-    return Job(
-        id=UUID(int=1), kind="k", queue="q", priority=0, key="", state=state, payload=b"{}",
-        due_at=NOON, created_at=NOON, attempt=attempt, history=tries, **fields,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("job", "skips", "queues"),
-    [
-        (last_job(State.PENDING, attempt=0, outcomes=[]), True, True),
-        (last_job(State.RUNNING, attempt=2, outcomes=["failed"]), True, True),
-        (last_job(State.SCHEDULED, attempt=1, outcomes=["failed"]), False, True),
-        (last_job(State.SCHEDULED, attempt=1, outcomes=["timed out"]), False, True),
-        (last_job(State.SCHEDULED, attempt=2, outcomes=["failed"]), True, True),
-        (last_job(State.SCHEDULED, attempt=1, outcomes=["failed"], waiting_for="e"), True, True),
-        (last_job(State.COMPLETED, attempt=2, outcomes=["failed"]), False, False),
-        (last_job(State.DEAD, attempt=1, outcomes=["failed"]), False, False),
-    ],
-    ids=["waits", "runs", "failed", "timed out", "sleeps", "parked", "done", "dead"],
-)
-def test_an_unfinished_job_delays_the_next_tick_by_its_overlap(
-    job: Job, skips: bool, queues: bool
-) -> None:
-    assert holds_up(job, "skip") is skips
-    assert holds_up(job, "queue") is queues

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.core.stats.test_stats import NOW, mail, queue, record, runs, stats, worker
+from tests.core.stats.recorded import NOW, mail, queue, record, runs, stats, worker
 from windlass.core.claims.lanes import Head
 from windlass.core.jobs.job import Lane
 from windlass.core.metrics.cluster_series import series_of

@@ -2,100 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
-import msgspec
 import pytest
 
-from windlass.core.jobs.job import ErrorInfo
-from windlass.core.jobs.queries import ErrorGroup
-from windlass.core.metrics.histogram import bucket_of
-from windlass.core.payloads.redaction import Redaction
+from tests.core.stats.recorded import (
+    NOW,
+    both_queues,
+    mail,
+    queue,
+    record,
+    runs,
+    stats,
+    worker,
+    young,
+)
 from windlass.core.policies.pauses import Pauses
-from windlass.core.records import Json
 from windlass.core.stats.cluster_sample import QueueSample, Sample
 from windlass.core.stats.depths import Connections
-from windlass.core.stats.kind_history import RECORD, NewError, Window, recorded
+from windlass.core.stats.kind_history import RECORD
 from windlass.core.stats.live_counts import Trend
-from windlass.core.stats.sample_history import History, Line, read_history
-from windlass.core.stats.stats import QueueFigures, Stats, StatsFacts, stats_of
-from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
-
-NOW = datetime(2030, 1, 1, 12, 4, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-
-
-def worker(name: str = "w", *, slots: int = 10, alive: bool = True, **told: Any) -> WorkerRecord:
-    pulse = told.pop("pulse", WorkerPulse())
-    info = WorkerInfo(
-        id=name,
-        name=name,
-        host="h",
-        pid=1,
-        release="1",
-        lease=SECOND,
-        slots=slots,
-        **{"kinds": ("send",)} | told,
-    )
-    return WorkerRecord(
-        info=info,
-        pulse=pulse,
-        started_at=NOW - timedelta(days=1),
-        last_seen=NOW,
-        lease_until=NOW,
-        alive=alive,
-    )
-
-
-def young() -> WorkerRecord:
-    return msgspec.structs.replace(worker(), started_at=NOW - 30 * SECOND)
-
-
-def runs(count: int, seconds: float, **told: Any) -> Window:
-    buckets = [bucket_of(seconds), count]
-    usual: dict[str, Any] = {"completed": count, "durations": buckets, "waits": buckets}
-    return Window(**usual | told)
-
-
-def record(window: Window, *, ago: timedelta = timedelta(0), **told: Any) -> Json:
-    return recorded(None, window, told.pop("left", {"mail": window.completed}), NOW - ago, **told)
-
-
-def queue(**told: Any) -> QueueSample:
-    usual: dict[str, Any] = {
-        "jobs": {"pending": 100},
-        "oldest": 60.0,
-        "arrival_rate": 2.0,
-        "service_rate": 6.0,
-    }
-    return QueueSample(**usual | told)
-
-
-def stats(*queues: QueueSample, **told: Any) -> Stats:
-    """Make figures of queues that are called mail, files and so on, and of what else is told."""
-    names = dict(zip(("mail", "files", "pictures"), queues, strict=False))
-    narrowed = {name: told.pop(name) for name in ("queue", "kind") if name in told}
-    usual: dict[str, Any] = {
-        "now": NOW,
-        "sample": Sample(at=NOW.timestamp(), by="w", queues=names),
-        "sampled_at": NOW,
-        "history": History(),
-        "kinds": {RECORD + "send": record(runs(100, 2.0))},
-        "groups": (),
-        "workers": (worker(),),
-        "pauses": Pauses(),
-        "redaction": Redaction(),
-    }
-    return stats_of(StatsFacts(**usual | told), **narrowed)
-
-
-def mail(*queues: QueueSample, **told: Any) -> QueueFigures:
-    (found,) = stats(*queues, **told).queues
-    return found
-
+from windlass.core.workers import WorkerPulse
 
 # -- capacity ----------------------------------------------------------------------------------
 
@@ -269,92 +196,11 @@ def test_nothing_is_the_oldest_where_nothing_waits() -> None:
     assert mail(queue()).oldest == 60.0
 
 
-# -- rates -------------------------------------------------------------------------------------
-
-
-def history(*rates: float | None, step: float = 15.0, ago: float = 0.0) -> History:
-    """Make one of arrivals, the last of them so many seconds ago."""
-    last = NOW.timestamp() - ago
-    at = [last - step * back for back in reversed(range(len(rates)))]
-    line = Line(depths=[0] * len(at), arrivals=list(rates), services=[1.0] * len(at))
-    return History(at=at, total=line, queues={"mail": line})
-
-
-def test_rates_are_the_mean_of_two_minutes() -> None:
-    """A worker records each 15 seconds and another samples then, so that single rates jump."""
-    found = mail(queue(arrival_rate=99.0), history=history(*[70.0] * 9, 0.0, -10.0, *[10.0] * 6))
-    assert found.arrival_rate == pytest.approx((0 - 10 + 6 * 10) / 8)
-    assert found.service_rate == 1.0
-
-
-def test_a_rate_over_a_gap_counts_for_no_more_than_two_minutes() -> None:
-    gap = history(0.0, 9.0, 1.0, 1.0, 1.0, 1.0)
-    gap.at[0] -= 7200.0
-    found = mail(queue(), history=gap)
-    assert found.arrival_rate == pytest.approx((60 * 9 + 60 * 1) / 120)
-
-
-def test_the_rate_of_all_is_that_of_two_minutes_too() -> None:
-    """A queue that has less than nothing for being counted late takes from the others."""
-    past = history(0.0, 4.0, 4.0)
-    past.queues["files"] = Line(depths=[0] * 3, arrivals=[0.0, -2.0, -2.0], services=[1.0] * 3)
-    past.total = Line(depths=[0] * 3, arrivals=[0.0, 2.0, 2.0], services=[3.0] * 3)
-    found = stats(queue(), queue(), history=past, kinds=_both_queues())
-    assert [each.arrival_rate for each in found.queues] == [0.0, 4.0]
-    assert (found.arrival_rate, found.service_rate) == (2.0, 3.0)
-
-
-def test_a_mean_below_zero_is_zero() -> None:
-    assert mail(queue(), history=history(0.0, -5.0, -5.0)).arrival_rate == 0.0
-
-
-def test_jobs_that_are_purged_do_not_hide_what_comes() -> None:
-    """They left, and no worker told: less than nothing came, and no slot would be needed."""
-    purged = history(2.0, 2.0, -1000.0, 2.0, 2.0, 2.0, 2.0)
-    found = mail(queue(), history=purged)
-    assert found.arrival_rate is found.slots_needed is found.seconds_to_empty is None
-    for figure in ("arrival_rate", "slots_needed", "seconds_to_empty"):
-        assert "purged" in found.unknown[figure]
-    assert found.service_rate == 1.0
-    late = history(2.0, 2.0, -1000.0, 1004.0, 2.0, 2.0, 2.0)
-    assert mail(queue(), history=late).arrival_rate == pytest.approx(2.0), "somebody told later"
-
-
-def test_a_curve_begins_where_something_is_known() -> None:
-    found = mail(queue(), history=history(None, None, 3.0, None, -1.0, 2.0))
-    assert found.arrivals == (3.0, 0.0, 0.0, 2.0)
-
-
-def test_a_curve_ends_with_the_last_sample() -> None:
-    old = history(7.0, 7.0, ago=3600.0)
-    assert mail(queue(), history=old).arrivals == ()
-    assert stats(queue(), history=old).arrivals == ()
-    recent = history(7.0, 7.0)
-    assert stats(queue(), history=recent).arrivals == (7.0, 7.0)
-    unsampled = stats(queue(), history=recent, sampled_at=None)
-    assert unsampled.arrivals == unsampled.queues[0].arrivals == ()
-
-
-@pytest.mark.parametrize("past", [history(9.0, 9.0, ago=3600.0), history(9.0, 9.0, ago=-3600.0)])
-def test_samples_that_are_old_or_precede_a_clock_step_give_no_rate(past: History) -> None:
-    assert mail(queue(arrival_rate=2.0), history=past).arrival_rate == 2.0
-
-
-def test_an_old_sample_has_no_rates() -> None:
-    found = stats(queue(), sampled_at=None, history=history(9.0, 9.0))
-    assert found.sample_age is None
-    assert found.arrival_rate is found.service_rate is found.slots_needed is None
-    assert found.queues[0].jobs == {"pending": 100}
-    assert "no worker has sampled lately" in found.unknown["arrival_rate"]
-    alone = stats(queue(), sampled_at=None, workers=())
-    assert alone.unknown["arrival_rate"] == "known about 30 s after a worker has started"
-
-
 # -- all of it ---------------------------------------------------------------------------------
 
 
 def test_the_whole_is_the_sum_and_drains_with_its_slowest_queue() -> None:
-    found = stats(queue(), queue(jobs={"pending": 4000}), kinds=_both_queues())
+    found = stats(queue(), queue(jobs={"pending": 4000}), kinds=both_queues())
     assert found.arrival_rate == 4.0
     assert found.service_rate == 12.0
     assert found.seconds_to_empty == 1000.0
@@ -363,11 +209,11 @@ def test_the_whole_is_the_sum_and_drains_with_its_slowest_queue() -> None:
 
 def test_a_queue_that_never_drains_is_named_and_a_paused_one_is_left_out() -> None:
     stuck = queue(arrival_rate=9.0)
-    found = stats(queue(), stuck, kinds=_both_queues())
+    found = stats(queue(), stuck, kinds=both_queues())
     assert found.seconds_to_empty is None
     assert found.unknown["seconds_to_empty"].startswith("files: ")
     paused = Pauses(queues=frozenset({"files"}))
-    assert stats(queue(), stuck, kinds=_both_queues(), pauses=paused).seconds_to_empty == 25.0
+    assert stats(queue(), stuck, kinds=both_queues(), pauses=paused).seconds_to_empty == 25.0
 
 
 def test_unserved_lanes_and_open_breakers_are_reported() -> None:
@@ -392,15 +238,15 @@ def test_jobs_of_a_paused_kind_get_no_time_to_empty() -> None:
 
 def test_time_to_empty_is_unknown_if_only_paused_jobs_wait() -> None:
     idle, paused = queue(jobs={}, oldest=None), Pauses(queues=frozenset({"files"}))
-    found = stats(idle, queue(), kinds=_both_queues(), pauses=paused)
+    found = stats(idle, queue(), kinds=both_queues(), pauses=paused)
     assert found.seconds_to_empty is None, "0 would say that nothing waits"
     assert found.unknown["seconds_to_empty"] == "all waiting jobs are paused"
-    assert stats(idle, idle, kinds=_both_queues(), pauses=paused).seconds_to_empty == 0.0
+    assert stats(idle, idle, kinds=both_queues(), pauses=paused).seconds_to_empty == 0.0
 
 
 def test_an_unknown_figure_of_one_queue_is_left_out_of_the_sums_and_named() -> None:
     """Else a queue of which no job has ended yet hides what all the others need."""
-    found = stats(queue(), queue(arrival_rate=None), kinds=_both_queues())
+    found = stats(queue(), queue(arrival_rate=None), kinds=both_queues())
     assert found.arrival_rate == 2.0
     assert found.slots_needed == pytest.approx(5.0, rel=0.07)
     assert found.unknown["arrival_rate"] == "at least this much, without files"
@@ -411,12 +257,8 @@ def test_an_unknown_figure_of_one_queue_is_left_out_of_the_sums_and_named() -> N
 def test_of_all_reasons_that_something_never_drains_is_the_first() -> None:
     stuck, capped = queue(arrival_rate=9.0), queue(capped=["pending"])
     for queues in ((stuck, capped), (capped, stuck)):
-        found = stats(*queues, kinds=_both_queues())
+        found = stats(*queues, kinds=both_queues())
         assert "it never becomes empty" in found.unknown["seconds_to_empty"]
-
-
-def _both_queues() -> dict[str, Json]:
-    return {RECORD + "send": record(runs(100, 2.0), left={"mail": 50, "files": 50})}
 
 
 def test_slots_are_those_of_workers_that_are_alive() -> None:
@@ -456,176 +298,6 @@ def test_a_worker_tells_what_it_uses_and_an_older_release_does_not() -> None:
     new, old = stats(workers=(told, worker("old"))).workers
     assert (new.cpu, new.memory, new.pool, new.processed) == (0.5, 1_000_000, pool, 7)
     assert (old.memory, old.pool) == (None, None)
-
-
-# -- kinds -------------------------------------------------------------------------------------
-
-
-def test_kinds_tell_ends_percentiles_rates_and_the_slots_that_they_fill() -> None:
-    window = runs(90, 2.0, failed=10, retried=6, dead=4, cancelled=1)
-    (kind,) = stats(kinds={RECORD + "send": record(window)}).kinds
-    assert (kind.runs, kind.completed, kind.failed) == (90, 90, 10)
-    assert (kind.retried, kind.dead, kind.cancelled) == (6, 4, 1)
-    assert kind.error_rate == pytest.approx(10 / 90)
-    assert kind.durations == {"p50": 2.0, "p95": 2.0, "p99": 2.0}
-    assert kind.rate == pytest.approx(90 / (9 * 60)), "this window has run for 4 minutes, and one"
-    assert kind.busy == pytest.approx(kind.rate * 2.0, rel=0.07)
-    assert kind.history == (*[0] * 11, 90)
-    assert kind.failures == (*[0] * 11, 10)
-
-
-def test_the_rate_of_a_kind_is_not_spread_over_a_time_before_there_was_a_worker() -> None:
-    team = (young(),)
-    (kind,) = stats(kinds={RECORD + "send": record(runs(60, 1.0))}, workers=team).kinds
-    assert kind.rate == 2.0
-
-
-def test_a_kind_has_a_rate_over_the_time_that_is_recorded() -> None:
-    """What ran after the last record is not in it: 13.3 would be told of 20 a second."""
-    kinds = {RECORD + "send": record(runs(400, 1.0), ago=10 * SECOND)}
-    (kind,) = stats(kinds=kinds, workers=(young(),)).kinds
-    assert kind.rate == pytest.approx(20.0)
-    assert kind.as_of == NOW - 10 * SECOND
-
-
-def test_a_kind_of_which_every_worker_is_forgotten_has_a_rate_of_minutes() -> None:
-    (kind,) = stats(kinds={RECORD + "send": record(runs(540, 1.0))}, workers=()).kinds
-    assert kind.rate == pytest.approx(1.0), "this window has run for 4 minutes, and one"
-
-
-def test_a_kind_without_runs_has_no_error_rate_and_no_percentiles() -> None:
-    (kind,) = stats(kinds={RECORD + "send": record(Window())}).kinds
-    assert kind.error_rate is None
-    assert kind.durations == kind.waits == {}
-    assert kind.rate == kind.busy == 0.0
-
-
-def test_failures_without_a_run_are_no_more_than_all() -> None:
-    (kind,) = stats(kinds={RECORD + "send": record(Window(failed=3))}).kinds
-    assert kind.error_rate == 1.0
-
-
-@pytest.mark.parametrize("ago", [-2 * timedelta(days=1), timedelta(hours=2)])
-def test_windows_of_the_future_and_of_long_ago_do_not_count(ago: timedelta) -> None:
-    """The clock may have been set back; and a kind may not have run for long."""
-    (kind,) = stats(kinds={RECORD + "send": record(runs(9, 1.0), ago=ago)}).kinds
-    assert kind.runs == 0
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [{"windows": "none"}, {"windows": [{"at": None}]}, {"left": 7}, {"errors": [1]}, {"new": 1}],
-)
-def test_a_record_that_cannot_be_read_says_nothing(garbage: Json) -> None:
-    (kind,) = stats(queue(), kinds={RECORD + "send": garbage}).kinds
-    assert kind.runs == 0
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [{"at": "noon"}, {"at": [1.0]}, {"total": None}, {"at": [1.0], "queues": {"q": {}}}, None],
-)
-def test_a_history_that_cannot_be_read_is_none(garbage: Json | None) -> None:
-    assert read_history(garbage).at == []
-
-
-# -- errors ------------------------------------------------------------------------------------
-
-
-def group(fingerprint: str, *, kind: str = "send", count: int = 1, **told: Any) -> ErrorGroup:
-    usual: dict[str, Any] = {
-        "first_seen": NOW - 3 * MINUTE,
-        "last_seen": NOW - 2 * MINUTE,
-        "newest": uuid4(),
-        "error": ErrorInfo(type="ValueError", message="card_number=4711 is\nwrong"),
-        "reason": None,
-    }
-    return ErrorGroup(fingerprint=fingerprint, kind=kind, count=count, **usual | told)
-
-
-def test_errors_are_what_failed_lately_and_what_is_dead() -> None:
-    failing = record(
-        Window(failed=5, errors={"ab": 3, "cd": 2}), errors={"ab": NewError(line="Error: x")}
-    )
-    found = stats(kinds={RECORD + "send": failing}, groups=[group("ab", count=7), group("ef")])
-    told = [(each.group, each.count, each.dead, each.error) for each in found.errors]
-    assert told == [
-        ("ab", 3, 7, "Error: x"),
-        ("other", 2, 0, "other errors (too many to list)"),
-        ("ef", 0, 1, "ValueError: card_number=*** is wrong"),
-    ]
-    assert found.errors[0].history == (*[0] * 11, 3)
-    assert found.errors[0].first_seen == NOW - 3 * MINUTE
-    assert found.errors[0].last_seen == NOW
-    assert found.errors[2].history == (0,) * 12
-
-
-def test_errors_of_which_only_the_number_is_known_are_shown_as_one() -> None:
-    """Only so many are kept with their words; a row that says nothing helps nobody."""
-    made: Json | None = None
-    for ago in reversed(range(6)):
-        errors = {f"e{ago}{number}": 1 for number in range(9)} | {"other": 1}
-        lines = {name: NewError(line=f"Error: {name}") for name in errors if name != "other"}
-        now = NOW - ago * 5 * MINUTE
-        made = recorded(made, Window(failed=10, errors=errors), {}, now, lines)
-    found = stats(kinds={RECORD + "send": made}).errors
-    assert all(each.error for each in found)
-    assert sum(each.count for each in found) == 60
-    assert found[0].group == "other"
-    assert found[0].count == sum(found[0].history) == 6 + 6 * 9 - 30
-
-
-def test_every_reader_masks_an_error_line() -> None:
-    failing = record(
-        Window(errors={"ab": 1}), errors={"ab": NewError(line="Error: flavour='mint'")}
-    )
-    found = stats(kinds={RECORD + "send": failing}, redaction=Redaction(["flavour"]))
-    assert found.errors[0].error == "Error: flavour='***'"
-
-
-def test_jobs_that_died_without_an_error_are_grouped_by_their_reason() -> None:
-    (found,) = stats(groups=[group("", error=None, reason="expired")]).errors
-    assert (found.group, found.error) == ("", "expired")
-
-
-# -- narrowed ----------------------------------------------------------------------------------
-
-
-def test_a_queue_alone_goes_with_its_kinds_errors_and_workers() -> None:
-    kinds = {
-        RECORD + "send": record(runs(100, 2.0), left={"mail": 100}),
-        RECORD + "scan": record(runs(50, 10.0), left={"files": 50}),
-    }
-    team = (worker("a", queues=("mail",)), worker("b", queues=("files",)))
-    groups = [group("ab"), group("cd", kind="scan")]
-    found = stats(queue(), queue(), kinds=kinds, workers=team, groups=groups, queue="mail")
-    assert [each.name for each in found.queues] == ["mail"]
-    assert [each.name for each in found.kinds] == ["send"]
-    assert [each.group for each in found.errors] == ["ab"]
-    assert [each.id for each in found.workers] == ["a"]
-    assert (found.arrival_rate, found.slots) == (2.0, 10)
-
-
-def test_a_kind_alone_goes_with_the_queues_that_its_jobs_left() -> None:
-    kinds = {
-        RECORD + "send": record(runs(100, 2.0), left={"mail": 100}),
-        RECORD + "scan": record(runs(50, 10.0), left={"files": 50}),
-    }
-    team = (worker("a", kinds=("scan",)), worker("b"))
-    groups = [group("ab"), group("cd", kind="scan")]
-    found = stats(queue(), queue(), kinds=kinds, workers=team, groups=groups, kind="scan")
-    assert [each.name for each in found.queues] == ["files"]
-    assert [each.name for each in found.kinds] == ["scan"]
-    assert [each.group for each in found.errors] == ["cd"]
-    assert [each.id for each in found.workers] == ["a"]
-    assert found.queues[0].slots == 20, "a queue is told of as a whole, with all who serve it"
-
-
-def test_a_store_that_was_sampled_once_has_no_rate_not_even_none() -> None:
-    found = stats()
-    assert found.arrival_rate is found.service_rate is None
-    assert "30 s after a worker has started" in found.unknown["arrival_rate"]
-    assert stats(history=history(None, 0.0)).arrival_rate == 0.0
 
 
 def test_unknown_figures_are_empty() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.core.jobs.test_settle import JOB, NOW, POLICY, after, failed
+from tests.core.jobs.settling import JOB, NOW, POLICY, after, failed
 from windlass.core.errors import PermanentError, RetryAfter, StoreUnavailable
 from windlass.core.jobs.job import Job, Saga
 from windlass.core.jobs.outcomes import (

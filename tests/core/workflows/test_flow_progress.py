@@ -3,115 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.core.jobs.ids import flow_id
+from tests.core.workflows.flow_run import (
+    CANCELLED,
+    COMPLETED,
+    DEAD,
+    FLOW,
+    Run,
+    chart_of,
+    letters,
+    node,
+)
 from windlass.core.jobs.states import State
 from windlass.core.records import Json
-from windlass.core.workflows.flow_graph import (
-    POLICIES,
-    Chart,
-    Edge,
-    Node,
-    OnFailure,
-    built,
-    edges_of,
-    held_wait_of,
-    topic_of,
-    undo_wait_of,
-    wait_of,
-)
-from windlass.core.workflows.flow_progress import Advance, advance, begun
+from windlass.core.workflows.flow_graph import POLICIES, Chart, Edge, Node, OnFailure, edges_of
+from windlass.core.workflows.flow_progress import advance, begun
 from windlass.core.workflows.flow_result import FlowResult, concluded
 
-FLOW = flow_id(1_700_000_000_000, 42)
-COMPLETED, DEAD, CANCELLED = State.COMPLETED, State.DEAD, State.CANCELLED
 SEEDS = st.integers(0, 2**32)
 ENDS = (COMPLETED, DEAD, CANCELLED)
-
-
-def node(name: str, *after: Edge, undo: str = "") -> Node:
-    return Node(name=name, kind=name, after=after, undo=undo)
-
-
-def chart_of(*nodes: Node, last: Sequence[Node] = (), on_failure: OnFailure = "cancel") -> Chart:
-    return Chart(built("x", nodes, last, on_failure=on_failure))
-
-
-@dataclass
-class Run:
-    """A flow whose jobs end as a test says; it does what the reducer decides."""
-
-    chart: Chart
-    record: Json | None = None
-    waiting: dict[int, str] = field(default_factory=dict)
-    free: set[int] = field(default_factory=set)
-    order: list[int] = field(default_factory=list)
-    ended: bool = False
-    revived: int = 0
-    unheard: list[tuple[int, State]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for stage in self.chart.graph.stages:
-            for number in range(stage.first, stage.end):
-                waits_for = wait_of(FLOW, stage)
-                if waits_for is None:
-                    self.free.add(number)
-                else:
-                    self.waiting[number] = waits_for
-        for stage, depth in zip(self.chart.jobs, self.chart.depths, strict=True):
-            for number in range(stage.undo, stage.undo + stage.count) if stage.undo else ():
-                self.waiting[number] = undo_wait_of(FLOW, depth)
-        self.waiting[0] = topic_of(FLOW)
-
-    def end(self, *ends: tuple[int, State]) -> Advance:
-        """Let jobs end, and hear of it; what is cancelled for that is heard of later."""
-        for number, _ in ends:
-            self.free.discard(number)
-            self.waiting.pop(number, None)
-            self.order.append(number)
-        return self.hear(ends)
-
-    def is_over(self) -> bool:
-        """Say whether the flow's own job was freed."""
-        return self.ended
-
-    def is_forgotten(self) -> bool:
-        """Say whether there is no record any more."""
-        return self.record is None
-
-    def hear(self, ends: Iterable[tuple[int, State]]) -> Advance:
-        step = advance(self.chart, FLOW, self.record, ends)
-        self.record = step.record
-        for number in step.cancelled or {}:
-            if self.waiting.pop(number, None) is not None or number in self.free:
-                self.free.discard(number)
-                self.unheard.append((number, CANCELLED))
-        for number in step.held:
-            self.waiting[number] = held_wait_of(FLOW, number)
-        for name in step.freed:
-            freed = {number for number, waits_for in self.waiting.items() if waits_for == name}
-            assert freed, f"nobody waits for {name}"
-            self.free |= freed
-            for number in freed:
-                del self.waiting[number]
-        if 0 in self.free:
-            assert not self.ended, "the flow ends once"
-            self.ended = True
-            self.free.discard(0)
-        self.revived += step.revived
-        return step
-
-
-def letters(run: Run) -> str:
-    assert run.record is not None
-    states: str = run.record["states"]
-    return states
 
 
 # -- one after the other, and many before one ------------------------------------------------------
@@ -212,232 +126,6 @@ def test_a_child_that_an_operator_cancelled_is_not_freed() -> None:
     assert run.free == {2, 4}
     run.end((2, COMPLETED), (4, COMPLETED))
     assert run.free == {5}
-
-
-# -- compensation ----------------------------------------------------------------------------------
-
-
-def _order() -> Run:
-    """Reserve, then charge and pack side by side, then check, then ship; and tell in any case."""
-    return Run(
-        chart_of(
-            node("reserve", undo="release"),
-            node("charge", Edge(1, 1, "compensate"), undo="refund"),
-            node("pack", Edge(1, 1, "compensate"), undo="unpack"),
-            node("check", Edge(2, 3, "compensate")),
-            node("ship", Edge(4, 4, "compensate"), undo="recall"),
-            last=[node("tell")],
-            on_failure="compensate",
-        )
-    )
-
-
-RELEASE, REFUND, UNPACK, RECALL, TELL = range(6, 11)
-
-
-def _failing_at_the_end() -> Run:
-    run = _order()
-    for number in range(1, 5):
-        run.end((number, COMPLETED))
-    run.end((5, DEAD))
-    return run
-
-
-def test_compensation_undoes_children_before_their_parents() -> None:
-    run = _failing_at_the_end()
-    assert run.free == {REFUND, UNPACK}, "side by side as they were done; ship did nothing"
-    run.end((UNPACK, COMPLETED))
-    assert run.free == {REFUND}
-    run.end((REFUND, COMPLETED))
-    assert run.free == {RELEASE}
-    run.end((RELEASE, COMPLETED))
-    assert run.free == {TELL}
-    assert not run.is_over()
-    run.end((TELL, COMPLETED))
-    assert run.is_over()
-    assert run.record is not None
-    conclusion = concluded(run.chart, run.record)
-    assert conclusion.ending == "undone"
-    assert conclusion.reason == "undone: 'ship' (job 5 of the flow) is dead"
-    assert conclusion.result == FlowResult(completed=5, dead=1, undone=3)
-
-
-def test_compensation_waits_for_what_runs_and_cancels_what_waits() -> None:
-    run = _order()
-    run.end((1, COMPLETED))
-    step = run.end((2, DEAD))
-    assert list(step.cancelled or {}) == [4, 5]
-    assert run.free == {3}, "what is under way comes to its end, and is undone then"
-    step = run.end((3, COMPLETED))
-    assert set(step.cancelled or {}) == {RECALL}
-    assert run.free == {UNPACK}
-    run.end((UNPACK, COMPLETED))
-    assert run.free == {RELEASE}
-    step = run.end((RELEASE, COMPLETED))
-    assert set(step.cancelled or {}) == {REFUND}, "charge might have been redriven until then"
-    assert run.free == {TELL}
-
-
-def test_nothing_is_undone_of_a_flow_that_completes() -> None:
-    run = _order()
-    for number in range(1, 6):
-        step = run.end((number, COMPLETED))
-    assert step.cancelled == dict.fromkeys(range(6, 10), "nothing to undo")
-    assert run.free == {TELL}
-
-
-def test_a_stopped_branch_of_a_flow_is_not_undone() -> None:
-    nodes = [node("a", undo="z"), node("b", Edge(1, 1)), node("c", Edge(2, 2, "cancel"))]
-    run = Run(chart_of(*nodes))
-    run.end((1, COMPLETED))
-    step = run.end((2, DEAD))
-    assert set(step.cancelled or {}) == {3, 4}
-    assert run.is_over()
-
-
-def test_an_undo_that_is_dead_holds_the_others_until_it_is_redriven() -> None:
-    run = _failing_at_the_end()
-    run.end((UNPACK, DEAD))
-    assert run.free == {REFUND}
-    run.end((REFUND, COMPLETED))
-    assert run.free == {TELL}, "release waits for unpack, but the flow does not"
-    run.end((TELL, COMPLETED))
-    assert run.is_over()
-    assert run.record is not None
-    conclusion = concluded(run.chart, run.record)
-    assert conclusion.ending == "undo_failed"
-    told = "compensation failed: undo of pack (8) dead; 1 undone, 1 left"
-    assert conclusion.reason == told
-    run.end((0, DEAD))
-    run.end((UNPACK, COMPLETED))
-    assert run.free == {RELEASE}
-    run.end((RELEASE, COMPLETED))
-    assert run.revived == 1, "the flow's own job has a better end to tell"
-    assert concluded(run.chart, run.record).ending == "undone"
-
-
-def test_an_undo_that_somebody_cancelled_holds_up_no_other() -> None:
-    run = _failing_at_the_end()
-    run.end((UNPACK, CANCELLED), (REFUND, COMPLETED))
-    assert run.free == {RELEASE}
-
-
-def test_a_completed_job_whose_undo_was_cancelled_is_not_undone() -> None:
-    run = _failing_at_the_end()
-    run.end((UNPACK, CANCELLED), (REFUND, COMPLETED))
-    run.end((RELEASE, DEAD))
-    run.end((TELL, COMPLETED))
-    assert _failure(run) == "undo of reserve (6) dead, undo of pack (8) cancelled; 1 undone, 0 left"
-    run.end((0, DEAD))
-    run.end((RELEASE, COMPLETED))
-    assert run.revived == 1
-    assert _failure(run) == "undo of pack (8) cancelled; 2 undone, 0 left"
-
-
-def _failure(run: Run) -> str:
-    assert run.record is not None
-    conclusion = concluded(run.chart, run.record)
-    assert conclusion.ending == "undo_failed"
-    return conclusion.reason.removeprefix("compensation failed: ")
-
-
-# -- cancelling and redriving ----------------------------------------------------------------------
-
-
-def test_cancelling_the_flow_cancels_all_that_has_not_ended() -> None:
-    run = _order()
-    run.end((1, COMPLETED))
-    step = run.end((0, CANCELLED))
-    assert step.cancelled == dict.fromkeys(range(2, 11), "its flow was cancelled")
-    assert run.record is None
-
-
-def test_a_member_that_is_redriven_changes_nothing_that_was_decided() -> None:
-    run = Run(chart_of(node("a"), node("b", Edge(1, 1)), node("c")))
-    run.end((1, DEAD))
-    step = run.end((1, COMPLETED))
-    assert (step.freed, step.cancelled) == ([], {})
-    assert letters(run) == ".cxf"
-    run.end((3, COMPLETED))
-    assert run.is_over()
-
-
-def test_a_redriven_member_that_completes_in_time_is_undone_with_the_others() -> None:
-    run = _order()
-    run.end((1, COMPLETED))
-    run.end((2, DEAD))
-    run.end((2, COMPLETED))
-    run.end((3, COMPLETED))
-    assert run.free == {REFUND, UNPACK}
-
-
-def test_a_member_is_undone_that_completes_while_others_are_being_undone() -> None:
-    run = Run(
-        chart_of(
-            node("a", undo="u"),
-            node("b", undo="v"),
-            node("c", Edge(1, 1), undo="w"),
-            on_failure="compensate",
-        )
-    )
-    run.end((1, COMPLETED))
-    run.end((2, DEAD))
-    run.end((3, COMPLETED))
-    assert run.free == {6}
-    run.end((6, COMPLETED))
-    assert run.free == {4}, "that of b waits, although it had its turn with that of a"
-    run.end((2, COMPLETED))
-    assert run.free == {4}
-    run.end((4, COMPLETED))
-    assert run.free == {5}
-    assert not run.is_over()
-    run.end((5, COMPLETED))
-    assert run.is_over()
-    assert run.record is not None
-    assert concluded(run.chart, run.record).result == FlowResult(completed=3, undone=3)
-
-
-def test_redriving_a_member_of_an_undone_flow_is_reported() -> None:
-    run = Run(chart_of(node("a", undo="u"), node("b", undo="v"), on_failure="compensate"))
-    run.end((1, COMPLETED), (2, DEAD))
-    step = run.end((3, COMPLETED))
-    assert step.cancelled == {4: "the job it would undo did not complete"}
-    assert run.is_over()
-    run.end((2, COMPLETED))
-    assert _failure(run) == "undo of b (4) cancelled; 1 undone, 0 left"
-
-
-def test_many_undos_of_the_dead_are_held_before_others_are_freed() -> None:
-    many = 1_200
-    run = Run(chart_of(*[node("a", undo="u")] * many, on_failure="compensate"))
-    step = run.end((1, COMPLETED), *((number, DEAD) for number in range(2, many + 1)))
-    changes = 1
-    while step.more:
-        assert not run.free
-        step = run.hear([])
-        changes += 1
-    assert (changes, run.free) == (3, {many + 1})
-    assert not run.is_over()
-
-
-def test_many_undos_of_the_cancelled_are_gone_before_others_are_freed() -> None:
-    many = 1_200
-    run = Run(chart_of(*[node("a", undo="u")] * many, on_failure="compensate"))
-    step = run.end((1, COMPLETED), *((number, CANCELLED) for number in range(2, many + 1)))
-    while step.more:
-        assert not run.free
-        step = run.hear([])
-    assert run.free == {many + 1}
-
-
-def test_a_death_that_is_heard_together_with_the_redrive_decides_nothing() -> None:
-    run = Run(chart_of(node("a", undo="u"), node("b"), on_failure="compensate"))
-    step = run.end((1, DEAD), (1, COMPLETED), (2, COMPLETED))
-    assert step.cancelled == {3: "nothing to undo"}
-    assert run.is_over()
-    run = Run(chart_of(node("a", undo="u"), node("b"), on_failure="compensate"))
-    run.end((2, DEAD), (1, DEAD), (1, COMPLETED))
-    assert run.free == {3}, "another one failed all the same"
 
 
 # -- what came of it -------------------------------------------------------------------------------

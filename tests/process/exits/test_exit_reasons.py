@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.core.jobs.test_settle import JOB
+from tests.core.jobs.settling import JOB
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.outcomes import Released
 from windlass.core.jobs.states import State

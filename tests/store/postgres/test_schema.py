@@ -7,29 +7,23 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, LiteralString
-from uuid import UUID
+from typing import LiteralString
 
 import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from tests.store.postgres.schema_access import HOUR, connected, new, take
 from tests.support.clocked_stores import opened
 from tests.support.database_roles import MAY_ENQUEUE, role
-from windlass import Windlass
-from windlass.app.id_generator import IdGenerator
 from windlass.cli.root_command import cli
-from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable
-from windlass.core.jobs.job import Enqueued, ErrorInfo, Job, Lane, NewJob, UniqueKey
+from windlass.core.jobs.job import Enqueued, UniqueKey
 from windlass.core.jobs.queries import Retention
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State
-from windlass.core.workers import WorkerInfo
 from windlass.store.postgres import PostgresStore
 from windlass.store.postgres import migrate as schema
 from windlass.store.postgres import store as store_module
@@ -38,26 +32,6 @@ from windlass.store.sql_files import Migration, load_statements
 STATEMENTS = load_statements("windlass.store.postgres", "sql/statements.sql")
 STEPS = [*schema.MIGRATIONS, schema.functions_step()]
 NAMES = [f"{step.number:04}_{step.name}" for step in STEPS]
-LANE = Lane("default", "work")
-HOUR = timedelta(hours=1)
-IDS = IdGenerator()
-
-
-def new(**fields: Any) -> NewJob:
-    base: dict[str, Any] = {"id": IDS.next(), "kind": "work", "payload": b'{"n":1}'}
-    return NewJob(**base | fields)
-
-
-async def take(store: PostgresStore, count: int = 1) -> list[Job]:
-    info = WorkerInfo(id="w", name="w", host="h", pid=1, release="1", lease=HOUR, slots=10)
-    await store.register(info)
-    return await store.claim(Claim(asks=(Ask(lane=LANE, count=count),)), worker="w", token=7)
-
-
-@contextmanager
-def connected(url: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(url, autocommit=True) as db:
-        yield db
 
 
 # -- migrations --------------------------------------------------------------------------------
@@ -288,141 +262,6 @@ def test_every_function_for_others_pins_its_search_path_and_is_for_nobody_by_def
         assert db.execute(public).fetchall() == []
 
 
-COLUMNS = {
-    "id": "uuid",
-    "job_type": "text",
-    "payload": "jsonb",
-    "status": "text",
-    "priority": "integer",
-    "attempts": "integer",
-    "max_attempts": "integer",
-    "scheduled_for": "timestamp with time zone",
-    "started_at": "timestamp with time zone",
-    "completed_at": "timestamp with time zone",
-    "error_message": "text",
-    "created_at": "timestamp with time zone",
-    "updated_at": "timestamp with time zone",
-}
-"""What the requirement E1 wants to see of a queue."""
-
-
-def test_the_view_shows_jobs_of_every_state(migrated_url: str) -> None:
-    async def main() -> dict[UUID, State]:
-        async with opened(migrated_url) as store:
-            error = ErrorInfo(type="ValueError", message="broken")
-            await store.enqueue([new(max_retries=2) for _ in range(4)])
-            jobs = await take(store, 4)
-            ends = (State.COMPLETED, State.CANCELLED, State.DEAD)
-            moves = [
-                Transition(
-                    id=job.id, token=7, state=state, error=error, failures=int(state is State.DEAD)
-                )
-                for job, state in zip(jobs, ends, strict=False)
-            ]
-            assert all(await store.settle(moves))
-            later, now = new(due=HOUR), new()
-            await store.enqueue([later])
-            await store.enqueue([now])
-            ended = {move.id: move.state for move in moves}
-            return ended | {
-                jobs[3].id: State.RUNNING,
-                later.id: State.SCHEDULED,
-                now.id: State.PENDING,
-            }
-
-    expected = asyncio.run(main())
-    with connected(migrated_url) as db:
-        columns = dict(
-            db.execute(
-                "SELECT column_name, data_type FROM information_schema.columns "
-                "WHERE table_schema = 'windlass' AND table_name = 'job_queue'"
-            ).fetchall()
-        )
-        assert COLUMNS.items() <= columns.items()
-        shown = db.execute("SELECT id, status FROM windlass.job_queue").fetchall()
-        assert {id_: State(status) for id_, status in shown} == expected
-        dead = db.execute(
-            "SELECT job_type, payload, attempts, max_attempts, error_message, "
-            "completed_at IS NOT NULL, started_at <= completed_at "
-            "FROM windlass.job_queue WHERE status = 'dead'"
-        ).fetchone()
-        assert dead == ("work", {"n": 1}, 1, 3, "ValueError: broken", True, True)
-
-
-def test_the_view_knows_how_often_a_kind_is_tried_by_its_workers(migrated_url: str) -> None:
-    """Prevents a bound that is empty for every job that leaves it to its kind."""
-    app = Windlass(migrated_url, max_retries=7)
-
-    @app.job(max_retries=1)
-    async def twice() -> None: ...
-
-    @app.job
-    async def often() -> None: ...
-
-    def bounds() -> dict[str, int | None]:
-        with connected(migrated_url) as db:
-            rows = db.execute("SELECT job_type, max_attempts FROM windlass.job_queue").fetchall()
-            return dict(rows)
-
-    async def main() -> None:
-        await twice.aenqueue()
-        await often.aenqueue()
-        await app.store.enqueue([new(kind="unknown"), new(kind="own", max_retries=4)])
-        assert bounds() == {"twice": None, "often": None, "unknown": None, "own": 5}
-        await asyncio.wait_for(app.arun_worker(burst=True), 60)
-        assert bounds() == {"twice": 2, "often": 8, "unknown": None, "own": 5}
-        await app.aclose()
-
-    asyncio.run(main())
-
-
-def test_the_attempts_of_the_view_are_those_that_its_max_attempts_bounds(migrated_url: str) -> None:
-    """Prevents: a job that was released or snoozed a few times, and seems beyond its bound."""
-
-    async def main() -> None:
-        async with opened(migrated_url) as store:
-            await store.enqueue([new(max_retries=1)])
-            for state, failures in ((State.PENDING, 0), (State.PENDING, 1), (State.COMPLETED, 0)):
-                (job,) = await take(store)
-                seen.append(attempts())
-                move = Transition(id=job.id, token=7, state=state, failures=failures)
-                assert await store.settle([move]) == [True]
-                seen.append(attempts())
-
-    def attempts() -> tuple[str, int, int]:
-        with connected(migrated_url) as db:
-            text = "SELECT status, attempts, max_attempts FROM windlass.job_queue"
-            row: tuple[str, int, int] | None = db.execute(text).fetchone()
-            assert row is not None
-            return row
-
-    seen: list[tuple[str, int, int]] = []
-    asyncio.run(main())
-    assert seen == [
-        ("running", 1, 2),
-        ("pending", 0, 2),
-        ("running", 1, 2),
-        ("pending", 1, 2),
-        ("running", 2, 2),
-        ("completed", 2, 2),
-    ]
-
-
-def test_no_job_from_sql_can_keep_others_from_reading_the_view(migrated_url: str) -> None:
-    """Prevents: a payload that jsonb cannot hold makes every look at the view an error."""
-    hostile: tuple[LiteralString, ...] = (
-        r'{"kind": "work", "payload": {"text": "before\u0000after"}}',
-        r'{"kind": "work", "payload": {"n": 1e200000}}',
-        r'{"kind": "work", "payload": {"text": "\ud800"}}',
-    )
-    with connected(migrated_url) as db:
-        for each in hostile:
-            with pytest.raises(psycopg.errors.DataError):
-                db.execute("SELECT windlass.enqueue(%s::json)", [each])
-        db.execute("""SELECT windlass.enqueue('{"kind": "work", "payload": {"n": 1}}')""")
-        assert db.execute("SELECT payload FROM windlass.job_queue").fetchall() == [({"n": 1},)]
-
-
 # -- the statements ----------------------------------------------------------------------------
 
 
@@ -437,86 +276,6 @@ def test_every_named_statement_is_used_and_every_used_name_exists() -> None:
 
 def test_every_statement_says_what_it_is_for() -> None:
     assert [name for name, sql in STATEMENTS.items() if not sql.startswith("-- ")] == []
-
-
-# -- releases that do not fit ------------------------------------------------------------------
-
-
-def test_a_schema_that_is_too_old_for_this_release_is_refused(
-    migrated_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schema, "WANTED", schema.WANTED + 1)
-
-    async def main() -> None:
-        async with opened(migrated_url) as store:
-            with pytest.raises(SchemaMismatch, match=r"needs \d+; run: windlass migrate"):
-                await store.open()
-
-    asyncio.run(main())
-
-
-NEWER: LiteralString = (
-    "INSERT INTO windlass.migrations (number, name, oldest, oldest_release, release) "
-    "VALUES (%s, 'newer', %s, '9.0.0', '9.1.0')"
-)
-
-
-def test_a_schema_that_no_longer_serves_this_release_is_refused(migrated_url: str) -> None:
-    number = schema.WANTED + 1
-    with connected(migrated_url) as db:
-        db.execute(NEWER, [number, number])
-
-    async def main() -> None:
-        async with opened(migrated_url) as store:
-            with pytest.raises(
-                SchemaMismatch, match=r"supports Windlass 9\.0\.0 and newer"
-            ) as told:
-                await store.open()
-            assert "upgrade windlass here" in str(told.value)
-            with pytest.raises(SchemaMismatch, match="upgrade windlass here"):
-                await store.migrate()
-            with pytest.raises(SchemaMismatch, match="upgrade windlass here"):
-                await store.migrations()
-
-    asyncio.run(main())
-
-
-def test_a_release_that_one_step_left_behind_is_not_served_by_the_next(migrated_url: str) -> None:
-    """Prevents: a later step that says little about whom it serves lets an old release in again."""
-    number = schema.WANTED + 1
-    with connected(migrated_url) as db:
-        db.execute(NEWER, [number, number])
-        db.execute(NEWER, [number + 1, 1])
-
-    async def main() -> None:
-        async with opened(migrated_url) as store:
-            with pytest.raises(SchemaMismatch, match=f"has schema {number + 1}, which supports"):
-                await store.open()
-
-    asyncio.run(main())
-
-
-def test_a_newer_schema_that_still_serves_this_release_is_worked_on(migrated_url: str) -> None:
-    with connected(migrated_url) as db:
-        db.execute(NEWER, [schema.WANTED + 1, schema.WANTED])
-
-    async def main() -> None:
-        async with opened(migrated_url) as store:
-            await store.open()
-            await store.enqueue([new()])
-            assert len(await take(store)) == 1
-
-    asyncio.run(main())
-
-
-def test_a_database_without_the_schema_is_reported_with_its_remedy(postgres_url: str) -> None:
-    async def main() -> None:
-        async with opened(postgres_url) as store:
-            for attempt in (store.open(), store.enqueue([new()]), store.sweep(), take(store)):
-                with pytest.raises(SchemaMismatch, match="run: windlass migrate"):
-                    await attempt
-
-    asyncio.run(main())
 
 
 # -- roles -------------------------------------------------------------------------------------

@@ -8,25 +8,15 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from tests.support.ledger import Ledger
+from tests.torture.programs.odd_values import RAISED, RETURNED
 from tests.torture.programs.patches import patch_as_told
-from windlass import (
-    AnyContext,
-    Backoff,
-    Breaker,
-    Cancel,
-    Context,
-    Retry,
-    RetryAfter,
-    SyncContext,
-    Windlass,
-)
+from windlass import AnyContext, Backoff, Breaker, Context, Retry, SyncContext, Windlass
 
 YARD = Path(os.environ["TORTURE_YARD"])
 NEVER = Retry.never()
@@ -34,6 +24,8 @@ ledger = Ledger(YARD / "ledger")
 app = Windlass()
 stranger = Windlass()
 """An app that knows none of the kinds but one of its own."""
+
+
 guarded = Windlass()
 """An app whose jobs go by a breaker."""
 
@@ -299,54 +291,6 @@ async def held(ctx: Context, gate: str, attempts: int) -> None:
         await asyncio.sleep(0.01)
 
 
-# -- handlers that raise -----------------------------------------------------------------------
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-    def __repr__(self) -> str:
-        raise RuntimeError("none at all")
-
-
-class HollowRetryAfter(RetryAfter):
-    """Forgets to call its parent, and so has no time to be tried again at."""
-
-    def __init__(self) -> None:
-        pass
-
-
-def cyclic() -> Exception:
-    first, second = ValueError("first of the cycle"), KeyError("second of the cycle")
-    first.__cause__, second.__cause__ = second, first
-    return first
-
-
-def nested(depth: int) -> Exception:
-    error: Exception = ValueError("innermost")
-    for _ in range(depth):
-        error = ExceptionGroup("layer", [error])
-    return error
-
-
-RAISED: dict[str, Any] = {
-    "SystemExit": lambda: SystemExit(3),
-    "KeyboardInterrupt": KeyboardInterrupt,
-    "CancelledError": asyncio.CancelledError,
-    "GeneratorExit": GeneratorExit,
-    "StopIteration": lambda: StopIteration(1),
-    "StopAsyncIteration": StopAsyncIteration,
-    "unprintable": Unprintable,
-    "huge": lambda: ValueError("x" * 50_000_000),
-    "cyclic": cyclic,
-    "nul": lambda: ValueError("before\x00after"),
-    "surrogate": lambda: ValueError("before\ud800after"),
-    "hollow": HollowRetryAfter,
-    "nested": lambda: nested(sys.getrecursionlimit() * 2),
-}
-
-
 @app.job(retry=NEVER)
 async def fail(what: str) -> None:
     error = RAISED[what]()
@@ -363,39 +307,6 @@ async def fail_again(what: str) -> None:
 def fail_in_thread(what: str) -> None:
     error = RAISED[what]()
     raise error
-
-
-# -- handlers that return the unspeakable ------------------------------------------------------
-
-
-def circle() -> list[Any]:
-    ring: list[Any] = []
-    ring.append(ring)
-    return ring
-
-
-class Opaque:
-    """Has no JSON form."""
-
-
-class Explosive:
-    """Breaks whoever asks for its JSON form."""
-
-    def model_dump(self, mode: str) -> object:
-        raise RuntimeError("boom")
-
-
-RETURNED: dict[str, Any] = {
-    "nul": lambda: "before\x00after",
-    "surrogate": lambda: "before\ud800after",
-    "nan": lambda: float("nan"),
-    "infinity": lambda: [float("-inf")],
-    "opaque": Opaque,
-    "explosive": Explosive,
-    "circle": circle,
-    "cancel for no text": lambda: Cancel(ValueError("not text")),  # type: ignore[arg-type]
-    "cancel for a surrogate": lambda: Cancel("before\ud800after\x00"),
-}
 
 
 @app.job(retry=NEVER)
