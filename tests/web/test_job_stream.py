@@ -174,7 +174,7 @@ def test_the_stream_of_a_job_that_dies_ends_with_its_state() -> None:
     asyncio.run(main())
 
 
-def test_what_is_there_is_sent_to_those_who_cannot_wait() -> None:
+def test_a_listener_who_cannot_wait_gets_the_chunks_that_are_stored() -> None:
     async def main() -> None:
         told = Told()
         async with serving(told.app), viewer(told.app.web()) as person:
