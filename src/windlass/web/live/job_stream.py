@@ -146,7 +146,7 @@ class _Source:
             async for text in self._live() if waits else self._present():
                 yield text
         except WindlassError as error:
-            # It was purged, or the store is unreachable: the listener asks again, and gets an answer.
+            # It was purged, or the store is unreachable: the listener asks again, and learns it.
             log.warning("web.stream_failed", job=str(self._job), error=str(error))
         finally:
             del place
