@@ -91,6 +91,7 @@ def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: 
         "slo",
         "workers",
         "audit",
+        "deploys",
         "keys",
         "migrate",
         "doctor",

@@ -1,15 +1,18 @@
-"""The recipe of the page on streams for Starlette is Python, and sends what a job streams."""
+"""The recipe of the page on streams for Starlette sends what a job streams, and leaks nothing."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
-import pytest
+import httpx
+import uvicorn
 
 from tests.docs.test_docs import blocks_of
-from tests.support.app_on_store import serving
-from windlass import Context, Windlass
+from tests.support.app_on_store import serving, until
+from windlass import Context, PermanentError, Windlass
+from windlass.web.server import address_of, listen
 
 PAGE = "docs/streams.md"
 
@@ -25,12 +28,15 @@ def generator() -> str:
     return text[: text.index("async def show")]
 
 
-def test_the_recipe_is_python() -> None:
-    compile(block("from starlette"), PAGE, "exec")
+def recipe(app: Windlass) -> dict[str, Any]:
+    """Return the names of the recipe, for the jobs of an app."""
+    names: dict[str, Any] = {"app": app}
+    head = "from collections.abc import AsyncIterator\nfrom windlass import Handle, StreamRestart\n"
+    exec(head + generator() + block("from starlette"), names)
+    return names
 
 
 def test_the_recipe_sends_the_stream_of_a_job() -> None:
-    pytest.importorskip("starlette")
     app = Windlass("memory://")
 
     @app.job
@@ -38,19 +44,76 @@ def test_the_recipe_sends_the_stream_of_a_job() -> None:
         for word in ("a", "b", "c"):
             await ctx.stream(word)
 
-    names: dict[str, Any] = {"app": app}
-    head = "from collections.abc import AsyncIterator\nfrom windlass import Handle, StreamRestart\n"
-    exec(head + generator() + block("from starlette"), names)
-
     async def main() -> tuple[bytes, bytes]:
+        web = recipe(app)["web"]
         async with serving(app):
             job = (await answer.aenqueue()).id
-            whole = await asked(names["web"], f"/answers/{job}")
-            return whole, await asked(names["web"], f"/answers/{job}", b"1-2")
+            whole = await asked(web, f"/answers/{job}")
+            return whole, await asked(web, f"/answers/{job}", b"1-2")
 
     whole, rest = asyncio.run(main())
     assert whole.startswith(b'id: 1-1\ndata: "a"\n\nid: 1-2\ndata: "b"\n\n')
-    assert rest == b'id: 1-3\ndata: "c"\n\nevent: end\ndata:\n\n'
+    assert rest == b'id: 1-3\ndata: "c"\n\nevent: end\ndata: "completed"\n\n'
+
+
+def test_the_recipe_says_that_a_job_died() -> None:
+    app = Windlass("memory://")
+
+    @app.job
+    async def answer(ctx: Context) -> None:
+        await ctx.stream("a")
+        raise PermanentError("no more")
+
+    async def main() -> bytes:
+        async with serving(app):
+            return await asked(recipe(app)["web"], f"/answers/{(await answer.aenqueue()).id}")
+
+    assert asyncio.run(main()).endswith(b'event: end\ndata: "dead"\n\n')
+
+
+def test_a_client_of_the_recipe_that_disconnects_leaves_nothing_behind(tmp_path: Path) -> None:
+    app = Windlass(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        @app.job
+        async def answer(ctx: Context) -> None:
+            await ctx.stream("a")
+            await gate.wait()
+
+        names = recipe(app)
+        events, running = names["events"], []
+
+        async def watched(*args: Any) -> Any:
+            running.append(args)
+            try:
+                async for event in events(*args):
+                    yield event
+            finally:
+                running.remove(args)
+
+        names["events"] = watched
+        listening = listen("127.0.0.1", 0, has_login=False)
+        config = uvicorn.Config(
+            names["web"], log_config=None, lifespan="off", timeout_graceful_shutdown=5
+        )
+        server = uvicorn.Server(config)
+        served = asyncio.create_task(server.serve([listening]))
+        async with serving(app):
+            job = (await answer.aenqueue()).id
+            path = f"{address_of(listening)}answers/{job}"
+            async with httpx.AsyncClient(timeout=60) as client:
+                async with client.stream("GET", path) as response:
+                    assert await anext(response.aiter_text()) == 'id: 1-1\ndata: "a"\n\n'
+                    assert len(running) == 1
+                await until(lambda: not running)
+            gate.set()
+        server.should_exit = True
+        await asyncio.wait_for(served, 60)
+        await app.aclose()
+
+    asyncio.run(main())
 
 
 async def asked(web: Any, path: str, last: bytes | None = None) -> bytes:

@@ -16,9 +16,10 @@ import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.support.app_on_store import serving_in_a_thread
 from tests.system.debian import program
 from tests.web.viewing import TOKEN, seeded, shop, with_breaker
-from windlass import State, Windlass
+from windlass import Handle, State, SyncContext, Windlass
 from windlass.core.jobs.bulk import name_of
 from windlass.web.server import address_of, listen
 from windlass.worker.services.bulk_operations import BulkOperations
@@ -97,6 +98,55 @@ class Shown:
         # In a thread: playwright runs an event loop in this one.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(lambda: asyncio.run(on_own_app())).result()
+
+
+class Streaming:
+    """A worker of its own, whose handler streams some chunks, waits, and streams the rest."""
+
+    def __init__(self, url: str) -> None:
+        self.app = app = Windlass(url)
+        self._gate = threading.Event()
+        self._handle: Handle[Any] | None = None
+
+        @app.job(queue="told")
+        def tell(ctx: SyncContext, first: list[Any], rest: list[Any]) -> None:
+            for chunk in first:
+                ctx.stream(chunk)
+            assert self._gate.wait(600)
+            for chunk in rest:
+                ctx.stream(chunk)
+
+        self._tell = tell
+
+    @contextmanager
+    def running(self, first: list[Any], rest: list[Any]) -> Iterator[UUID]:
+        """Run a job that streams, for the length of a block."""
+        # In a thread: playwright runs an event loop in this one.
+        with ThreadPoolExecutor(1) as thread:
+            with serving_in_a_thread(self.app, queues=["told"]):
+                self._handle = thread.submit(self._tell.enqueue, first, rest).result()
+                try:
+                    yield self._handle.id
+                finally:
+                    self.go_on()
+                    thread.submit(self._handle.result, "60s").result()
+            thread.submit(self.app.close).result()
+
+    def go_on(self) -> None:
+        """Let the handler stream the rest."""
+        self._gate.set()
+
+    def wait_for_chunks(self, number: int) -> None:
+        """Wait until the store has so many chunks; after the last of them, until the job ended."""
+
+        def listen() -> None:
+            assert self._handle is not None
+            for heard, _ in enumerate(self._handle.stream(timeout="60s"), 1):
+                if heard == number and not self._gate.is_set():
+                    return
+
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(listen).result()
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +260,45 @@ async def _carry_on(app: Windlass, operation: UUID) -> None:
     service = BulkOperations(app.store)
     await service.forget([name_of(operation)])
     await service.round()
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_the_stream_of_a_job_is_shown(browser: Browser, tmp_path: Path, scripts: bool) -> None:
+    scene = Shown(tmp_path)
+    with scene.served() as address:
+        told = Streaming(scene.app.settings.url)
+        with (
+            told.running(["<b>one</b> ", "two "], ["three ", {"row": 4}]) as job,
+            watched(browser, address, java_script_enabled=scripts) as page,
+        ):
+            page.goto(f"{address}jobs/{job}")
+            log = page.get_by_role("log")
+            if not scripts:
+                told.wait_for_chunks(2)
+                page.reload()
+            expect(log).to_have_text("<b>one</b> two", timeout=PROMPT)
+            told.go_on()
+            if not scripts:
+                told.wait_for_chunks(4)
+                page.reload()
+            expect(log).to_have_text('<b>one</b> two three {"row":4}', timeout=PROMPT)
+            expect(page.locator("[data-stream-note]")).to_contain_text("the last")
+
+
+def test_the_stream_of_a_job_is_shown_in_many_tabs(browser: Browser, tmp_path: Path) -> None:
+    """Prevents: streams take all connections that a browser has for a host, and pages hang."""
+    scene = Shown(tmp_path)
+    with scene.served() as address:
+        told = Streaming(scene.app.settings.url)
+        with told.running(["one "], ["two"]) as job, browser.new_context() as context:
+            pages = [context.new_page() for _ in range(8)]
+            for page in pages:
+                page.goto(f"{address}jobs/{job}", timeout=PROMPT)
+                expect(page.get_by_role("log")).to_have_text("one", timeout=PROMPT)
+            told.go_on()
+            for page in pages:
+                page.bring_to_front()
+                expect(page.get_by_role("log")).to_have_text("one two", timeout=PROMPT)
 
 
 def test_a_page_lives_and_can_be_paused(browser: Browser, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from windlass.app.app import Windlass
 
 C = TypeVar("C")
+ReadPage = Callable[["UUID", Position, int], Awaitable[StreamPage]]
+"""Reads a page of a stream, as `Store.stream_read` does."""
 _GROUPS_AT_ONCE = 100
 _MIN_POLL_SECONDS = 0.01
 _MAX_POLL_SECONDS = 0.25
@@ -42,12 +44,15 @@ class Listener:
         after: str | None,
         timeout: timedelta | None,
         check_end: Callable[[Job], object],
+        read_page: ReadPage | None = None,
     ) -> None:
+        """Listen from a position on; `read_page` reads, if it is not the store that does."""
         self.app = app
         self._job = job
         self._type = chunk_type
         self._timeout = timeout
         self._check_end = check_end
+        self._read_page = read_page
         self._read_to = BEGIN if after is None else Position.parse(after)
         self.position = self._read_to
         """The position of the chunk that was taken last."""
@@ -81,14 +86,23 @@ class Listener:
         """
         began, pause = time.monotonic(), _MIN_POLL_SECONDS
         while not self._read:
-            page = await self._page()
-            for group in page.groups:
-                self._take_in(group)
+            page = await self.read_once()
             if self._read or (not page.is_live and await self._has_ended()):
                 break
             await self._wait(began, pause)
             pause = min(pause * 1.5, _MAX_POLL_SECONDS)
         return bool(self._read)
+
+    async def read_once(self) -> StreamPage:
+        """Read the next page, whether or not there is a chunk in it; return it.
+
+        Raises:
+            StoreUnavailable: the store was unreachable for too long.
+        """
+        page = await self._page()
+        for group in page.groups:
+            self._take_in(group)
+        return page
 
     def _take_in(self, group: StoredGroup) -> None:
         attempt, number = self._read_to
@@ -103,10 +117,11 @@ class Listener:
 
     async def _page(self) -> StreamPage:
         """Read a page; a store that is away for a moment is asked again."""
+        read_page = self._read_page or self.app.store.stream_read
         deadline, pause = time.monotonic() + _OUTAGE_SECONDS, _MIN_POLL_SECONDS
         while True:
             try:
-                return await self.app.store.stream_read(self._job, self._read_to, _GROUPS_AT_ONCE)
+                return await read_page(self._job, self._read_to, _GROUPS_AT_ONCE)
             except StoreUnavailable:
                 if time.monotonic() + pause > deadline:
                     raise

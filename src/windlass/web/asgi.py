@@ -18,6 +18,7 @@ from windlass.web.access.security_headers import SecurityHeaders
 from windlass.web.access.sessions import Sessions
 from windlass.web.api.routes import API_ROUTES
 from windlass.web.live.events import events
+from windlass.web.live.job_stream import stream
 from windlass.web.pages import action, audit, bulk, flows, job, jobs, lists, login, now
 from windlass.web.problems import HANDLERS
 from windlass.web.site import STATIC, Site, release_hash, static_url
@@ -71,6 +72,7 @@ PAGE_ROUTES = [
     Route("/", now.now),
     Route("/jobs", jobs.jobs),
     Route("/jobs/{id}", job.job),
+    Route("/jobs/{id}/stream", stream),
     Route("/errors", lists.errors),
     Route("/kinds", lists.kinds),
     Route("/queues", lists.queues),

@@ -68,7 +68,10 @@ def problem(
 
 
 def is_api(request: Request) -> bool:
-    return path_of(request).startswith(("/api/", "/events"))
+    """Return whether a program asks: a script by the API, or a page for a stream."""
+    path = path_of(request)
+    is_stream = path == "/events" or (path.startswith("/jobs/") and path.endswith("/stream"))
+    return is_stream or path.startswith("/api/")
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:

@@ -21,6 +21,7 @@ from windlass.app.app import Windlass
 from windlass.version import __version__
 from windlass.web.access.roles import Access, AccessFunction, Role
 from windlass.web.access.sessions import Sessions
+from windlass.web.live.open_streams import JobStreams
 from windlass.web.live.reads import Reads
 from windlass.web.live.watcher import Watcher
 from windlass.web.rendering import charts, formats
@@ -46,10 +47,12 @@ class Site:
     read_only: bool = False
     reads: Reads = field(init=False)
     watcher: Watcher = field(init=False)
+    job_streams: JobStreams = field(init=False)
 
     def __post_init__(self) -> None:
         self.reads = Reads(self.app)
         self.watcher = Watcher(self.reads)
+        self.job_streams = JobStreams(self.app)
         self._key = secrets.token_bytes(32)
 
     def sealed(self, message: str) -> str:

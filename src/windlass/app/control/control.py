@@ -14,6 +14,7 @@ from windlass.app.control.audit import AuditControl
 from windlass.app.control.breakers import BreakerControl
 from windlass.app.control.bulk import BulkControl, check_job_id
 from windlass.app.control.bulk_operations import BulkOperationControl
+from windlass.app.control.deploys import DeployControl
 from windlass.app.control.limits import LimitControl
 from windlass.app.control.ordered_retry import retry_in_place
 from windlass.app.control.why import Why, why
@@ -46,7 +47,9 @@ _BOUND = (
 )
 
 
-class Control(BulkControl, BulkOperationControl, LimitControl, BreakerControl, AuditControl):
+class Control(
+    BulkControl, BulkOperationControl, LimitControl, BreakerControl, DeployControl, AuditControl
+):
     """Operations on a store: `app.control.pause("mail")`, or `await app.control.apause("mail")`."""
 
     async def acancel(self, job_id: UUID, *, reason: str | None = None) -> Job:

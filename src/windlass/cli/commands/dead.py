@@ -18,6 +18,7 @@ from windlass.cli.output import console as show
 from windlass.cli.output.job_details import job_report
 from windlass.cli.output.tables import Column, Listing
 from windlass.core import documents as facts
+from windlass.core.deploys import is_new_since
 from windlass.core.errors import ConfigError
 from windlass.core.failures.fingerprint import place
 from windlass.core.jobs.moves import Verb
@@ -26,6 +27,7 @@ from windlass.core.jobs.states import State
 from windlass.core.payloads.masked_job import masked_group
 
 dead = options.Commands("List, redrive and purge dead jobs.")
+_MAX_GROUPS = 10_000
 
 
 @dead.command("list", epilog=options.example("windlass dead list --kind send_email --json"))
@@ -67,10 +69,18 @@ def list_dead(
     jobs.note_rest(page)
 
 
-@dead.command(epilog=options.example("windlass dead groups --kind send_email"))
+@dead.command(
+    epilog=options.example(
+        "windlass dead groups --kind send_email", "windlass dead groups --since-deploy v1.2.3"
+    )
+)
 def groups(
     *,
     kind: options.OfKind = None,
+    since_deploy: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only errors that are new since this deploy."),
+    ] = None,
     limit: options.Limit = 50,
     target: options.Target,
     as_json: options.AsJson = False,
@@ -78,9 +88,13 @@ def groups(
     """List the errors that jobs died of: how many jobs each, and since when."""
 
     async def work(chosen: Windlass) -> tuple[list[ErrorGroup], datetime]:
-        found = await chosen.control.aerror_groups(kind=kind, limit=limit)
+        mark = None if since_deploy is None else await chosen.control.adeploy(since_deploy)
+        # All of them: those that are new may be few jobs, and come last.
+        most = limit if mark is None else max(limit, _MAX_GROUPS)
+        found = await chosen.control.aerror_groups(kind=kind, limit=most)
+        new = [each for each in found if is_new_since(each.first_seen, mark)][:limit]
         redaction = redaction_of(chosen)
-        seen = [masked_group(group, redaction) for group in found]
+        seen = [masked_group(group, redaction) for group in new]
         return seen, (await chosen.store.sweep()).now
 
     found, now = target.visit(work)
@@ -88,7 +102,7 @@ def groups(
         show.document({"groups": [facts.group_facts(group) for group in found]})
         return
     if not found:
-        show.note("no dead jobs")
+        show.note("no dead jobs" if since_deploy is None else f"no new error since {since_deploy}")
         return
     listing = Listing(
         Column("group"),

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from windlass.web.access.origins import client_address, is_local, is_own_origin
 from windlass.web.access.roles import Access, Role, access_by
 from windlass.web.access.sessions import COOKIE, FAILURE_SECONDS
-from windlass.web.problems import problem
+from windlass.web.problems import is_api, problem
 from windlass.web.site import ACCESS, Site, path_of, url
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -94,7 +94,7 @@ class Gate:
             return problem(request, 403, _NOT_ALLOWED)
         if self._site.sessions is None:
             return problem(request, 403, _NOT_LOCAL)
-        if path.startswith("/api/") or path == "/events":
+        if is_api(request):
             return problem(request, 401, _NO_TOKEN, headers={"WWW-Authenticate": "Bearer"})
         back = path if request.method in _SAFE and path != "/" else None
         return RedirectResponse(url(request, "/login", next=back), status_code=303)

@@ -18,6 +18,7 @@ from windlass.app.control.why import why_facts
 from windlass.app.workflows.flow_rows import flow_facts, flow_parts
 from windlass.app.workflows.flow_view import view_of
 from windlass.core.audit import entry_facts
+from windlass.core.deploys import find_mark, is_new_since, mark_facts
 from windlass.core.documents import (
     Facts,
     breaker_facts,
@@ -35,10 +36,13 @@ from windlass.web.access.visible import visible, visible_entry, visible_facts, v
 from windlass.web.actions.bulk_operations import found_operation
 from windlass.web.actions.registry import allowed_action, perform
 from windlass.web.forms import document_of, query_of, read
+from windlass.web.live.reads import MAX_GROUPS
 from windlass.web.search import search_of, where_of
 from windlass.web.site import access_of, site_of
 
 PREFIX = "/api/v1"
+_MAX_COMPARED = 1_000
+"""Error groups that are compared with a deploy."""
 
 
 class NoQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,10 +57,11 @@ class JobsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: UUID | UnsetType = UNSET
 
 
-class KindQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of all kinds, or of one."""
+class ErrorsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of all kinds, or of one; all errors, or those that are new since a deploy."""
 
     kind: str = ""
+    deploy: str = ""
 
 
 class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,9 +122,18 @@ async def _why(request: Request, _query: NoQuery) -> Facts:
     return why_facts(why)
 
 
-async def _errors(request: Request, query: KindQuery) -> Facts:
-    groups = await site_of(request).reads.groups(query.kind or None)
-    return {"groups": [group_facts(each) for each in groups]}
+async def _errors(request: Request, query: ErrorsQuery) -> Facts:
+    reads = site_of(request).reads
+    mark = find_mark(await reads.deploys(), query.deploy) if query.deploy else None
+    # Of more groups: those that are new may be few jobs, and come last.
+    limit = MAX_GROUPS if mark is None else _MAX_COMPARED
+    groups = await reads.groups(query.kind or None, limit=limit)
+    new = [each for each in groups if is_new_since(each.first_seen, mark)]
+    return {"groups": [group_facts(each) for each in new[:MAX_GROUPS]]}
+
+
+async def _deploys(request: Request, _query: NoQuery) -> Facts:
+    return {"deploys": [mark_facts(each) for each in await site_of(request).reads.deploys()]}
 
 
 async def _workers(request: Request, _query: NoQuery) -> Facts:
@@ -208,8 +222,9 @@ ENDPOINTS = (
         summary="The errors that jobs died of",
         keys=("groups",),
         answer=_errors,
-        query=KindQuery,
+        query=ErrorsQuery,
     ),
+    Endpoint(path="/deploys", summary="Marked deploys", keys=("deploys",), answer=_deploys),
     Endpoint(
         path="/workers", summary="Workers, alive and gone", keys=("workers",), answer=_workers
     ),

@@ -14,6 +14,7 @@ from windlass.app.doctor.report import Report, examine_settings, examine_store
 from windlass.app.masking import redaction_of
 from windlass.app.snapshot import Snapshot, take_snapshot
 from windlass.app.stats import Slow
+from windlass.core.deploys import DeployMark
 from windlass.core.jobs.bulk import BulkOperation
 from windlass.core.jobs.queries import ErrorGroup, Page, Where
 from windlass.core.payloads.masked_job import masked_group, masked_summary
@@ -78,15 +79,18 @@ class Reads:
     async def bulks(self) -> list[BulkOperation]:
         return await self._shared("bulks", self._app.control.abulks)
 
-    async def groups(self, kind: str | None = None) -> list[ErrorGroup]:
+    async def deploys(self) -> list[DeployMark]:
+        return await self._shared("deploys", self._app.control.adeploys)
+
+    async def groups(self, kind: str | None = None, *, limit: int = MAX_GROUPS) -> list[ErrorGroup]:
         """Return the errors that jobs died of, masked."""
 
         async def read() -> list[ErrorGroup]:
-            found = await self._app.control.aerror_groups(kind=kind, limit=MAX_GROUPS)
+            found = await self._app.control.aerror_groups(kind=kind, limit=limit)
             redaction = redaction_of(self._app)
             return [masked_group(each, redaction) for each in found]
 
-        return await self._shared(("groups", kind), read)
+        return await self._shared(("groups", kind, limit), read)
 
     async def jobs(self, where: Where, *, limit: int, after: UUID | None) -> Page:
         """Return a page of a listing, masked and without payloads."""

@@ -47,6 +47,11 @@ class Watcher:
         """The number of open streams."""
         return len(self._listeners)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether open streams have to end, since the server does."""
+        return self._closed or _is_server_ending()
+
     def close(self) -> None:
         """End all streams, so that the server can end."""
         self._closed = True

@@ -10,11 +10,14 @@ from windlass.core.payloads.masked_job import value_of
 from windlass.core.workflows.step_rows import StepRow, steps_of
 from windlass.web.access.visible import visible, without_data
 from windlass.web.actions.remedies import for_job, for_reason
+from windlass.web.live.job_stream import KeptChunks, kept_chunks
 from windlass.web.rendering.story import story_of
 from windlass.web.site import access_of, render, see_other, site_of
 
 _MAX_STEPS = 200
 _MAX_ACTIONS = 20
+_MAX_CHUNKS = 200
+_MAX_CHUNK_CHARACTERS = 20_000
 
 
 async def job(request: Request) -> Response:
@@ -42,8 +45,21 @@ async def job(request: Request) -> Response:
         "more_steps": max(len(steps) - _MAX_STEPS, 0),
         "acted": acted.entries,
         "knows_limits": why.knows_limits,
+        "stream": await _stream(request, found),
+        "stream_from": request.query_params.get("stream", ""),
     }
     return render(request, "job.html", context, now=why.now)
+
+
+async def _stream(request: Request, found: Job) -> KeptChunks | None:
+    """Return the part of the job's stream that the page shows; None: nobody is shown one."""
+    if not access_of(request).payloads:
+        return None
+    after = request.query_params.get("stream") or None
+    kept = await kept_chunks(
+        site_of(request), found, after, most=_MAX_CHUNKS, characters=_MAX_CHUNK_CHARACTERS
+    )
+    return kept if kept.chunks or after or not kept.is_over else None
 
 
 def _steps(found: Job) -> list[StepRow]:

@@ -7,34 +7,52 @@ from datetime import datetime
 from starlette.requests import Request
 from starlette.responses import Response
 
+from windlass.core.deploys import DeployMark, find_mark, is_new_since
+from windlass.core.errors import ConfigError
 from windlass.core.stats.stats import ErrorFigures
 from windlass.core.values.durations import duration
 from windlass.web.search import term
 from windlass.web.site import render, site_of
 
 _MAX_UPCOMING = 3
+_MAX_DEPLOYS = 6
 _MAX_SCHEDULES_READ = 100
 
 
 async def errors(request: Request) -> Response:
     """Show errors by their fingerprints, of all kinds or of one; or only those that are new."""
-    stats = (await site_of(request).reads.snapshot()).stats
+    reads = site_of(request).reads
+    stats, deploys = (await reads.snapshot()).stats, await reads.deploys()
     kind = request.query_params.get("kind", "")
     since = request.query_params.get("since", "").strip()
+    deploy = request.query_params.get("deploy", "")
     problem, found = "", [each for each in stats.errors if kind in ("", each.kind)]
     try:
         border = stats.at - duration(since, "since") if since else None
-        found = [each for each in found if _is_new(each, border)]
-    except ValueError as error:
+        mark = find_mark(deploys, deploy) if deploy else None
+        found = [
+            each for each in found if _is_new(each, border) and is_new_since(each.first_seen, mark)
+        ]
+    except (ValueError, ConfigError) as error:
         problem = str(error)
     context = {
         "errors": found,
         "kind": kind,
         "since": since,
+        "deploy": deploy,
+        "deploys": _latest(deploys),
         "problem": problem,
         "search_term": term,
     }
     return render(request, "errors.html", context, now=stats.at, status=422 if problem else 200)
+
+
+def _latest(deploys: list[DeployMark]) -> list[DeployMark]:
+    """Return the latest mark of each name, of the newest deploys."""
+    known: dict[str, DeployMark] = {}
+    for mark in deploys:
+        known.setdefault(mark.name, mark)
+    return list(known.values())[:_MAX_DEPLOYS]
 
 
 def _is_new(error: ErrorFigures, border: datetime | None) -> bool:

@@ -7,18 +7,24 @@ from starlette.responses import Response
 
 from windlass.core.alarms import find_alarms, waiting
 from windlass.web.actions.remedies import for_alarm
+from windlass.web.rendering.charts import marks_within
 from windlass.web.site import render, site_of
 
 _ROWS = 8
+_MAX_MARKS = 5
 
 
 async def now(request: Request) -> Response:
     """Show alarms, throughput, queues, errors of the hour and workers."""
-    snapshot = await site_of(request).reads.snapshot()
+    reads = site_of(request).reads
+    snapshot = await reads.snapshot()
     stats = snapshot.stats
     queues = sorted(stats.queues, key=lambda each: (-waiting(each), each.name))
+    points = max(len(stats.arrivals), len(stats.services))
+    deploys = [(each.at, each.name) for each in await reads.deploys()]
     context = {
         "stats": stats,
+        "marks": marks_within(points, stats.at, deploys)[:_MAX_MARKS],
         "alarms": [(each, list(for_alarm(each))) for each in find_alarms(stats, snapshot.pauses)],
         "waiting": sum(map(waiting, stats.queues)),
         "dead": sum(each.jobs.get("dead", 0) for each in stats.queues),

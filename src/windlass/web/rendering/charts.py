@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 
 from markupsafe import Markup
 
+from windlass.core.stats.cluster_sample import EVERY
 from windlass.core.values import figures
 from windlass.core.values.durations import human
+from windlass.core.values.text import inert
 
 _WIDTH, _HEIGHT = 120, 28
 _TALL = 60
 _GAP = 2
+_SAMPLE_SECONDS = int(EVERY.total_seconds())
+"""Seconds between two points of a curve."""
 
 
 def sparkline(values: Sequence[float], label: str, tone: str = "flow") -> Markup:
@@ -69,8 +73,13 @@ def _stroke(values: Sequence[float], most: float, tone: str) -> Markup:
     return Markup('<polyline class="stroke tone-{}" points="{}"/>').format(tone, points)
 
 
-def throughput(arrivals: Sequence[float], services: Sequence[float]) -> Markup:
-    """Draw the rates at which jobs came and left; the labels around it are text, of any width."""
+def throughput(
+    arrivals: Sequence[float], services: Sequence[float], marks: Sequence[tuple[float, str]] = ()
+) -> Markup:
+    """Draw the rates at which jobs came and left; the labels around it are text, of any width.
+
+    `marks` are seconds before now, each with a name: a line stands at each of them.
+    """
     most = max([*arrivals, *services, 0.0]) or 1.0
     grid = Markup("").join(
         Markup('<line class="grid" x1="0" y1="{0}" x2="{1}" y2="{0}"/>').format(y, _WIDTH)
@@ -85,6 +94,12 @@ def throughput(arrivals: Sequence[float], services: Sequence[float]) -> Markup:
                     _TALL, points, _WIDTH
                 )
             lines += Markup('<polyline class="stroke tone-{}" points="{}"/>').format(tone, points)
+    seconds = _SAMPLE_SECONDS * max(len(arrivals), len(services), 1)
+    for ago, name in marks:
+        x = f"{(1 - ago / seconds) * _WIDTH:.1f}"
+        lines += Markup(
+            '<line class="mark" x1="{0}" y1="0" x2="{0}" y2="{1}"><title>{2}</title></line>'
+        ).format(x, _TALL, inert(name))
     label = f"Jobs a second over the last minutes: at most {figures.rate(most)}"
     return Markup(
         '<div class="chart"><div class="axis" aria-hidden="true"><span>{}</span><span>{}</span>'
@@ -134,7 +149,15 @@ def parts(counts: Sequence[tuple[str, int]], label: str) -> Markup:
 
 def _span(*curves: Sequence[float]) -> str:
     points = max(map(len, curves))
-    return f"{human(timedelta(seconds=points * 15))} ago" if points else ""
+    return f"{human(timedelta(seconds=points * _SAMPLE_SECONDS))} ago" if points else ""
+
+
+def marks_within(
+    points: int, now: datetime, moments: Iterable[tuple[datetime, str]]
+) -> list[tuple[float, str]]:
+    """Return how long ago moments were that lie within the last points of a chart."""
+    found = (((now - at).total_seconds(), name) for at, name in moments)
+    return [each for each in found if 0 <= each[0] <= points * _SAMPLE_SECONDS]
 
 
 def _points(

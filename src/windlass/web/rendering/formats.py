@@ -118,6 +118,13 @@ def pretty(value: Any) -> str:
     return block(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
+def chunk(value: Any) -> str:
+    """Return a chunk of a stream: text as it is, since it goes on; other values a line each."""
+    if isinstance(value, str):
+        return block(value)
+    return block(json.dumps(value, ensure_ascii=False, separators=(",", ":"))) + "\n"
+
+
 def badge(word: str) -> Markup:
     """Return a state as a word with its colour beside it."""
     tone = word.replace(" ", "-").lower()
@@ -141,6 +148,7 @@ FILTERS = {
     "state_word": state_word,
     "pretty": pretty,
     "badge": badge,
+    "chunk": chunk,
     "plural": plural,
     "human": human,
 }

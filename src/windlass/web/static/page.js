@@ -2,12 +2,16 @@
 // changes. Everything else works without this script.
 import { changes } from "./stream.js";
 import { refresh } from "./fragments.js";
+import { follow } from "./jobstream.js";
 
 const LIVE = "windlass-live";
 const main = document.querySelector("main");
 const topics = (main?.dataset.live ?? "").split(/\s+/).filter(Boolean);
 const button = document.querySelector("#live");
 const word = document.querySelector("#live-word");
+const section = document.querySelector("[data-stream]");
+const stream = section && follow(section);
+if (stream && !(button && topics.length)) stream.listen(true);
 
 for (const each of document.querySelectorAll(".copy")) showCopy(each);
 document.addEventListener("click", (event) => {
@@ -40,6 +44,7 @@ if (button && topics.length) {
     button.dataset.state = wanted ? "live" : "paused";
     button.setAttribute("aria-pressed", String(wanted));
     word.textContent = wanted ? "Live" : "Paused";
+    stream?.listen(wanted);
   };
   const update = async () => {
     if (!wanted || busy || document.hidden) { due = true; return; }
