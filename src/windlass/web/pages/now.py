@@ -7,14 +7,14 @@ from starlette.responses import Response
 
 from windlass.core.alarms import find_alarms, waiting
 from windlass.web.actions.remedies import for_alarm
-from windlass.web.site import render, site_of
+from windlass.web.site import reads_of, render
 
 _ROWS = 8
 
 
 async def now(request: Request) -> Response:
     """Show alarms, throughput, queues, errors of the hour and workers."""
-    snapshot = await site_of(request).reads.snapshot()
+    snapshot = await reads_of(request).snapshot()
     stats = snapshot.stats
     queues = sorted(stats.queues, key=lambda each: (-waiting(each), each.name))
     context = {
