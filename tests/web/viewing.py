@@ -60,11 +60,13 @@ async def viewer(
         yield browser
 
 
-def of_role(role: Role | str, *, payloads: bool = True) -> Any:
+def of_role(
+    role: Role | str, *, payloads: bool = True, queues: tuple[str, ...] | None = None
+) -> Any:
     """Return a login that gives everybody this role."""
 
     def access(_request: Request) -> Access:
-        return Access(who="ada", role=Role(role), payloads=payloads)
+        return Access(who="ada", role=Role(role), payloads=payloads, queues=queues)
 
     return access
 

@@ -79,11 +79,24 @@ async def gather_stats(
 
     A caller that asks repeatedly passes the same `slow` and `trend`.
     """
+    facts = await gather_facts(store, redaction, kind=kind, slow=slow, trend=trend)
+    return stats_of(facts, queue=queue, kind=kind)
+
+
+async def gather_facts(
+    store: StoreQueries,
+    redaction: Redaction,
+    *,
+    kind: str | None = None,
+    slow: Slow | None = None,
+    trend: Trend | None = None,
+) -> StatsFacts:
+    """Return the data from which `stats_of` makes figures: see `gather_stats`."""
     kinds, groups = await (slow or Slow(store, kind)).read()
     look = await _Look.at(store, kinds)
     recorded = look.sampled()
     trend = trend or Trend()
-    facts = StatsFacts(
+    return StatsFacts(
         now=look.now,
         sample=await look.counted(store, recorded, trend),
         sampled_at=None if recorded is None else datetime.fromtimestamp(recorded.at, UTC),
@@ -96,7 +109,6 @@ async def gather_stats(
         redaction=redaction,
         waiting=[head.lane for head in look.sweep.heads],
     )
-    return stats_of(facts, queue=queue, kind=kind)
 
 
 @dataclass(frozen=True, kw_only=True)

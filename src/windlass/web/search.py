@@ -15,6 +15,7 @@ from windlass.core.search.lowering import states_of
 from windlass.core.search.parser import parse
 from windlass.core.search.search import Search
 from windlass.core.search.terms import WITH_PATH, Field, Term, Value
+from windlass.web.access.queue_access import narrowed
 from windlass.web.access.roles import Access
 from windlass.web.site import access_of, site_of
 
@@ -40,9 +41,12 @@ def checked(app: Windlass, access: Access, text: str) -> Search:
     return search
 
 
-def where_of(search: Search) -> Where:
-    """Return the conditions of a search."""
-    return cast("Where", {"search": str(search)} if search.terms else {})
+def where_of(search: Search, access: Access) -> Where | None:
+    """Return the conditions of a search of a person; None: it can find nothing that they see."""
+    seen = narrowed(search, access)
+    if seen is None:
+        return None
+    return cast("Where", {"search": str(seen)} if seen.terms else {})
 
 
 def term(name: str, value: str) -> str:

@@ -19,8 +19,10 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from windlass.app.app import Windlass
 from windlass.version import __version__
+from windlass.web.access.queue_access import offers
 from windlass.web.access.roles import Access, AccessFunction, Role
 from windlass.web.access.sessions import Sessions
+from windlass.web.live.limited_reads import LimitedReads
 from windlass.web.live.open_streams import JobStreams
 from windlass.web.live.reads import Reads
 from windlass.web.live.watcher import Watcher
@@ -79,6 +81,12 @@ def access_of(request: Request) -> Access:
     """Return the access of a request that was let in."""
     access: Access = request.scope[ACCESS]
     return access
+
+
+def reads_of(request: Request) -> Reads | LimitedReads:
+    """Return what the person of a request may read; pages read nothing else."""
+    site, access = site_of(request), access_of(request)
+    return site.reads if access.queues is None else LimitedReads(site.app, site.reads, access)
 
 
 def path_of(request: Request) -> str:
@@ -144,13 +152,20 @@ def render(
         "path": path_of(request),
         "url": partial(url, request),
         "static": partial(static_url, request),
-        "may": lambda role: access is not None and access.may(role),
+        "may": lambda role, action="": _may(access, role, action),
         "now": now,
         "ago": lambda value: formats.moment(value, now) if now else formats.instant(value),
         "flash": site.unsealed(request.query_params.get("done", "")),
     }
     text = _templates().get_template(template).render({**common, **context})
     return HTMLResponse(text, status_code=status)
+
+
+def _may(access: Access | None, role: Role, action: str = "") -> bool:
+    """Return whether a person may do what takes a role; an action, by its name or path, too."""
+    if access is None or not access.may(role):
+        return False
+    return not action or offers(access, action.removeprefix("/actions/"))
 
 
 def see_other(request: Request, path: str, **query: object) -> RedirectResponse:

@@ -30,6 +30,7 @@ from windlass.core.jobs.queries import (
     filter_for,
     filter_of,
     needs_clock,
+    term_of_queues,
 )
 from windlass.core.jobs.states import State
 from windlass.core.search.parser import parse
@@ -80,8 +81,10 @@ class BulkControl(ControlPart):
 
     count = blocking(acount)
 
-    async def ajob_id(self, text: str, *, kind: str | None = None) -> UUID:
-        """Return the id of the only job, of a kind if that is given, with this prefix.
+    async def ajob_id(
+        self, text: str, *, kind: str | None = None, queues: Collection[str] | None = None
+    ) -> UUID:
+        """Return the id of the only job with this prefix, of a kind or of queues if they are given.
 
         Without one, it is the only one of the last day whose id ends like this, as log lines at a
         terminal show it: eight digits or more. A whole id is returned as it is, whether there is
@@ -95,7 +98,7 @@ class BulkControl(ControlPart):
         first, last = read_id(str(text))
         if first == last:
             return first
-        which = JobFilter(kind=kind)
+        which = JobFilter(kind=kind, terms=() if queues is None else (term_of_queues(queues),))
         page = await _with_id(self._app.store, which, str(text), limit=AmbiguousId.LISTED + 1)
         jobs = page.jobs
         if not jobs:

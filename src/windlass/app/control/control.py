@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -95,17 +95,18 @@ class Control(
 
     redrive_with = blocking(aredrive_with)
 
-    async def awhy(self, job_id: UUID) -> Why:
+    async def awhy(self, job_id: UUID, *, queues: Collection[str] | None = None) -> Why:
         """Return why a job does not run, or what became of it, and what would change that.
 
-        Limits are those of this app's handlers; for other kinds, those that workers report.
+        Limits are those of this app's handlers; for other kinds, those that workers report. With
+        `queues`, jobs of other queues are neither explained nor named.
 
         Raises:
             UnknownJob: there is no such job.
         """
         store = await store_of_job(self._app.store, job_id)
         redaction = Redaction(self._app.settings.redact)
-        return await why(store, self._app.registry, redaction, job_id)
+        return await why(store, self._app.registry, redaction, job_id, queues)
 
     why = blocking(awhy)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
+
+import msgspec
 
 from windlass.app.control.known_limits import KnownLimits
 from windlass.app.workflows.flow_view import before
@@ -55,14 +57,22 @@ def why_facts(found: Why) -> Facts:
     }
 
 
-async def why(store: Store, registry: Registry, redaction: Redaction, job_id: UUID) -> Why:
+async def why(
+    store: Store,
+    registry: Registry,
+    redaction: Redaction,
+    job_id: UUID,
+    queues: Collection[str] | None = None,
+) -> Why:
     """Return why a job does not run, or what became of it: see `Control.why`."""
     job = await store.get(job_id)
-    if job is None:
+    if job is None or (queues is not None and job.queue not in queues):
         raise UnknownJob(job_id)
     workers = await store.workers()
     known = KnownLimits(registry, workers)
     scene = await _Gathering(store, registry, known, workers).scene(job)
+    if queues is not None:
+        scene = _without_others(scene, queues)
     seen = masked_texts(job, redaction)
     if scene.head is not None:
         scene = dataclasses.replace(scene, head=masked_texts(scene.head, redaction))
@@ -71,6 +81,25 @@ async def why(store: Store, registry: Registry, redaction: Redaction, job_id: UU
         now=scene.now,
         reasons=explain(seen, scene),
         knows_limits=known.knows(job.kind),
+    )
+
+
+def _without_others(scene: Scene, queues: Collection[str]) -> Scene:
+    """Return a scene that names no job of other queues, and quotes none of their errors."""
+    return dataclasses.replace(
+        scene,
+        breakers=[msgspec.structs.replace(each, history=()) for each in scene.breakers],
+        holds=[
+            # `wanted` keeps the answer whether it binds, which rests on all of its jobs.
+            dataclasses.replace(
+                each,
+                jobs=tuple(job for job in each.jobs if job.queue in queues),
+                wanted=each.binds,
+            )
+            for each in scene.holds
+        ],
+        before=[job for job in scene.before if job.queue in queues],
+        head=scene.head if scene.head is None or scene.head.queue in queues else None,
     )
 
 

@@ -17,7 +17,7 @@ from windlass.core.jobs.states import State
 from windlass.core.search.lowering import narrowed, states_of
 from windlass.core.search.parser import parse
 from windlass.core.search.search import Search
-from windlass.core.search.terms import Field, Term
+from windlass.core.search.terms import Field, Term, Value
 from windlass.core.values.durations import Duration, duration, human
 
 
@@ -243,6 +243,11 @@ def _written(value: object) -> str:
         return ",".join(map(_written, value))
     text = str(value)
     return repr(text) if not text or any(each.isspace() for each in text) else text
+
+
+def term_of_queues(queues: Collection[str]) -> Term:
+    """Return the term that jobs of these queues meet; no job does if there are none."""
+    return Term(field=Field.QUEUE, values=tuple(map(Value, queues)))
 
 
 def _fields(which: JobFilter) -> dict[str, Any]:

@@ -6,7 +6,7 @@ and how to make it known. Displays decide nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -156,47 +156,70 @@ class StatsFacts:
         return self.sampled_at is None
 
 
-def stats_of(facts: StatsFacts, *, queue: str | None = None, kind: str | None = None) -> Stats:
+def stats_of(
+    facts: StatsFacts,
+    *,
+    queue: str | None = None,
+    kind: str | None = None,
+    among: Collection[str] | None = None,
+) -> Stats:
     """Make the figures of everything, or of one queue, or of one kind.
 
     A queue comes with the kinds of which jobs have left it, and a kind with the queues that its
-    jobs have left; each of them with all of its figures.
+    jobs have left; each of them with all of its figures. `among` limits all of it to these queues:
+    errors are then those of the groups alone, since a kind records its own for all queues together.
     """
     records = {name.removeprefix(RECORD): read_stats(each) for name, each in facts.kinds.items()}
+    wanted = _Wanted(queue, kind, among)
     chosen = {
-        name: each
-        for name, each in records.items()
-        if kind in (None, name) and (queue is None or queue in each.left)
+        name: each for name, each in records.items() if wanted.kinds(name) and wanted.one(each.left)
     }
     homes = {name for each in chosen.values() for name in each.left}
     alive = [each for each in facts.workers if each.alive]
     names = [
         name
         for name in sorted(facts.sample.queues)
-        if queue in (None, name) and (kind is None or name in homes)
+        if wanted.queues(name) and (kind is None or name in homes)
     ]
     groups = [
         each
         for each in facts.groups
-        if kind in (None, each.kind) and (queue is None or each.kind in chosen)
+        if wanted.kinds(each.kind) and (queue is None or among is not None or each.kind in chosen)
     ]
     since = min((each.started_at for each in facts.workers), default=None)
     kinds = [kind_of(name, each, facts.now, since) for name, each in chosen.items()]
     scene = _scene(facts, records, alive)
     waiting = [
-        lane
-        for lane in facts.waiting
-        if queue in (None, lane.queue) and (kind is None or kind == lane.kind)
+        lane for lane in facts.waiting if wanted.queues(lane.queue) and wanted.kinds(lane.kind)
     ]
     return _stats(
         facts,
-        whole=queue is None and kind is None,
+        whole=wanted == _Wanted(),
         queues=tuple(queue_of(name, scene) for name in names),
         kinds=tuple(sorted(kinds, key=lambda each: (-each.busy, -each.runs, each.name))),
-        errors=errors_of(chosen, groups, facts.now, facts.redaction),
-        workers=tuple(_worker(each) for each in alive if _is_for(each, queue, kind)),
+        errors=errors_of({} if among is not None else chosen, groups, facts.now, facts.redaction),
+        workers=tuple(_worker(each, among) for each in alive if _is_for(each, wanted)),
         short=shortages(alive, waiting, facts.pauses),
     )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What the figures are narrowed to: a queue, a kind, some queues; None: all."""
+
+    queue: str | None = None
+    kind: str | None = None
+    among: Collection[str] | None = None
+
+    def queues(self, name: str) -> bool:
+        return self.queue in (None, name) and (self.among is None or name in self.among)
+
+    def kinds(self, name: str) -> bool:
+        return self.kind in (None, name)
+
+    def one(self, names: Collection[str]) -> bool:
+        """Return whether one of these queues is wanted; if all queues are, without asking."""
+        return (self.queue is None and self.among is None) or any(map(self.queues, names))
 
 
 def _scene(
@@ -299,7 +322,7 @@ def _curve(facts: StatsFacts, rates: Sequence[float | None]) -> tuple[float, ...
     return () if facts.counted else curve(facts.history, rates, facts.now.timestamp())
 
 
-def _worker(record: WorkerRecord) -> WorkerFigures:
+def _worker(record: WorkerRecord, among: Collection[str] | None) -> WorkerFigures:
     info, pulse = record.info, record.pulse
     return WorkerFigures(
         id=info.id,
@@ -316,12 +339,14 @@ def _worker(record: WorkerRecord) -> WorkerFigures:
         cpu=pulse.cpu,
         memory=pulse.memory,
         pool=pulse.pool,
-        queues=info.queues,
+        queues=tuple(each for each in info.queues if among is None or each in among),
         last_seen=record.last_seen,
     )
 
 
-def _is_for(worker: WorkerRecord, queue: str | None, kind: str | None) -> bool:
-    return (kind is None or kind in worker.info.kinds) and (
-        queue is None or serves_queue(worker, queue, draining=True)
+def _is_for(worker: WorkerRecord, wanted: _Wanted) -> bool:
+    queues = wanted.among if wanted.queue is None else (wanted.queue,)
+    return (wanted.kind is None or wanted.kind in worker.info.kinds) and (
+        queues is None
+        or any(serves_queue(worker, each, draining=True) for each in filter(wanted.queues, queues))
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -55,7 +57,7 @@ class Gate:
         if access is None:
             return self._refused(request, path)
         if self._site.read_only:
-            access = Access(who=access.who, role=Role.VIEWER, payloads=access.payloads)
+            access = replace(access, role=Role.VIEWER)
         request.scope[ACCESS] = access
         return None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
 from starlette.requests import Request
 
 from windlass.core.errors import ConfigError
+from windlass.core.search.parser import MAX_VALUES
 
 
 class Role(StrEnum):
@@ -38,15 +39,37 @@ class Access:
     role: Role = Role.VIEWER
     payloads: bool = True
     """Whether payloads, results, headers and the results of steps are shown."""
+    queues: tuple[str, ...] | None = None
+    """The queues whose jobs the person sees and acts on; None: all."""
 
     def __post_init__(self) -> None:
         if not self.who.strip():
             raise ConfigError("who must not be empty: it names the person whose action is recorded")
         object.__setattr__(self, "role", Role(self.role))
+        if self.queues is not None:
+            object.__setattr__(self, "queues", _checked_queues(self.queues))
+
+    def sees(self, queue: str) -> bool:
+        """Return whether the person sees the jobs of a queue."""
+        return self.queues is None or queue in self.queues
 
     def may(self, role: Role) -> bool:
         """Return whether the person may do what takes this role."""
         return self.role.includes(role)
+
+
+def _checked_queues(queues: Collection[str]) -> tuple[str, ...]:
+    if isinstance(queues, str) or not all(queues):
+        raise ConfigError(
+            f"queues must be names, or None for all queues, got {queues!r}; write them like "
+            'queues=("mail", "reports")'
+        )
+    names = tuple(dict.fromkeys(queues))
+    if len(names) > MAX_VALUES:
+        raise ConfigError(
+            f"queues must have at most {MAX_VALUES} names, got {len(names)}; None means all queues"
+        )
+    return names
 
 
 AccessFunction = Callable[[Request], Access | Awaitable[Access | None] | None]

@@ -16,6 +16,7 @@ from windlass.core.jobs.moves import FROM, Verb
 from windlass.core.jobs.queries import Where, filter_for
 from windlass.core.jobs.states import State
 from windlass.core.values.text import plural
+from windlass.web.access.queue_access import is_within
 from windlass.web.access.roles import Role
 from windlass.web.access.visible import visible_operation
 from windlass.web.actions.action import REASON, Action, AnyAction, Done, Input, Plan, Scene
@@ -66,7 +67,10 @@ def _where(scene: Scene, verb: Verb, text: str) -> Where:
         ValueError: the search is empty, cannot be read, or names no state that the verb changes.
     """
     search = checked(scene.app, scene.access, text)
-    where = cast("Where", {**where_of(search), "states": [s for s in State if s in FROM[verb]]})
+    narrowed = where_of(search, scene.access)
+    if narrowed is None:
+        raise ValueError("the search must name a queue of your login, got others; leave them out")
+    where = cast("Where", {**narrowed, "states": [s for s in State if s in FROM[verb]]})
     if not search.terms:
         raise ValueError(f"{verb} must be given a search, got none; write kind:… or state:…")
     asked = states_in(search)
@@ -84,7 +88,7 @@ async def _plan(scene: Scene, form: BulkForm, *, verb: Verb) -> Plan:
     return Plan(
         title=f"{verb.value.capitalize()} all jobs that match",
         effect=f"{_EFFECTS[verb]} {_BY_WORKERS}",
-        command=scene.command(group, verb.value, "--find", form.search, "--background"),
+        command=scene.command(group, verb.value, "--find", where.get("search", ""), "--background"),
         back="/jobs",
         back_query={"q": form.search},
         jobs=matched,
@@ -127,8 +131,14 @@ def _bulk(verb: Verb, role: Role) -> AnyAction:
 # -- bulk operations ---------------------------------------------------------------------------
 
 
+async def _operation(scene: Scene, operation_id: UUID) -> BulkOperation:
+    known = await scene.control.abulks()
+    seen = (each for each in known if is_within(each.which, scene.access))
+    return found_operation(seen, str(operation_id))
+
+
 async def _plan_pull(scene: Scene, form: OperationForm, *, verb: str) -> Plan:
-    operation = found_operation(await scene.control.abulks(), str(form.id))
+    operation = await _operation(scene, form.id)
     label, effect = _PULLS[verb]
     return Plan(
         title=f"{label} the bulk operation: {operation.verb} jobs",
@@ -141,7 +151,7 @@ async def _plan_pull(scene: Scene, form: OperationForm, *, verb: str) -> Plan:
 
 
 async def _pull(scene: Scene, form: OperationForm, *, verb: str) -> Done:
-    found = found_operation(await scene.control.abulks(), str(form.id))
+    found = await _operation(scene, form.id)
     control = scene.control
     pulls: dict[str, Callable[[UUID], Awaitable[BulkOperation]]] = {
         "pause": control.apause_bulk,

@@ -16,6 +16,7 @@ from windlass.core.errors import InvalidTransition, UnknownJob
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import State
 from windlass.core.payloads.masked_job import masked_summary, value_of
+from windlass.web.access.queue_access import check_queue
 from windlass.web.access.roles import Role
 from windlass.web.actions.action import REASON, Action, AnyAction, Done, Input, Plan, Scene
 
@@ -180,6 +181,8 @@ async def _edit(scene: Scene, form: EditForm) -> Done:
 
 
 async def _plan_enqueue(scene: Scene, form: EnqueueForm) -> Plan:
+    if form.queue:
+        check_queue(scene.access, form.queue)
     text = json.dumps({} if form.payload is None else form.payload, indent=2, ensure_ascii=False)
     known = form.kind in scene.app.registry
     return Plan(
@@ -197,21 +200,37 @@ async def _plan_enqueue(scene: Scene, form: EnqueueForm) -> Plan:
                 hint="JSON" + (", checked by the handler's types." if known else "."),
                 required=True,
             ),
-            Input(name="queue", label="Queue", value=form.queue, hint="Empty: that of the kind."),
+            _queue_input(scene, form),
             Input(name="delay", label="Delay", value=form.delay, hint="Like 30s or 5m."),
             REASON,
         ),
     )
 
 
+def _queue_input(scene: Scene, form: EnqueueForm) -> Input:
+    own, registry = scene.access.queues, scene.app.registry
+    if own is None:
+        return Input(name="queue", label="Queue", value=form.queue, hint="Empty: that of the kind.")
+    of_kind = registry[form.kind].queue if form.kind in registry else ""
+    wished = form.queue or of_kind
+    value = wished if wished in own else next(iter(own), "")
+    hint = f"Those of your login: {', '.join(own) or 'none'}."
+    return Input(name="queue", label="Queue", value=value, hint=hint, required=True)
+
+
 async def _enqueue(scene: Scene, form: EnqueueForm) -> Done:
     options: dict[str, Any] = {"queue": form.queue or None, "delay": form.delay or None}
     producer = scene.app.producer(form.kind).using(**options)
     draft = producer.draft({} if form.payload is None else form.payload)
+    check_queue(scene.access, draft.job.queue)
     handle = await enqueue_audited(scene.control, draft)
     message = "The job is enqueued."
     if handle.is_duplicate:
         message = "Nothing was added: this job holds the unique key."
+        holder = await scene.app.store.get(handle.id)
+        if holder is None or not scene.access.sees(holder.queue):
+            message = "Nothing was added: a job that your login does not show holds the unique key."
+            return Done(message=message, path="/jobs", facts={"id": None, "is_duplicate": True})
     facts = {"id": str(handle.id), "is_duplicate": handle.is_duplicate}
     return Done(message=message, path=_page(handle.id), facts=facts)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from windlass.web.access.own_jobs import find_job
+from windlass.web.access.queue_access import Reach, check_queue, check_whole, reach_of
 from windlass.web.actions import bulk_actions, job_actions, lever_actions
-from windlass.web.actions.action import AnyAction, Done, Scene
+from windlass.web.actions.action import AnyAction, Done, Plan, Scene
 from windlass.web.site import access_of, site_of
 
 ACTIONS: dict[str, AnyAction] = {
@@ -39,8 +43,36 @@ def scene_of(request: Request, form: Struct) -> Scene:
     return Scene(app=site_of(request).app, access=access_of(request), why=why)
 
 
+async def plan(request: Request, action: AnyAction, form: Struct) -> Plan:
+    """Say what an action would do, if the person may do it to what the form names."""
+    scene = scene_of(request, form)
+    await _check_reach(scene, action, form)
+    found: Plan = await action.plan(scene, form)
+    return found
+
+
 async def perform(request: Request, action: AnyAction, form: Struct) -> Done:
-    """Do it, and let every open page see it."""
-    done = await action.perform(scene_of(request, form), form)
+    """Do it, if the person may do it to what the form names, and let every open page see it."""
+    scene = scene_of(request, form)
+    await _check_reach(scene, action, form)
+    done = await action.perform(scene, form)
     site_of(request).reads.forget()
     return done
+
+
+async def _check_reach(scene: Scene, action: AnyAction, form: Any) -> None:
+    """Refuse what a person whose access is limited to queues must not change.
+
+    Actions on what a search selects, on bulk operations and on new jobs check it where they act.
+
+    Raises:
+        UnknownJob: the job is of another queue.
+        HTTPException: the queue is another, or the action changes more than one.
+    """
+    match reach_of(action.name):
+        case Reach.JOB:
+            await find_job(scene.app, scene.access, str(form.id))
+        case Reach.QUEUE:
+            check_queue(scene.access, form.name)
+        case Reach.ALL:
+            check_whole(scene.access, action.name.replace("-", " a ", 1))

@@ -29,16 +29,16 @@ from windlass.core.documents import (
     schedule_facts,
     worker_facts,
 )
-from windlass.core.errors import UnknownJob
 from windlass.core.jobs.bulk import bulk_facts
 from windlass.core.workflows.flow_graph import FLOW_KIND
+from windlass.web.access.own_jobs import find_job
 from windlass.web.access.visible import visible, visible_entry, visible_facts, visible_operation
 from windlass.web.actions.bulk_operations import found_operation
 from windlass.web.actions.registry import allowed_action, perform
 from windlass.web.forms import document_of, query_of, read
 from windlass.web.live.reads import MAX_GROUPS
 from windlass.web.search import search_of, where_of
-from windlass.web.site import access_of, site_of
+from windlass.web.site import access_of, reads_of, site_of
 
 PREFIX = "/api/v1"
 _MAX_COMPARED = 1_000
@@ -95,35 +95,30 @@ class Endpoint:
 
 
 async def _stats(request: Request, query: StatsQuery) -> Facts:
-    site = site_of(request)
-    if not (query.queue or query.kind):
-        return figures_facts((await site.reads.snapshot()).stats)
-    return figures_facts(await site.app.astats(queue=query.queue or None, kind=query.kind or None))
+    reads = reads_of(request)
+    return figures_facts(await reads.stats(queue=query.queue or None, kind=query.kind or None))
 
 
 async def _jobs(request: Request, query: JobsQuery) -> Facts:
-    where = where_of(search_of(request, query.search))
-    page = await site_of(request).reads.jobs(where, limit=query.limit, after=query.after or None)
+    where = where_of(search_of(request, query.search), access_of(request))
+    page = await reads_of(request).jobs(where, limit=query.limit, after=query.after or None)
     return page_facts(page)
 
 
 async def _job(request: Request, _query: NoQuery) -> Facts:
-    app = site_of(request).app
-    job_id = await app.control.ajob_id(request.path_params["id"])
-    job = await app.store.get(job_id)
-    if job is None:
-        raise UnknownJob(job_id)
-    return visible_facts(visible(app, job), access_of(request))
+    app, access = site_of(request).app, access_of(request)
+    job = await find_job(app, access, request.path_params["id"])
+    return visible_facts(visible(app, job), access)
 
 
 async def _why(request: Request, _query: NoQuery) -> Facts:
-    app = site_of(request).app
-    why = await app.control.awhy(await app.control.ajob_id(request.path_params["id"]))
-    return why_facts(why)
+    app, access = site_of(request).app, access_of(request)
+    job = await find_job(app, access, request.path_params["id"])
+    return why_facts(await reads_of(request).why(job.id))
 
 
 async def _errors(request: Request, query: ErrorsQuery) -> Facts:
-    reads = site_of(request).reads
+    reads = reads_of(request)
     mark = find_mark(await reads.deploys(), query.deploy) if query.deploy else None
     # Of more groups: those that are new may be few jobs, and come last.
     limit = MAX_GROUPS if mark is None else _MAX_COMPARED
@@ -133,37 +128,37 @@ async def _errors(request: Request, query: ErrorsQuery) -> Facts:
 
 
 async def _deploys(request: Request, _query: NoQuery) -> Facts:
-    return {"deploys": [mark_facts(each) for each in await site_of(request).reads.deploys()]}
+    return {"deploys": [mark_facts(each) for each in await reads_of(request).deploys()]}
 
 
 async def _workers(request: Request, _query: NoQuery) -> Facts:
-    return {"workers": [worker_facts(each) for each in await site_of(request).reads.workers()]}
+    return {"workers": [worker_facts(each) for each in await reads_of(request).workers()]}
 
 
 async def _flow(request: Request, _query: NoQuery) -> Facts:
-    app = site_of(request).app
-    job_id = await app.control.ajob_id(request.path_params["id"], kind=FLOW_KIND)
-    view = await view_of(app.store, job_id)
+    app, given = site_of(request).app, request.path_params["id"]
+    job = await find_job(app, access_of(request), given, kind=FLOW_KIND)
+    view = await view_of(app.store, job.id)
     facts = flow_facts(view) | {"reason": visible(app, view.job).reason}
     return facts | {"states": dict(view.own_counts), "parts": flow_parts(view)}
 
 
 async def _schedules(request: Request, _query: NoQuery) -> Facts:
-    found = await site_of(request).reads.schedules()
+    found = await reads_of(request).schedules()
     return {"schedules": [schedule_facts(each) for each in found]}
 
 
 async def _limits(request: Request, _query: NoQuery) -> Facts:
-    return {"limits": [limit_facts(each) for each in await site_of(request).reads.limits()]}
+    return {"limits": [limit_facts(each) for each in await reads_of(request).limits()]}
 
 
 async def _breakers(request: Request, _query: NoQuery) -> Facts:
-    found = await site_of(request).reads.breakers()
+    found = await reads_of(request).breakers()
     return {"breakers": [breaker_facts(each, history=False) for each in found]}
 
 
 async def _audit(request: Request, query: AuditQuery) -> Facts:
-    page = await site_of(request).app.control.aaudit(
+    page = await reads_of(request).audit(
         since=query.since or None,
         by=query.by or None,
         limit=query.limit,
@@ -176,18 +171,18 @@ async def _audit(request: Request, query: AuditQuery) -> Facts:
 
 async def _bulks(request: Request, _query: NoQuery) -> Facts:
     app, access = site_of(request).app, access_of(request)
-    found = await site_of(request).reads.bulks()
+    found = await reads_of(request).bulks()
     return {"bulks": [bulk_facts(visible_operation(app, each, access)) for each in found]}
 
 
 async def _bulk(request: Request, _query: NoQuery) -> Facts:
     site = site_of(request)
-    found = found_operation(await site.reads.bulks(), request.path_params["id"])
+    found = found_operation(await reads_of(request).bulks(), request.path_params["id"])
     return bulk_facts(visible_operation(site.app, found, access_of(request)))
 
 
 async def _doctor(request: Request, _query: NoQuery) -> Facts:
-    return (await site_of(request).reads.doctor()).document()
+    return (await reads_of(request).doctor()).document()
 
 
 ENDPOINTS = (

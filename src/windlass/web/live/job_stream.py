@@ -18,11 +18,12 @@ from starlette.responses import Response, StreamingResponse
 
 from windlass.app.masking import redaction_of
 from windlass.app.streams import Listener
-from windlass.core.errors import UnknownJob, WindlassError
+from windlass.core.errors import WindlassError
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import FINISHED
 from windlass.core.jobs.streams import StreamRestart
 from windlass.observability.logs import get_logger
+from windlass.web.access.own_jobs import find_job
 from windlass.web.live.open_streams import Place, TooManyJobStreams
 from windlass.web.live.watcher import RETRY_MILLISECONDS
 from windlass.web.problems import problem
@@ -60,14 +61,12 @@ async def stream(request: Request) -> Response:
 
     `after` is the same for a first request. With `wait=no`, only what is there is sent.
     """
-    site, query = site_of(request), request.query_params
-    if not access_of(request).payloads:
+    site, access, query = site_of(request), access_of(request), request.query_params
+    if not access.payloads:
         return problem(request, 403, _NOT_SHOWN)
-    job = await site.app.control.ajob_id(request.path_params["id"])
-    if await site.app.store.get(job) is None:
-        raise UnknownJob(job)
+    job = await find_job(site.app, access, request.path_params["id"])
     after = request.headers.get("last-event-id") or query.get("after")
-    source = _Source(site, job, after or None)
+    source = _Source(site, job.id, after or None)
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=_HEADERS)
     try:

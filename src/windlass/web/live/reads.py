@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.app.app import Windlass
+from windlass.app.control.why import Why
 from windlass.app.doctor.report import Report, examine_settings, examine_store
 from windlass.app.masking import redaction_of
 from windlass.app.snapshot import Snapshot, take_snapshot
 from windlass.app.stats import Slow
+from windlass.core.audit import AuditPage
 from windlass.core.deploys import DeployMark
 from windlass.core.jobs.bulk import BulkOperation
-from windlass.core.jobs.queries import ErrorGroup, Page, Where
+from windlass.core.jobs.job import Job
+from windlass.core.jobs.queries import ErrorGroup, JobFilter, Page, Where
 from windlass.core.payloads.masked_job import masked_group, masked_summary
 from windlass.core.policies.breaker_record import BreakerStatus
 from windlass.core.policies.limit_usage import LimitState
 from windlass.core.schedules.status import ScheduleStatus
 from windlass.core.stats.live_counts import Trend
+from windlass.core.stats.stats import Stats
 from windlass.core.workers import WorkerRecord
+from windlass.core.workflows.flow_graph import FLOW_KIND
 
 T = TypeVar("T")
 _FRESH_SECONDS = 1.0
@@ -92,8 +97,10 @@ class Reads:
 
         return await self._shared(("groups", kind, limit), read)
 
-    async def jobs(self, where: Where, *, limit: int, after: UUID | None) -> Page:
-        """Return a page of a listing, masked and without payloads."""
+    async def jobs(self, where: Where | None, *, limit: int, after: UUID | None) -> Page:
+        """Return a page of a listing, masked and without payloads; None finds nothing."""
+        if where is None:
+            return Page(jobs=(), after=None)
 
         async def read() -> Page:
             found = await self._app.control.afind(limit=limit, after=after, **where)
@@ -105,6 +112,28 @@ class Reads:
             )
 
         return await self._shared(("jobs", repr(where), limit, after), read)
+
+    async def stats(self, *, queue: str | None = None, kind: str | None = None) -> Stats:
+        """Return all figures, or those of a queue, or of a kind."""
+        if queue is None and kind is None:
+            return (await self.snapshot()).stats
+        return await self._app.astats(queue=queue, kind=kind)
+
+    def registered_kinds(self) -> Sequence[str]:
+        """Return the kinds that have a handler in this app."""
+        return list(self._app.registry)
+
+    async def why(self, job_id: UUID) -> Why:
+        """Return why a job does not run."""
+        return await self._app.control.awhy(job_id)
+
+    async def flows(self, *, limit: int) -> list[Job]:
+        """Return the jobs of the newest flows."""
+        return list((await self._app.store.find(JobFilter(kind=FLOW_KIND), limit=limit)).jobs)
+
+    async def audit(self, **given: Any) -> AuditPage:
+        """Return a page of the audit log: see `Control.aaudit`."""
+        return await self._app.control.aaudit(**given)
 
     async def doctor(self) -> Report:
         """Return what `windlass doctor` finds."""

@@ -13,7 +13,8 @@ from windlass.core.errors import WindlassError
 from windlass.core.jobs.ids import read_id
 from windlass.core.payloads.json_checks import strict_json
 from windlass.web.actions.action import AnyAction
-from windlass.web.actions.registry import allowed_action, perform, scene_of
+from windlass.web.actions.registry import allowed_action, perform
+from windlass.web.actions.registry import plan as planned
 from windlass.web.forms import form_of, read
 from windlass.web.site import render, see_other, site_of
 
@@ -49,7 +50,7 @@ async def _asked(
     except ValueError:
         fields = {name: value for name, value in given.items() if name != "payload"}
     form = read(_without_empty(fields), action.form)
-    plan = await action.plan(scene_of(request, form), form)
+    plan = await planned(request, action, form)
     typed = {each.name for each in plan.inputs}
     context = {
         "action": action,

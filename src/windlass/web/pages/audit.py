@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from windlass.core.audit import AuditPage
 from windlass.web.access.visible import visible_entry
-from windlass.web.site import access_of, render, site_of
+from windlass.web.site import access_of, reads_of, render, site_of
 
 _LIMIT = 50
 
@@ -19,7 +19,7 @@ async def audit(request: Request) -> Response:
     given = {name: request.query_params.get(name, "").strip() for name in ("by", "since", "after")}
     page, problem = AuditPage(entries=(), after=None), ""
     try:
-        page = await site.app.control.aaudit(
+        page = await reads_of(request).audit(
             since=given["since"] or None,
             by=given["by"] or None,
             limit=_LIMIT,
@@ -27,7 +27,7 @@ async def audit(request: Request) -> Response:
         )
     except ValueError as error:
         problem = str(error)
-    now = (await site.reads.snapshot()).stats.at
+    now = (await reads_of(request).snapshot()).stats.at
     page = replace(
         page,
         entries=tuple(visible_entry(site.app, each, access_of(request)) for each in page.entries),

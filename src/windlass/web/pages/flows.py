@@ -10,24 +10,22 @@ from windlass.app.workflows.flow_rows import rows_of
 from windlass.app.workflows.flow_view import FlowView, view_of, viewed
 from windlass.core.errors import FlowInvalid
 from windlass.core.jobs.job import Job
-from windlass.core.jobs.queries import JobFilter
 from windlass.core.jobs.states import FINISHED
 from windlass.core.payloads.masked_job import masked_texts
 from windlass.core.workflows.flow_graph import FLOW_KIND, ids_of
+from windlass.web.access.own_jobs import find_job
 from windlass.web.actions.remedies import for_job
 from windlass.web.rendering.flow_chart import MAX_NODES, drawn
-from windlass.web.site import render, site_of, url
+from windlass.web.site import access_of, reads_of, render, site_of, url
 
 _LIMIT = 25
 
 
 async def flows(request: Request) -> Response:
     """List flows, the newest first."""
-    site = site_of(request)
-    page = await site.app.store.find(JobFilter(kind=FLOW_KIND), limit=_LIMIT)
-    found = [await _glance(request, each) for each in page.jobs]
+    found = [await _glance(request, each) for each in await reads_of(request).flows(limit=_LIMIT)]
     views = [each for each in found if each is not None]
-    stats = (await site.reads.snapshot()).stats
+    stats = (await reads_of(request).snapshot()).stats
     context = {"views": views, "done": {view.job.id: _done(view) for view in views}}
     return render(request, "flows.html", context, now=stats.at)
 
@@ -35,10 +33,11 @@ async def flows(request: Request) -> Response:
 async def flow(request: Request) -> Response:
     """Draw one flow, and list its jobs, those that are alike together."""
     site = site_of(request)
-    job_id = await site.app.control.ajob_id(request.path_params["id"], kind=FLOW_KIND)
+    given, access = request.path_params["id"], access_of(request)
+    job_id = (await find_job(site.app, access, given, kind=FLOW_KIND)).id
     view = await view_of(site.app.store, job_id)
     rows = rows_of(view)
-    stats = (await site.reads.snapshot()).stats
+    stats = (await reads_of(request).snapshot()).stats
     context = {
         "view": view,
         "job": masked_texts(view.job, redaction_of(site.app)),

@@ -15,9 +15,10 @@ from windlass.core.jobs.queries import Page
 from windlass.core.jobs.states import State
 from windlass.core.search.errors import SearchError
 from windlass.core.search.search import Search
+from windlass.web.access.own_jobs import find_job
 from windlass.web.access.roles import Role
 from windlass.web.search import search_of, states_in, term, where_of, with_state
-from windlass.web.site import render, see_other, site_of
+from windlass.web.site import access_of, reads_of, render, see_other, site_of
 
 _LIMIT = 50
 _SHORTCUTS = ("kind", "queue", "key", "worker", "state", "error", "flow", "tag")
@@ -26,12 +27,12 @@ _SHORTCUTS = ("kind", "queue", "key", "worker", "state", "error", "flow", "tag")
 
 async def jobs(request: Request) -> Response:
     """List jobs, the newest first; a search that is an id leads to the job."""
-    site = site_of(request)
-    text = _text(request)
+    site, text = site_of(request), _text(request)
     try:
         search = search_of(request, text)
         if search.job_id is not None:
-            return see_other(request, f"/jobs/{await site.app.control.ajob_id(search.job_id)}")
+            found = await find_job(site.app, access_of(request), search.job_id)
+            return see_other(request, f"/jobs/{found.id}")
     except (SearchError, UnknownJob, AmbiguousId) as error:
         return await _listed(request, text, Search(), str(error))
     return await _listed(request, text, search, "")
@@ -45,12 +46,12 @@ def _text(request: Request) -> str:
 
 
 async def _listed(request: Request, text: str, search: Search, problem: str) -> Response:
-    site = site_of(request)
+    reads, access = reads_of(request), access_of(request)
     after = _id(request.query_params.get("after", ""))
-    snapshot = await site.reads.snapshot()
+    snapshot = await reads.snapshot()
     page = Page(jobs=(), after=None)
     if not problem:
-        page = await site.reads.jobs(where_of(search), limit=_LIMIT, after=after)
+        page = await reads.jobs(where_of(search, access), limit=_LIMIT, after=after)
     states = states_in(search)
     context = {
         "text": text,

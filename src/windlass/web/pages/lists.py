@@ -12,7 +12,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.stats.stats import ErrorFigures
 from windlass.core.values.durations import duration
 from windlass.web.search import term
-from windlass.web.site import render, site_of
+from windlass.web.site import reads_of, render, site_of
 
 _MAX_UPCOMING = 3
 _MAX_DEPLOYS = 6
@@ -21,7 +21,7 @@ _MAX_SCHEDULES_READ = 100
 
 async def errors(request: Request) -> Response:
     """Show errors by their fingerprints, of all kinds or of one; or only those that are new."""
-    reads = site_of(request).reads
+    reads = reads_of(request)
     stats, deploys = (await reads.snapshot()).stats, await reads.deploys()
     kind = request.query_params.get("kind", "")
     since = request.query_params.get("since", "").strip()
@@ -61,10 +61,10 @@ def _is_new(error: ErrorFigures, border: datetime | None) -> bool:
 
 async def kinds(request: Request) -> Response:
     """Show the kinds: runs, failures, durations and waits of the last hour."""
-    site = site_of(request)
-    snapshot = await site.reads.snapshot()
+    reads = reads_of(request)
+    snapshot = await reads.snapshot()
     seen = {each.name for each in snapshot.stats.kinds}
-    idle = sorted(name for name in site.app.registry if name not in seen)
+    idle = sorted(name for name in reads.registered_kinds() if name not in seen)
     context = {
         "kinds": snapshot.stats.kinds,
         "idle": [name for name in idle if not name.startswith("windlass.")],
@@ -75,14 +75,14 @@ async def kinds(request: Request) -> Response:
 
 async def queues(request: Request) -> Response:
     """Show the queues: depth, age, rates, when each is empty, and what is not known."""
-    snapshot = await site_of(request).reads.snapshot()
+    snapshot = await reads_of(request).snapshot()
     context = {"stats": snapshot.stats, "pauses": snapshot.pauses}
     return render(request, "queues.html", context, now=snapshot.stats.at)
 
 
 async def workers(request: Request) -> Response:
     """Show the workers: slots, CPU, memory, connections; those that have gone below."""
-    reads = site_of(request).reads
+    reads = reads_of(request)
     stats = (await reads.snapshot()).stats
     known = await reads.workers()
     context = {
@@ -96,7 +96,7 @@ async def workers(request: Request) -> Response:
 async def schedules(request: Request) -> Response:
     """Show the schedules: when each ticks next, and its last job."""
     site = site_of(request)
-    found = await site.reads.schedules()
+    found = await reads_of(request).schedules()
     upcoming = {}
     for each in found[:_MAX_SCHEDULES_READ]:
         if not each.paused:
@@ -108,7 +108,7 @@ async def schedules(request: Request) -> Response:
 
 async def limits(request: Request) -> Response:
     """Show limits and breakers: what is in use, what they hold back, and the levers."""
-    reads = site_of(request).reads
+    reads = reads_of(request)
     stats = (await reads.snapshot()).stats
     context = {"limits": await reads.limits(), "breakers": await reads.breakers()}
     return render(request, "limits.html", context, now=stats.at)
@@ -116,6 +116,6 @@ async def limits(request: Request) -> Response:
 
 async def store(request: Request) -> Response:
     """Show what `windlass doctor` finds: problems with remedies, facts and settings."""
-    report = await site_of(request).reads.doctor()
+    report = await reads_of(request).doctor()
     settings = sorted(report.settings, key=lambda each: (each.source == "default", each.name))
     return render(request, "store.html", {"report": report, "settings": settings})

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from windlass.core.alarms import find_alarms, waiting
 from windlass.web.actions.remedies import for_alarm
 from windlass.web.rendering.charts import marks_within
-from windlass.web.site import render, site_of
+from windlass.web.site import reads_of, render
 
 _ROWS = 8
 _MAX_MARKS = 5
@@ -16,7 +16,7 @@ _MAX_MARKS = 5
 
 async def now(request: Request) -> Response:
     """Show alarms, throughput, queues, errors of the hour and workers."""
-    reads = site_of(request).reads
+    reads = reads_of(request)
     snapshot = await reads.snapshot()
     stats = snapshot.stats
     queues = sorted(stats.queues, key=lambda each: (-waiting(each), each.name))
