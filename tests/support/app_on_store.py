@@ -37,7 +37,7 @@ from windlass.worker import Worker
 STORES = ("memory", "sqlite", "postgres", "redis")
 on_embedded_stores = pytest.mark.parametrize("bed", ["memory", "sqlite"], indirect=True)
 """For what has nothing to do with the store: a PostgreSQL takes a quarter of a second more."""
-PROMPT = 30.0
+PROMPT = 60.0
 """Seconds within which whatever is prompt has happened, also on a busy machine."""
 OF_A_JOB = {"job_id", "worker_id", "kind", "queue", "attempt"}
 """What every log line that belongs to a job carries."""

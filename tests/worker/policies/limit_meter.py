@@ -8,11 +8,11 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any
 
-from tests.support.app_on_store import serving, until
+from tests.support.app_on_store import PROMPT, serving, until
 from windlass import State, Windlass
 
 
-async def done(app: Windlass, count: int, *, queue: str = "default", within: float = 20) -> None:
+async def done(app: Windlass, count: int, *, queue: str = "default", within: float = PROMPT) -> None:
     async def is_done() -> bool:
         counts = await app.store.counts()
         return (
