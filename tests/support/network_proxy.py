@@ -18,7 +18,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 CHUNK = 65_536
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds within which the proxy's thread has done what it was told."""
 RESET = struct.pack("ii", 1, 0)
 """To linger for no time at all: closing such a socket sends RST."""

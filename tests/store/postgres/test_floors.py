@@ -33,7 +33,7 @@ SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 LEASE = timedelta(seconds=30)
 POLL = timedelta(milliseconds=200)
-PATIENCE = 20.0
+PATIENCE = 60.0
 POLICIES = Policies(kinds={"work": Pool.LOOP})
 MANY = 1_000
 

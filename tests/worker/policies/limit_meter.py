@@ -12,7 +12,9 @@ from tests.support.app_on_store import PROMPT, serving, until
 from windlass import State, Windlass
 
 
-async def done(app: Windlass, count: int, *, queue: str = "default", within: float = PROMPT) -> None:
+async def done(
+    app: Windlass, count: int, *, queue: str = "default", within: float = PROMPT
+) -> None:
     async def is_done() -> bool:
         counts = await app.store.counts()
         return (
