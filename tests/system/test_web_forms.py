@@ -96,3 +96,141 @@ def _is_accessible(page: Page) -> None:
     assert [(each["id"], each["nodes"][0]["html"]) for each in violations] == []
     over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     assert over <= 0
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_form_of_a_payload_is_accessible_and_fits(
+    browser: Browser, shown: tuple[Order, str], look: str
+) -> None:
+    scene, address = shown
+    dead = scene.add()
+    with watched(browser, address, refused=1, **LOOKS[look]) as page:
+        page.goto(f"{address}actions/edit-job?id={dead}")
+        expect(page.get_by_role("group", name="address")).to_be_visible(timeout=PROMPT)
+        _is_accessible(page)
+        page.get_by_label("count", exact=True).fill("two")
+        page.get_by_role("button", name="Redrive").click()
+        expect(page.get_by_role("alert")).to_contain_text("'count'", timeout=PROMPT)
+        _is_accessible(page)
+        page.goto(f"{address}actions/enqueue?kind=ship_order")
+        _is_accessible(page)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_a_payload_is_edited_field_by_field(
+    browser: Browser, shown: tuple[Order, str], scripts: bool
+) -> None:
+    scene, address = shown
+    dead = scene.add()
+    options = {"java_script_enabled": scripts, "refused": 1}
+    with watched(browser, address, **options) as page:
+        page.goto(f"{address}actions/edit-job?id={dead}")
+        page.get_by_label("to", exact=True).fill("grace")
+        page.get_by_label("size", exact=True).select_option("small")
+        page.get_by_label("express", exact=True).select_option("false")
+        page.get_by_label("day", exact=True).fill("2026-04-02")
+        page.get_by_role("group", name="address").get_by_label("city").fill("Rome")
+        page.get_by_role("group", name="billing").get_by_label("city", exact=True).fill("Bonn")
+        page.get_by_label("note").first.fill("")
+        page.get_by_label("If empty, note is").select_option("null")
+        page.get_by_label("lines").fill('[{"city": 3}]')
+        page.get_by_role("button", name="Redrive").click()
+        expect(page.get_by_label("lines")).to_have_attribute("aria-invalid", "true", timeout=PROMPT)
+        expect(page.get_by_label("to", exact=True)).to_have_value("grace")
+        expect(page.get_by_label("size", exact=True)).to_have_value('"small"')
+        page.get_by_label("lines").fill("[]")
+        page.get_by_role("button", name="Redrive").click()
+        expect(page.locator("#state")).to_have_text("pending", timeout=PROMPT)
+
+    async def payload(app: Windlass) -> Any:
+        job = await app.store.get(dead)
+        assert job is not None
+        await app.control.acancel(dead)
+        return json.loads(job.payload)
+
+    assert scene.do(payload) == {
+        "to": "grace",
+        "count": 2,
+        "express": False,
+        "size": "small",
+        "address": {"city": "Rome", "zip": None},
+        "day": "2026-04-02",
+        "lines": [],
+        "note": None,
+        "billing": {"city": "Bonn"},
+    }
+
+
+def test_suggestions_are_chosen_by_the_keyboard(browser: Browser, shown: tuple[Order, str]) -> None:
+    _, address = shown
+    with watched(browser, address) as page:
+        page.goto(f"{address}jobs")
+        box = page.get_by_role("combobox", name="Search")
+        box.press_sequentially("st")
+        option = page.get_by_role("option", name="state:")
+        expect(option).to_be_visible(timeout=PROMPT)
+        expect(box).to_have_attribute("aria-expanded", "true")
+        expect(page.get_by_role("status")).to_have_text("1 suggestion")
+        box.press("ArrowDown")
+        expect(option).to_have_attribute("aria-selected", "true")
+        expect(box).to_have_attribute("aria-activedescendant", "suggestion-0")
+        _is_accessible(page)
+        box.press("Enter")
+        expect(box).to_have_value("state:")
+        expect(page.get_by_role("option", name="dead")).to_be_visible(timeout=PROMPT)
+        box.press_sequentially("de")
+        expect(page.get_by_role("option")).to_have_count(1, timeout=PROMPT)
+        box.press("ArrowUp")
+        box.press("Enter")
+        expect(box).to_have_value("state:dead ")
+        box.press_sequentially("kind:fa")
+        expect(page.get_by_role("option", name="fail")).to_be_visible(timeout=PROMPT)
+        box.press("Escape")
+        expect(page.get_by_role("listbox")).to_be_hidden()
+        box.press_sequentially("il")
+        box.press("Enter")
+        expect(page.locator("#rows tbody tr")).to_have_count(1, timeout=PROMPT)
+
+
+def test_a_suggestion_is_chosen_by_a_click_within_the_text(
+    browser: Browser, shown: tuple[Order, str]
+) -> None:
+    _, address = shown
+    with watched(browser, address, **LOOKS["narrow and dark"]) as page:
+        page.goto(f"{address}jobs")
+        box = page.get_by_role("combobox", name="Search")
+        box.fill('"𝄞" queue:m since:2h')
+        for _ in range(len(" since:2h")):
+            box.press("ArrowLeft")
+        box.press("ArrowDown")
+        expect(page.get_by_role("option", name="mail")).to_be_visible(timeout=PROMPT)
+        _is_accessible(page)
+        page.get_by_role("option", name="mail").click()
+        expect(box).to_have_value('"𝄞" queue:mail since:2h')
+        expect(box).to_be_focused()
+
+
+def test_without_scripts_the_box_lists_whole_terms(
+    browser: Browser, shown: tuple[Order, str]
+) -> None:
+    _, address = shown
+    with watched(browser, address, java_script_enabled=False) as page:
+        page.goto(f"{address}jobs")
+        expect(page.get_by_label("Search")).to_have_attribute("list", "terms")
+        terms = page.locator("#terms option").evaluate_all("each => each.map(one => one.value)")
+        assert {"state:dead", "queue:mail", "kind:send_email"} <= set(terms)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_search_that_cannot_be_read_marks_its_place(
+    browser: Browser, shown: tuple[Order, str], look: str
+) -> None:
+    _, address = shown
+    with watched(browser, address, refused=1, **LOOKS[look]) as page:
+        page.goto(f"{address}jobs?q=kind:fail%20stat:dead")
+        expect(page.locator("mark")).to_have_text("stat:dead", timeout=PROMPT)
+        expect(page.get_by_role("alert")).to_contain_text("did you mean state:")
+        box = page.get_by_role("combobox", name="Search")
+        expect(box).to_be_focused()
+        assert box.evaluate("each => each.selectionStart") == len("kind:fail ")
+        _is_accessible(page)

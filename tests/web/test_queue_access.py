@@ -145,6 +145,9 @@ def _queries(path: str) -> list[dict[str, str]]:
             return [{"q": each} for each in searches if MARK not in each]
         case "/api/v1/jobs":
             return [{"search": each} for each in searches]
+        case "/api/v1/suggestions":
+            fields = ("", "queue:", "kind:", "worker:", "error:", "key:", "-queue:mail,")
+            return [{"search": each} for each in fields]
         case "/errors" | "/api/v1/errors":
             return [{}, {"kind": "shared"}]
         case "/api/v1/stats":

@@ -2,6 +2,7 @@
 // changes. Everything else works without this script.
 import { changes } from "./stream.js";
 import { refresh } from "./fragments.js";
+import { suggestFor } from "./suggest.js";
 
 const LIVE = "windlass-live";
 const main = document.querySelector("main");
@@ -10,6 +11,7 @@ const button = document.querySelector("#live");
 const word = document.querySelector("#live-word");
 
 for (const each of document.querySelectorAll(".copy")) showCopy(each);
+for (const each of document.querySelectorAll("[data-suggest]")) suggestFor(each);
 document.addEventListener("click", (event) => {
   const copy = event.target.closest?.(".copy");
   if (copy) copyText(copy);
