@@ -321,6 +321,39 @@ def test_a_bulk_operation_of_a_limited_person_is_narrowed_to_the_own_queues() ->
     asyncio.run(main())
 
 
+def test_a_bulk_operation_of_a_limited_person_cancels_no_flow_with_jobs_of_others() -> None:
+    async def main() -> None:
+        app = _app()
+        flow = app.flow("both", queue="mail")
+        first = flow.add(app.producer("send_email").draft({"to": "b@example.org"}))
+        flow.add(app.producer(f"{MARK}_kind").draft({"text": MARK}), after=[first])
+        flowing = await flow.aenqueue()
+        async with viewer(app.web(access=of_role("admin", queues=OWN))) as person:
+            answer = await person.post(
+                "/api/v1/actions/cancel-jobs",
+                json={"search": "state:scheduled", "reason": "no longer needed"},
+            )
+            assert answer.status_code == 200, answer.text
+        (operation,) = await app.control.abulks()
+        page = await app.store.find(operation.which, limit=10)
+        assert flowing.id not in {job.id for job in page.jobs}
+        assert {job.queue for job in page.jobs} <= set(OWN)
+
+    asyncio.run(main())
+
+
+def test_an_unknown_kind_names_no_kinds_of_other_queues() -> None:
+    async def main() -> None:
+        async with viewer(_app().web(access=of_role("admin", queues=OWN))) as person:
+            given = {"kind": f"{MARK[:-1]}_kind", "queue": "mail", "payload": "{}"}
+            for path in ("/actions/enqueue", "/api/v1/actions/enqueue"):
+                body = {"json": {**given, "payload": {}}} if "api" in path else {"data": given}
+                answer = await person.post(path, **body)
+                assert f"{MARK}_kind" not in answer.text
+
+    asyncio.run(main())
+
+
 def test_a_lever_that_spans_queues_is_refused_with_the_reason_and_has_no_button() -> None:
     async def main() -> None:
         scene = await _seeded()

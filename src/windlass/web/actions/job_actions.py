@@ -12,8 +12,9 @@ from starlette.exceptions import HTTPException
 
 from windlass.app.control.audited_enqueue import enqueue_audited
 from windlass.app.masking import redaction_of
+from windlass.app.producer import Draft
 from windlass.core.documents import job_summary
-from windlass.core.errors import InvalidTransition, UnknownJob
+from windlass.core.errors import InvalidTransition, UnknownJob, UnknownKind
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import State
 from windlass.core.payloads.masked_job import masked_summary, value_of
@@ -233,10 +234,20 @@ def _queue_input(scene: Scene, form: EnqueueForm) -> Input:
     return Input(name="queue", label="Queue", value=value, hint=hint, required=True)
 
 
-async def _enqueue(scene: Scene, form: EnqueueForm) -> Done:
+def _draft(scene: Scene, form: EnqueueForm) -> Draft[Any]:
     options: dict[str, Any] = {"queue": form.queue or None, "delay": form.delay or None}
-    producer = scene.app.producer(form.kind).using(**options)
-    draft = producer.draft({} if form.payload is None else form.payload)
+    try:
+        producer = scene.app.producer(form.kind).using(**options)
+        return producer.draft({} if form.payload is None else form.payload)
+    except UnknownKind as error:
+        if scene.access.queues is None:
+            raise
+        # Without the kinds that are alike, which may be those of other queues.
+        raise UnknownKind(error.kind) from None
+
+
+async def _enqueue(scene: Scene, form: EnqueueForm) -> Done:
+    draft = _draft(scene, form)
     check_queue(scene.access, draft.job.queue)
     handle = await enqueue_audited(scene.control, draft)
     message = "The job is enqueued."
