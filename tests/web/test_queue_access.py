@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.web.viewing import of_role, viewer
-from windlass import Breaker, ConfigError, PermanentError, Windlass
+from windlass import Breaker, ConfigError, ErrorClass, PermanentError, Windlass
 from windlass.web import Access
 from windlass.web.actions.registry import ACTIONS
 from windlass.web.api.routes import API_ROUTES
@@ -22,6 +22,10 @@ OWN = ("mail", "reports")
 _WITHOUT_JOBS = {"/login", "/logout", "/events", "/static/{release}/{name}", "/favicon.ico"}
 """Routes without data: the stream of events names only what changed, like `jobs`."""
 _PREFIX_DIGITS = 24
+
+
+_Unreachable = type(f"{MARK}Error", (RuntimeError,), {})
+"""The history of a breaker names the type of the error."""
 
 
 def _app() -> Windlass:
@@ -42,9 +46,15 @@ def _app() -> Windlass:
             raise PermanentError(f"{MARK} error")
         return text
 
-    @app.job(queue=f"{MARK}-queue", name="shared", breaker=Breaker("both", failures=1))
+    @app.job(queue=f"{MARK}-queue", name="shared")
     async def shared(text: str) -> None:
         raise PermanentError(f"{text} shared error")
+
+    @app.job(
+        queue="mail", breaker=Breaker("both", failures=1), errors={RuntimeError: ErrorClass.SYSTEM}
+    )
+    async def charge(text: str) -> None:
+        raise _Unreachable(f"{text} cannot be reached")
 
     @app.every("1h", name=f"{MARK}-hourly", queue=f"{MARK}-queue")
     async def sweep() -> None: ...
@@ -74,6 +84,7 @@ async def _seeded() -> Scene:
             forbidden.draft({"text": f"{MARK} bad"}),
             shared.using(queue="mail").draft({"text": "own"}),
             shared.draft({"text": MARK}),
+            app.producer("charge").using(queue=f"{MARK}-queue").draft({"text": MARK}),
         ]
     )
     flow = app.flow(f"{MARK}-flow", queue="mail")
@@ -81,26 +92,25 @@ async def _seeded() -> Scene:
     flow.add(forbidden.draft({"text": MARK}), name=f"{MARK}-part", after=[first])
     flowing = await flow.aenqueue()
     await app.arun_worker(burst=True, queues=["mail", f"{MARK}-queue"])
-    waiting, hidden_waiting = await app.aenqueue_many(
+    waiting, held, hidden_waiting = await app.aenqueue_many(
         [
             mail.draft({"to": "w@example.org"}),
-            forbidden.draft(
-                {"text": MARK},
-            ),
+            app.producer("charge").draft({"text": "own"}),
+            forbidden.draft({"text": MARK}),
         ]
     )
+    assert MARK in next(each.why for each in await app.control.abreakers())
     operator = app.control.acting_as("grace", reason=f"{MARK} reason")
     await operator.apause(f"{MARK}-queue")
     await operator.apause(kind=f"{MARK}_kind")
     await operator.apause(key=f"{MARK}-key")
     await operator.acancel(hidden_waiting.id, reason=f"{MARK} cancelled")
-    await operator.aopen_breaker("both")
     await operator.aset_limit(f"{MARK}-limit", concurrency=3)
     started = await operator.astart_bulk("cancel", search=f"queue:{MARK}-queue state:pending")
     own = await app.control.astart_bulk("cancel", search="queue:mail state:scheduled", reason="x")
     return Scene(
         app=app,
-        own={"completed": done.id, "dead": dead.id, "pending": waiting.id},
+        own={"completed": done.id, "dead": dead.id, "pending": waiting.id, "held": held.id},
         other={"completed": hidden.id, "dead": hidden_dead.id, "cancelled": hidden_waiting.id},
         flow=flowing.id,
         bulk=started.id,
@@ -137,6 +147,9 @@ def _queries(path: str) -> list[dict[str, str]]:
             return [{"wait": "no"}]
         case "/api/v1/jobs":
             return [{"search": each} for each in searches]
+        case "/api/v1/suggestions":
+            fields = ("", "queue:", "kind:", "worker:", "error:", "key:", "-queue:mail,")
+            return [{"search": each} for each in fields]
         case "/errors" | "/api/v1/errors":
             return [{}, {"kind": "shared"}]
         case "/api/v1/stats":
@@ -173,7 +186,7 @@ def test_no_route_shows_anything_of_another_queue(role: str) -> None:
 
 def _said(answer: httpx.Response) -> str:
     """Return what an answer says; a problem repeats the address that was asked for."""
-    return f"{answer.text}{answer.headers.get('location', '')}"
+    return f"{answer.text} {answer.headers.get('location', '')}"
 
 
 @pytest.mark.parametrize("scripted", [False, True], ids=["page", "api"])
@@ -306,6 +319,39 @@ def test_a_bulk_operation_of_a_limited_person_is_narrowed_to_the_own_queues() ->
             )
             assert answer.json()["matched"] == 2
             assert "queue:mail,reports" in answer.json()["conditions"]
+
+    asyncio.run(main())
+
+
+def test_a_bulk_operation_of_a_limited_person_cancels_no_flow_with_jobs_of_others() -> None:
+    async def main() -> None:
+        app = _app()
+        flow = app.flow("both", queue="mail")
+        first = flow.add(app.producer("send_email").draft({"to": "b@example.org"}))
+        flow.add(app.producer(f"{MARK}_kind").draft({"text": MARK}), after=[first])
+        flowing = await flow.aenqueue()
+        async with viewer(app.web(access=of_role("admin", queues=OWN))) as person:
+            answer = await person.post(
+                "/api/v1/actions/cancel-jobs",
+                json={"search": "state:scheduled", "reason": "no longer needed"},
+            )
+            assert answer.status_code == 200, answer.text
+        (operation,) = await app.control.abulks()
+        page = await app.store.find(operation.which, limit=10)
+        assert flowing.id not in {job.id for job in page.jobs}
+        assert {job.queue for job in page.jobs} <= set(OWN)
+
+    asyncio.run(main())
+
+
+def test_an_unknown_kind_names_no_kinds_of_other_queues() -> None:
+    async def main() -> None:
+        async with viewer(_app().web(access=of_role("admin", queues=OWN))) as person:
+            given = {"kind": f"{MARK[:-1]}_kind", "queue": "mail", "payload": "{}"}
+            for path in ("/actions/enqueue", "/api/v1/actions/enqueue"):
+                body = {"json": {**given, "payload": {}}} if "api" in path else {"data": given}
+                answer = await person.post(path, **body)
+                assert f"{MARK}_kind" not in answer.text
 
     asyncio.run(main())
 

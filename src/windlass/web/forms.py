@@ -11,9 +11,11 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from windlass.web.payload_form.names import PREFIX
+
 T = TypeVar("T", bound=msgspec.Struct)
 MAX_BODY_BYTES = 2 * 1024 * 1024
-_MAX_FIELDS = 50
+_MAX_FIELDS = 250
 
 
 async def body_of(request: Request) -> bytes:
@@ -32,13 +34,17 @@ async def body_of(request: Request) -> bytes:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Read the fields of a form; empty ones are left out."""
+    """Read the fields of a form; empty ones are left out, but for those of a payload."""
     text = (await body_of(request)).decode(errors="replace")
     try:
-        pairs = parse_qsl(text, max_num_fields=_MAX_FIELDS)
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise HTTPException(422, f"a form must have at most {_MAX_FIELDS} fields") from None
-    return {name: value.replace("\r\n", "\n") for name, value in pairs}
+    return {
+        name: value.replace("\r\n", "\n")
+        for name, value in pairs
+        if value or name.startswith(PREFIX)
+    }
 
 
 def query_of(request: Request) -> dict[str, str]:

@@ -100,6 +100,17 @@ class PayloadCodec:
         """Whether there can be secrets in the payload."""
         return self._sealing is not None
 
+    def json_schema(self) -> dict[str, Any] | None:
+        """Return the JSON schema of the payload; None if its type has none."""
+        own = getattr(self._shape, "model_json_schema", None)
+        try:
+            found: dict[str, Any] = (
+                msgspec.json.schema(self._shape, schema_hook=_schema) if own is None else own()
+            )
+        except Exception:  # noqa: BLE001 - a type of the user's may raise anything.
+            return None
+        return found
+
     def encode(self, value: Any, *, limit: int = MAX_PAYLOAD) -> bytes:
         """Encode arguments (a dict, or the whole payload), and check that they decode again.
 
@@ -207,6 +218,13 @@ def _decoder(kind: str | None, shape: Any, sealing: Sealing | None) -> msgspec.j
         return msgspec.json.Decoder(shape, dec_hook=partial(_from_json, sealing))
     except TypeError as error:
         raise ConfigError(f"the payload of {kind!r} cannot be described: {error}") from error
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    """Return the schema of a type that msgspec does not know: of a model; else any value."""
+    own = getattr(hint, "model_json_schema", None)
+    # Not empty: msgspec takes an empty schema for none.
+    return {"title": getattr(hint, "__name__", "value")} if own is None else own()
 
 
 def _invalid(kind: str, error: msgspec.ValidationError) -> PayloadInvalid:

@@ -14,6 +14,7 @@ from windlass.app.control.control import Control
 from windlass.app.schedules import Schedules
 from windlass.core.documents import Facts
 from windlass.web.access.roles import Access, Role
+from windlass.web.payload_form.fields import Field
 
 F = TypeVar("F", bound=Struct)
 
@@ -26,6 +27,8 @@ class Scene:
     access: Access
     why: str = ""
     """The reason that was given."""
+    as_json: bool = False
+    """Whether the person edits a payload as JSON, although it has a form."""
 
     @property
     def control(self) -> Control:
@@ -73,6 +76,10 @@ class Plan:
     at_least: bool = False
     """Whether there may be more jobs than were counted."""
     inputs: tuple[Input, ...] = ()
+    fields: tuple[Field, ...] = ()
+    """The fields of the payload, if it has a form."""
+    has_form: bool = False
+    """Whether the payload has a form, also where it is edited as JSON."""
     danger: bool = False
     """Whether it cannot be undone."""
 

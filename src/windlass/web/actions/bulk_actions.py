@@ -15,9 +15,12 @@ from windlass.core.jobs.bulk import BulkOperation, bulk_facts
 from windlass.core.jobs.moves import FROM, Verb
 from windlass.core.jobs.queries import Where, filter_for
 from windlass.core.jobs.states import State
+from windlass.core.search.search import Search
+from windlass.core.search.terms import Field, Term, Value
 from windlass.core.values.text import plural
+from windlass.core.workflows.flow_graph import FLOW_KIND
 from windlass.web.access.queue_access import is_within
-from windlass.web.access.roles import Role
+from windlass.web.access.roles import Access, Role
 from windlass.web.access.visible import visible_operation
 from windlass.web.actions.action import REASON, Action, AnyAction, Done, Input, Plan, Scene
 from windlass.web.actions.bulk_operations import found_operation
@@ -67,7 +70,7 @@ def _where(scene: Scene, verb: Verb, text: str) -> Where:
         ValueError: the search is empty, cannot be read, or names no state that the verb changes.
     """
     search = checked(scene.app, scene.access, text)
-    narrowed = where_of(search, scene.access)
+    narrowed = where_of(_without_flows(search, scene.access), scene.access)
     if narrowed is None:
         raise ValueError("the search must name a queue of your login, got others; leave them out")
     where = cast("Where", {**narrowed, "states": [s for s in State if s in FROM[verb]]})
@@ -78,6 +81,14 @@ def _where(scene: Scene, verb: Verb, text: str) -> Where:
         possible = ", ".join(each for each in State if each in FROM[verb])
         raise ValueError(f"{verb} has no effect on these states; choose among {possible}")
     return where
+
+
+def _without_flows(search: Search, access: Access) -> Search:
+    """Leave flows out for people limited to queues: their jobs may be of others, and move, too."""
+    if access.queues is None:
+        return search
+    flows = Term(field=Field.KIND, values=(Value(FLOW_KIND),), negated=True)
+    return Search(terms=(*search.terms, flows))
 
 
 async def _plan(scene: Scene, form: BulkForm, *, verb: Verb) -> Plan:

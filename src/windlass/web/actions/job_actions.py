@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -11,14 +12,16 @@ from starlette.exceptions import HTTPException
 
 from windlass.app.control.audited_enqueue import enqueue_audited
 from windlass.app.masking import redaction_of
+from windlass.app.producer import Draft
 from windlass.core.documents import job_summary
-from windlass.core.errors import InvalidTransition, UnknownJob
+from windlass.core.errors import InvalidTransition, UnknownJob, UnknownKind
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import State
 from windlass.core.payloads.masked_job import masked_summary, value_of
 from windlass.web.access.queue_access import check_queue
 from windlass.web.access.roles import Role
 from windlass.web.actions.action import REASON, Action, AnyAction, Done, Input, Plan, Scene
+from windlass.web.payload_form.fields import Field, fields_of
 
 
 class JobForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -147,27 +150,46 @@ async def _plan_edit(scene: Scene, form: EditForm) -> Plan:
         remedy = "only dead jobs can be edited; enqueue a new job"
         raise InvalidTransition(job.id, job.state, "edit the payload of", remedy)
     value = value_of(job.payload) if form.payload is None else form.payload
-    known = job.kind in scene.app.registry
-    checked = "checked by the handler's types" if known else "checked by the worker alone"
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    own = _PayloadInputs.of(scene, job.kind, value)
     return Plan(
         title=f"Edit the payload of {job.kind}",
         effect="The dead job gets a new life with this payload; one that does not fit is refused.",
         command=scene.command("dead", "redrive", str(job.id), "--payload", json.dumps(value)),
         back=_page(job.id),
         jobs=1,
-        inputs=(
-            Input(
-                name="payload",
-                label="Payload",
-                kind="textarea",
-                value=text,
-                hint=f"JSON, {checked}.",
-                required=True,
-            ),
-            REASON,
-        ),
+        inputs=(*own.inputs, REASON),
+        fields=own.fields,
+        has_form=own.has_form,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PayloadInputs:
+    """How a payload is entered: by its fields, or as JSON."""
+
+    inputs: tuple[Input, ...] = ()
+    fields: tuple[Field, ...] = ()
+    has_form: bool = False
+
+    @classmethod
+    def of(cls, scene: Scene, kind: str, value: Any) -> _PayloadInputs:
+        registry = scene.app.registry
+        target = registry[kind].target if kind in registry else None
+        fields = None
+        if target is not None:
+            fields = fields_of(target.codec.json_schema(), value, target.defaults)
+        if fields is not None and not scene.as_json:
+            return cls(fields=fields, has_form=True)
+        checked = "checked by the worker alone" if target is None else "checked by the handler"
+        area = Input(
+            name="payload",
+            label="Payload",
+            kind="textarea",
+            value=json.dumps(value, indent=2, ensure_ascii=False),
+            hint=f"JSON, {checked}'s types." if target is not None else f"JSON, {checked}.",
+            required=True,
+        )
+        return cls(inputs=(area,), has_form=fields is not None)
 
 
 async def _edit(scene: Scene, form: EditForm) -> Done:
@@ -183,8 +205,7 @@ async def _edit(scene: Scene, form: EditForm) -> Done:
 async def _plan_enqueue(scene: Scene, form: EnqueueForm) -> Plan:
     if form.queue:
         check_queue(scene.access, form.queue)
-    text = json.dumps({} if form.payload is None else form.payload, indent=2, ensure_ascii=False)
-    known = form.kind in scene.app.registry
+    own = _PayloadInputs.of(scene, form.kind, {} if form.payload is None else form.payload)
     return Plan(
         title=f"Enqueue {form.kind}",
         effect="One new job is enqueued.",
@@ -192,18 +213,13 @@ async def _plan_enqueue(scene: Scene, form: EnqueueForm) -> Plan:
         back="/kinds",
         jobs=1,
         inputs=(
-            Input(
-                name="payload",
-                label="Payload",
-                kind="textarea",
-                value=text,
-                hint="JSON" + (", checked by the handler's types." if known else "."),
-                required=True,
-            ),
+            *own.inputs,
             _queue_input(scene, form),
             Input(name="delay", label="Delay", value=form.delay, hint="Like 30s or 5m."),
             REASON,
         ),
+        fields=own.fields,
+        has_form=own.has_form,
     )
 
 
@@ -218,10 +234,20 @@ def _queue_input(scene: Scene, form: EnqueueForm) -> Input:
     return Input(name="queue", label="Queue", value=value, hint=hint, required=True)
 
 
-async def _enqueue(scene: Scene, form: EnqueueForm) -> Done:
+def _draft(scene: Scene, form: EnqueueForm) -> Draft[Any]:
     options: dict[str, Any] = {"queue": form.queue or None, "delay": form.delay or None}
-    producer = scene.app.producer(form.kind).using(**options)
-    draft = producer.draft({} if form.payload is None else form.payload)
+    try:
+        producer = scene.app.producer(form.kind).using(**options)
+        return producer.draft({} if form.payload is None else form.payload)
+    except UnknownKind as error:
+        if scene.access.queues is None:
+            raise
+        # Without the kinds that are alike, which may be those of other queues.
+        raise UnknownKind(error.kind) from None
+
+
+async def _enqueue(scene: Scene, form: EnqueueForm) -> Done:
+    draft = _draft(scene, form)
     check_queue(scene.access, draft.job.queue)
     handle = await enqueue_audited(scene.control, draft)
     message = "The job is enqueued."

@@ -37,15 +37,16 @@ def allowed_action(request: Request) -> AnyAction:
     return action
 
 
-def scene_of(request: Request, form: Struct) -> Scene:
+def scene_of(request: Request, form: Struct, *, as_json: bool = False) -> Scene:
     """Return the app on which the person acts, with the reason of the form."""
     why = getattr(form, "reason", "")
-    return Scene(app=site_of(request).app, access=access_of(request), why=why)
+    app, access = site_of(request).app, access_of(request)
+    return Scene(app=app, access=access, why=why, as_json=as_json)
 
 
-async def plan(request: Request, action: AnyAction, form: Struct) -> Plan:
+async def plan(request: Request, action: AnyAction, form: Struct, *, as_json: bool = False) -> Plan:
     """Say what an action would do, if the person may do it to what the form names."""
-    scene = scene_of(request, form)
+    scene = scene_of(request, form, as_json=as_json)
     await _check_reach(scene, action, form)
     found: Plan = await action.plan(scene, form)
     return found

@@ -30,6 +30,7 @@ from windlass.core.documents import (
     worker_facts,
 )
 from windlass.core.jobs.bulk import bulk_facts
+from windlass.core.search.parser import MAX_CHARACTERS
 from windlass.core.workflows.flow_graph import FLOW_KIND
 from windlass.web.access.own_jobs import find_job
 from windlass.web.access.visible import visible, visible_entry, visible_facts, visible_operation
@@ -39,6 +40,7 @@ from windlass.web.forms import document_of, query_of, read
 from windlass.web.live.reads import MAX_GROUPS
 from windlass.web.search import search_of, where_of
 from windlass.web.site import access_of, reads_of, site_of
+from windlass.web.suggestions import suggestions
 
 PREFIX = "/api/v1"
 _MAX_COMPARED = 1_000
@@ -55,6 +57,12 @@ class JobsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     search: str = ""
     limit: Annotated[int, Meta(ge=1, le=500)] = 50
     after: UUID | UnsetType = UNSET
+
+
+class SuggestionsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A search that is being typed, up to where it goes on."""
+
+    search: Annotated[str, Meta(max_length=MAX_CHARACTERS)] = ""
 
 
 class ErrorsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,6 +111,16 @@ async def _jobs(request: Request, query: JobsQuery) -> Facts:
     where = where_of(search_of(request, query.search), access_of(request))
     page = await reads_of(request).jobs(where, limit=query.limit, after=query.after or None)
     return page_facts(page)
+
+
+async def _suggestions(request: Request, query: SuggestionsQuery) -> Facts:
+    found = await suggestions(reads_of(request), access_of(request), query.search)
+    return {
+        "suggestions": [
+            {"text": each.text, "replaces": query.search[each.start : each.end], "help": each.help}
+            for each in found
+        ]
+    }
 
 
 async def _job(request: Request, _query: NoQuery) -> Facts:
@@ -199,6 +217,13 @@ ENDPOINTS = (
         keys=("jobs", "after", "searched_to"),
         answer=_jobs,
         query=JobsQuery,
+    ),
+    Endpoint(
+        path="/suggestions",
+        summary="How a search may go on, by the values that are known",
+        keys=("suggestions",),
+        answer=_suggestions,
+        query=SuggestionsQuery,
     ),
     Endpoint(
         path="/jobs/{id}",

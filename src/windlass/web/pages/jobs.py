@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from starlette.requests import Request
@@ -19,8 +19,21 @@ from windlass.web.access.own_jobs import find_job
 from windlass.web.access.roles import Role
 from windlass.web.search import search_of, states_in, term, where_of, with_state
 from windlass.web.site import access_of, reads_of, render, see_other, site_of
+from windlass.web.suggestions import known_terms
 
 _LIMIT = 50
+
+
+class Mistake(NamedTuple):
+    """A place in a search that cannot be read."""
+
+    position: int
+    before: str
+    word: str
+    """Empty at the end of the search."""
+    after: str
+
+
 _SHORTCUTS = ("kind", "queue", "key", "worker", "state", "error", "flow", "tag")
 """Parameters of links, which become part of the search."""
 
@@ -34,8 +47,8 @@ async def jobs(request: Request) -> Response:
             found = await find_job(site.app, access_of(request), search.job_id)
             return see_other(request, f"/jobs/{found.id}")
     except (SearchError, UnknownJob, AmbiguousId) as error:
-        return await _listed(request, text, Search(), str(error))
-    return await _listed(request, text, search, "")
+        return await _listed(request, text, Search(), error)
+    return await _listed(request, text, search)
 
 
 def _text(request: Request) -> str:
@@ -45,17 +58,21 @@ def _text(request: Request) -> str:
     return " ".join(parts).strip()
 
 
-async def _listed(request: Request, text: str, search: Search, problem: str) -> Response:
+async def _listed(
+    request: Request, text: str, search: Search, error: Exception | None = None
+) -> Response:
     reads, access = reads_of(request), access_of(request)
     after = _id(request.query_params.get("after", ""))
     snapshot = await reads.snapshot()
     page = Page(jobs=(), after=None)
-    if not problem:
+    if error is None:
         page = await reads.jobs(where_of(search, access), limit=_LIMIT, after=after)
     states = states_in(search)
     context = {
         "text": text,
-        "problem": problem,
+        "problem": "" if error is None else str(error),
+        "mistake": mistake_in(text, error.position) if isinstance(error, SearchError) else None,
+        "terms": await known_terms(reads),
         "page": page,
         "after": after,
         "searched_to": None if page.searched_to is None else made_at(page.searched_to),
@@ -63,8 +80,15 @@ async def _listed(request: Request, text: str, search: Search, problem: str) -> 
         "chosen": states[0].value if len(states) == 1 else "",
         "bulk": _bulk(states) if page.jobs else [],
     }
-    status = 422 if problem else 200
+    status = 200 if error is None else 422
     return render(request, "jobs.html", context, now=snapshot.stats.at, status=status)
+
+
+def mistake_in(text: str, position: int) -> Mistake:
+    """Return where a search is wrong: the word there, and the text before and after it."""
+    rest = text[position:]
+    word = (rest.split(maxsplit=1) or [""])[0] if rest[:1].strip() else rest[:1]
+    return Mistake(position, text[:position], word, rest[len(word) :])
 
 
 def _tabs(search: Search, queues: Any) -> list[tuple[str, str, int | None, bool]]:

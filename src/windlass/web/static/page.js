@@ -3,6 +3,7 @@
 import { changes } from "./stream.js";
 import { refresh } from "./fragments.js";
 import { follow } from "./jobstream.js";
+import { suggestFor } from "./suggest.js";
 
 const LIVE = "windlass-live";
 const main = document.querySelector("main");
@@ -14,6 +15,7 @@ const stream = section && follow(section);
 if (stream && !(button && topics.length)) stream.listen(true);
 
 for (const each of document.querySelectorAll(".copy")) showCopy(each);
+for (const each of document.querySelectorAll("[data-suggest]")) suggestFor(each);
 document.addEventListener("click", (event) => {
   const copy = event.target.closest?.(".copy");
   if (copy) copyText(copy);

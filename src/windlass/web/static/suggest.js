@@ -1,0 +1,131 @@
+// Suggestions for the search box: a combobox with a listbox. The server says what may follow the
+// text before the caret; without this script, the box has a list of whole terms.
+const WAIT_MILLISECONDS = 80;
+
+export function suggestFor(input) {
+  const list = document.createElement("ul");
+  list.id = "suggestions";
+  list.className = "suggestions";
+  list.hidden = true;
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Suggestions");
+  const status = document.createElement("span");
+  status.className = "unseen";
+  status.setAttribute("role", "status");
+  input.after(list, status);
+  input.type = "text";
+  input.removeAttribute("list");
+  for (const [name, value] of [["role", "combobox"], ["aria-autocomplete", "list"], ["aria-expanded", "false"], ["aria-controls", list.id]]) {
+    input.setAttribute(name, value);
+  }
+
+  let found = [];
+  let active = -1;
+  let timer = 0;
+  let asking = new AbortController();
+
+  const close = (said = "") => {
+    clearTimeout(timer);
+    asking.abort();
+    found = [];
+    show(said);
+  };
+  const show = (said) => {
+    active = -1;
+    list.replaceChildren(...found.map(option));
+    list.hidden = found.length === 0;
+    list.scrollTop = 0;
+    input.setAttribute("aria-expanded", String(!list.hidden));
+    input.removeAttribute("aria-activedescendant");
+    status.textContent = said;
+  };
+  const activate = (index) => {
+    list.children[active]?.setAttribute("aria-selected", "false");
+    active = (index + found.length) % found.length;
+    const chosen = list.children[active];
+    chosen.setAttribute("aria-selected", "true");
+    chosen.scrollIntoView({ block: "nearest" });
+    input.setAttribute("aria-activedescendant", chosen.id);
+  };
+  const ask = async () => {
+    asking.abort();
+    asking = new AbortController();
+    const before = input.value.slice(0, input.selectionStart);
+    const address = new URL(input.dataset.suggest, location.href);
+    address.searchParams.set("search", before);
+    try {
+      const answer = await fetch(address, { signal: asking.signal });
+      if (!answer.ok) { close(); return; }
+      const { suggestions } = await answer.json();
+      if (input.value.slice(0, input.selectionStart) !== before || document.activeElement !== input) return;
+      found = suggestions;
+      show(found.length === 0 ? "" : found.length === 1 ? "1 suggestion" : `${found.length} suggestions`);
+    } catch {
+      // Replaced by a later question, or the server is away: the box works without suggestions.
+    }
+  };
+  const accept = (index) => {
+    const { text, replaces } = found[index];
+    const caret = input.selectionStart;
+    const rest = input.value.slice(caret);
+    const isWhole = !/[:.]$/.test(text);
+    const before = input.value.slice(0, caret - replaces.length) + text + (isWhole && !/^\s/.test(rest) ? " " : "");
+    input.value = before + rest;
+    input.setSelectionRange(before.length, before.length);
+    close(`${text} entered`);
+    if (!isWhole) ask();
+  };
+
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(ask, WAIT_MILLISECONDS);
+  });
+  input.addEventListener("keydown", (event) => {
+    if (event.isComposing || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      const step = event.key === "ArrowDown" ? 1 : -1;
+      if (found.length) activate(active < 0 && step < 0 ? found.length - 1 : active + step);
+      else ask();
+    } else if (event.key === "Enter" && active >= 0) {
+      event.preventDefault();
+      accept(active);
+    } else if (event.key === "Escape" && !list.hidden) {
+      event.preventDefault();
+      close();
+    }
+  });
+  input.addEventListener("blur", () => close());
+  list.addEventListener("pointerdown", (event) => {
+    event.preventDefault();  // The focus stays in the box.
+    const chosen = event.target.closest("[role=option]");
+    if (chosen) accept([...list.children].indexOf(chosen));
+  });
+  showMistake(input);
+}
+
+function option({ text, help }, index) {
+  const item = document.createElement("li");
+  item.id = `suggestion-${index}`;
+  item.setAttribute("role", "option");
+  item.setAttribute("aria-selected", "false");
+  const word = document.createElement("span");
+  word.className = "mono";
+  word.textContent = text;
+  item.append(word);
+  if (help) {
+    const about = document.createElement("span");
+    about.className = "quiet";
+    about.textContent = ` ${help}`;
+    item.append(about);
+  }
+  return item;
+}
+
+// Places the caret where a search is wrong; the server counts characters, the browser halves of some.
+function showMistake(input) {
+  if (input.dataset.mistake === undefined) return;
+  const place = [...input.value].slice(0, Number(input.dataset.mistake)).join("").length;
+  input.focus();
+  input.setSelectionRange(place, place);
+}
