@@ -13,7 +13,7 @@ from windlass.app.app import Windlass
 from windlass.app.doctor.report import Report, examine_settings, examine_store
 from windlass.app.masking import redaction_of
 from windlass.app.snapshot import Snapshot, take_snapshot
-from windlass.app.stats import Slow
+from windlass.app.stats import Slow, gather_stats
 from windlass.core.deploys import DeployMark
 from windlass.core.jobs.bulk import BulkOperation
 from windlass.core.jobs.queries import ErrorGroup, Page, Where
@@ -22,6 +22,7 @@ from windlass.core.policies.breaker_record import BreakerStatus
 from windlass.core.policies.limit_usage import LimitState
 from windlass.core.schedules.status import ScheduleStatus
 from windlass.core.stats.live_counts import Trend
+from windlass.core.stats.stats import Stats
 from windlass.core.workers import WorkerRecord
 
 T = TypeVar("T")
@@ -105,6 +106,22 @@ class Reads:
             )
 
         return await self._shared(("jobs", repr(where), limit, after), read)
+
+    async def stats(self, *, queue: str | None = None, kind: str | None = None) -> Stats:
+        """Return the figures of a queue, or of a kind."""
+
+        async def read() -> Stats:
+            redaction = redaction_of(self._app)
+            return await gather_stats(
+                self._app.store,
+                redaction,
+                queue=queue,
+                kind=kind,
+                slow=self._slow,
+                trend=self._trend,
+            )
+
+        return await self._shared(("stats", queue, kind), read)
 
     async def doctor(self) -> Report:
         """Return what `windlass doctor` finds."""
