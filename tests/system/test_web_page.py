@@ -318,7 +318,9 @@ def test_the_stream_of_a_job_is_shown(browser: Browser, tmp_path: Path, scripts:
                 told.wait_for_chunks(4)
                 page.reload()
             expect(log).to_have_text('<b>one</b> two three {"row":4}', timeout=PROMPT)
-            expect(page.locator("[data-stream-note]")).to_contain_text("the last")
+            expect(page.locator("[data-stream-note]")).to_contain_text("the last", timeout=PROMPT)
+            if scripts:
+                assert Axe().run(page).response["violations"] == []
 
 
 def test_the_stream_of_a_job_is_shown_in_many_tabs(browser: Browser, tmp_path: Path) -> None:
