@@ -55,6 +55,7 @@ class Shown:
         self.app = shop(**settings)
         self.app.configure(url=f"sqlite:///{directory / 'shop.db'}")
         self.ids: dict[str, UUID] = {}
+        self.worker = ""
 
     @contextmanager
     def served(self) -> Iterator[str]:
@@ -66,6 +67,8 @@ class Shown:
         async def run() -> None:
             self.ids = await seeded(self.app)
             await with_breaker(self.app)
+            await self.app.control.amark_deploy("v1.2.3")
+            self.worker = (await self.app.store.workers())[0].info.id
             page = self.app.web(name="test")
             config = uvicorn.Config(page, log_config=None, lifespan="off")
             server = uvicorn.Server(config)
@@ -193,8 +196,16 @@ def test_every_page_is_accessible_fits_and_is_silent(
     scene, address = shown
     ids = scene.ids
     own = [*(f"jobs/{each}" for each in ids.values()), f"flows/{ids['flow']}", "jobs?q=state:dead"]
+    own += [
+        "kinds/fail",
+        "kinds/send_email",
+        "queues/mail",
+        "queues/default",
+        f"workers/{scene.worker}",
+        "kinds/unknown",
+    ]
     asked = [f"actions/edit-job?id={ids['dead']}", "actions/set-limit?name=gpu"]
-    with watched(browser, address, **LOOKS[look]) as page:
+    with watched(browser, address, refused=1, **LOOKS[look]) as page:
         for path in (*PAGES, *own, *asked):
             page.goto(address + path)
             expect(page.locator("h1")).to_be_visible(timeout=PROMPT)
@@ -234,6 +245,31 @@ def test_a_dead_job_is_edited_and_redriven(browser: Browser, tmp_path: Path, scr
         page.get_by_label("number").fill("8")
         page.get_by_role("button", name="Redrive").click()
         expect(page.locator("#state")).to_have_text("pending", timeout=PROMPT)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_a_kind_a_queue_and_a_worker_have_pages_that_lead_to_each_other(
+    browser: Browser, tmp_path: Path, scripts: bool
+) -> None:
+    scene = Shown(tmp_path)
+    with (
+        scene.served() as address,
+        watched(browser, address, java_script_enabled=scripts) as page,
+    ):
+        page.goto(f"{address}kinds")
+        page.get_by_role("link", name="send_email", exact=True).click()
+        expect(page.locator("h1")).to_contain_text("send_email", timeout=PROMPT)
+        page.locator("#facts").get_by_role("link", name="mail", exact=True).click()
+        expect(page.locator("h1")).to_contain_text("mail", timeout=PROMPT)
+        page.get_by_role("link", name="Pause mail").click()
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("link", name="mail", exact=True).first.click()
+        expect(page.locator("#state")).to_have_text("paused", timeout=PROMPT)
+        page.goto(f"{address}workers")
+        page.get_by_role("link", name=scene.worker).click()
+        page.locator("#serves").get_by_role("link", name="charge").click()
+        expect(page.locator("h1")).to_contain_text("charge", timeout=PROMPT)
+        expect(page.locator("#limits")).to_contain_text("stripe")
 
 
 def test_a_group_is_redriven_and_a_search_finds_it(browser: Browser, tmp_path: Path) -> None:
@@ -282,7 +318,9 @@ def test_the_stream_of_a_job_is_shown(browser: Browser, tmp_path: Path, scripts:
                 told.wait_for_chunks(4)
                 page.reload()
             expect(log).to_have_text('<b>one</b> two three {"row":4}', timeout=PROMPT)
-            expect(page.locator("[data-stream-note]")).to_contain_text("the last")
+            expect(page.locator("[data-stream-note]")).to_contain_text("the last", timeout=PROMPT)
+            if scripts:
+                assert Axe().run(page).response["violations"] == []
 
 
 def test_the_stream_of_a_job_is_shown_in_many_tabs(browser: Browser, tmp_path: Path) -> None:

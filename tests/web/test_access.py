@@ -38,6 +38,7 @@ def _path(route: Route) -> str:
         .replace("{action}", "pause-queue")
         .replace("{release}", "x")
         .replace("{name}", "page.css")
+        .replace("{name:path}", "mail")
     )
 
 

@@ -369,6 +369,32 @@ def test_the_page_of_a_job_shows_its_stream_part_by_part() -> None:
     asyncio.run(main())
 
 
+def test_hostile_chunks_break_neither_the_page_nor_the_stream() -> None:
+    async def main() -> None:
+        told = Told()
+        chunks = [
+            "\u202eevil",
+            "\x1b[31m",
+            "</pre><script>x()</script>",
+            "\r\n\ndata: no\n\n",
+            "x" * 200_000,
+        ]
+        async with serving(told.app):
+            told.gate.set()
+            handle = await told.enqueue([*chunks, [[[{"a": None}]]], 1.5, True], [])
+            await handle.aresult("60s")
+        async with viewer(told.app.web()) as person:
+            text = (await person.get(f"/jobs/{handle.id}")).text
+            assert len(text) < 200_000
+            assert "\u202e" not in text
+            assert "\x1b" not in text
+            assert "<script>x" not in text
+            sent = events_in((await person.get(f"/jobs/{handle.id}/stream")).text)
+            assert [each[2] for each in sent[:5]] == chunks
+
+    asyncio.run(main())
+
+
 def test_the_page_of_a_job_without_a_stream_shows_none() -> None:
     async def main() -> None:
         told = Told()

@@ -19,7 +19,7 @@ from windlass.web.access.sessions import Sessions
 from windlass.web.api.routes import API_ROUTES
 from windlass.web.live.events import events
 from windlass.web.live.job_stream import stream
-from windlass.web.pages import action, audit, bulk, flows, job, jobs, lists, login, now
+from windlass.web.pages import action, audit, bulk, flows, job, jobs, lists, login, named, now
 from windlass.web.problems import HANDLERS
 from windlass.web.site import STATIC, Site, release_hash, static_url
 
@@ -75,8 +75,11 @@ PAGE_ROUTES = [
     Route("/jobs/{id}/stream", stream),
     Route("/errors", lists.errors),
     Route("/kinds", lists.kinds),
+    Route("/kinds/{name:path}", named.kind),
     Route("/queues", lists.queues),
+    Route("/queues/{name:path}", named.queue),
     Route("/workers", lists.workers),
+    Route("/workers/{name:path}", named.worker),
     Route("/flows", flows.flows),
     Route("/flows/{id}", flows.flow),
     Route("/schedules", lists.schedules),

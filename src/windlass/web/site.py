@@ -102,6 +102,17 @@ def url(request: Request, path: str, **query: object) -> str:
     return quote(root) + path + (f"?{urlencode(given)}" if given else "")
 
 
+def named_url(request: Request, path: str, name: str) -> str:
+    """Return the address of what has this name, like `/kinds/send_email`.
+
+    Browsers and proxies change slashes and dots in paths: such a name is a parameter.
+    """
+    is_plain = name.isprintable() and not set(name) & set("/\\") and name.strip(".")
+    if not is_plain:
+        return url(request, f"{path}/", name=name)
+    return url(request, f"{path}/{quote(name, safe='')}")
+
+
 def static_url(request: Request, name: str) -> str:
     """Return the address of a static file, which changes with its release and content."""
     return url(request, f"/static/{release_hash()}/{name}")
@@ -151,6 +162,7 @@ def render(
         "version": __version__,
         "path": path_of(request),
         "url": partial(url, request),
+        "named": partial(named_url, request),
         "static": partial(static_url, request),
         "may": lambda role, action="": _may(access, role, action),
         "now": now,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -18,10 +17,10 @@ from starlette.responses import Response, StreamingResponse
 
 from windlass.app.masking import redaction_of
 from windlass.app.streams import Listener
-from windlass.core.errors import WindlassError
+from windlass.core.errors import UnknownJob, WindlassError
 from windlass.core.jobs.job import Job
-from windlass.core.jobs.states import FINISHED
-from windlass.core.jobs.streams import StreamRestart
+from windlass.core.jobs.states import FINISHED, State
+from windlass.core.jobs.streams import StreamPage, StreamRestart
 from windlass.observability.logs import get_logger
 from windlass.web.access.own_jobs import find_job
 from windlass.web.live.open_streams import Place, TooManyJobStreams
@@ -30,8 +29,9 @@ from windlass.web.problems import problem
 from windlass.web.site import Site, access_of, site_of
 
 log = get_logger("windlass.web")
-_LOOK_SECONDS = 1.0
-"""Seconds after which an open stream notices that the server ends."""
+_MIN_PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 1.0
+"""Seconds between two looks at the store, and at whether the server ends, while no chunk comes."""
 _KEEP_ALIVE_SECONDS = 15.0
 _STREAM_SECONDS = 300.0
 """Seconds after which a stream ends, and its listener opens another: servers wait for it to end."""
@@ -114,19 +114,16 @@ class _Source:
         self._site = site
         self._job = job
         self._redaction = redaction_of(site.app)
-        self._end: Job | None = None
+        self._state = State.PENDING
         self.listener = Listener(
             site.app,
             job,
             chunk_type=Any,
             after=after,
             timeout=None,
-            check_end=self._note_end,
+            check_end=lambda _: None,
             read_page=site.job_streams.read_page,
         )
-
-    def _note_end(self, job: Job) -> None:
-        self._end = job
 
     def taken(self) -> Iterator[Any]:
         """Yield the chunks that were read, masked."""
@@ -152,35 +149,46 @@ class _Source:
 
     async def _live(self) -> AsyncIterator[str]:
         clock = asyncio.get_running_loop().time
-        end, last = clock() + _STREAM_SECONDS, clock()
+        end, last, pause = clock() + _STREAM_SECONDS, clock(), _MIN_PAUSE_SECONDS
         while not self._site.watcher.is_ending and clock() < end:
-            try:
-                has_chunks = await asyncio.wait_for(self.listener.read(), _LOOK_SECONDS)
-            except TimeoutError:
-                if clock() - last >= _KEEP_ALIVE_SECONDS:
-                    last = clock()
-                    yield ": still here\n\n"
-                continue
-            if not has_chunks:
+            page = await self._page()
+            for text in self._written():
+                last, pause = clock(), _MIN_PAUSE_SECONDS
+                yield text
+            if (
+                page is not None
+                and not page.groups
+                and not page.is_live
+                and await self._has_ended()
+            ):
                 yield self._ended()
                 return
-            for text in self._written():
-                yield text
-            last = clock()
+            if clock() - last >= _KEEP_ALIVE_SECONDS:
+                last = clock()
+                yield ": still here\n\n"
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _MAX_PAUSE_SECONDS)
 
     async def _present(self) -> AsyncIterator[str]:
-        while True:
-            page = await self.listener.read_once()
+        while (page := await self.listener.read_once()).groups:
             for text in self._written():
                 yield text
-            if page.groups:
-                continue
-            if not page.is_live:
-                # A job that was redriven at this moment may stream again: that is for later.
-                with suppress(TimeoutError):
-                    if not await asyncio.wait_for(self.listener.read(), _LOOK_SECONDS):
-                        yield self._ended()
-            return
+        if not page.is_live and await self._has_ended():
+            yield self._ended()
+
+    async def _page(self) -> StreamPage | None:
+        """Read on; None if that takes so long that the end of the server has to be looked at."""
+        try:
+            return await asyncio.wait_for(self.listener.read_once(), _MAX_PAUSE_SECONDS)
+        except TimeoutError:
+            return None
+
+    async def _has_ended(self) -> bool:
+        job = await self._site.app.store.get(self._job)
+        if job is None:
+            raise UnknownJob(self._job)
+        self._state = job.state
+        return job.state in FINISHED  # Otherwise it was redriven since.
 
     def _written(self) -> Iterator[str]:
         """Yield the events of what was read, many at once."""
@@ -198,5 +206,4 @@ class _Source:
             yield text
 
     def _ended(self) -> str:
-        state = "" if self._end is None else self._end.state.value
-        return f"event: end\ndata: {json.dumps({'state': state})}\n\n"
+        return f"event: end\ndata: {json.dumps({'state': self._state.value})}\n\n"

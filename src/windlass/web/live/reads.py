@@ -14,7 +14,7 @@ from windlass.app.control.why import Why
 from windlass.app.doctor.report import Report, examine_settings, examine_store
 from windlass.app.masking import redaction_of
 from windlass.app.snapshot import Snapshot, take_snapshot
-from windlass.app.stats import Slow
+from windlass.app.stats import Slow, gather_stats
 from windlass.core.audit import AuditPage
 from windlass.core.deploys import DeployMark
 from windlass.core.jobs.bulk import BulkOperation
@@ -117,7 +117,19 @@ class Reads:
         """Return all figures, or those of a queue, or of a kind."""
         if queue is None and kind is None:
             return (await self.snapshot()).stats
-        return await self._app.astats(queue=queue, kind=kind)
+
+        async def read() -> Stats:
+            redaction = redaction_of(self._app)
+            return await gather_stats(
+                self._app.store,
+                redaction,
+                queue=queue,
+                kind=kind,
+                slow=self._slow,
+                trend=self._trend,
+            )
+
+        return await self._shared(("stats", queue, kind), read)
 
     def registered_kinds(self) -> Sequence[str]:
         """Return the kinds that have a handler in this app."""

@@ -56,6 +56,7 @@ export function follow(section) {
     const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
     const chunk = document.createElement("span");
     chunk.dataset.number = number;
+    if (typeof value !== "string") chunk.className = "value";
     chunk.textContent = inert(typeof value === "string" ? value : `${JSON.stringify(value)}\n`);
     log.append(chunk);
     if (log.childElementCount > MOST_SHOWN) log.firstElementChild.remove();
