@@ -77,7 +77,7 @@ def queue(**told: Any) -> QueueSample:
 def stats(*queues: QueueSample, **told: Any) -> Stats:
     """Make figures of queues that are called mail, files and so on, and of what else is told."""
     names = dict(zip(("mail", "files", "pictures"), queues, strict=False))
-    narrowed = {name: told.pop(name) for name in ("queue", "kind") if name in told}
+    narrowed = {name: told.pop(name) for name in ("queue", "kind", "among") if name in told}
     usual: dict[str, Any] = {
         "now": NOW,
         "sample": Sample(at=NOW.timestamp(), by="w", queues=names),
@@ -95,6 +95,19 @@ def stats(*queues: QueueSample, **told: Any) -> Stats:
 def mail(*queues: QueueSample, **told: Any) -> QueueFigures:
     (found,) = stats(*queues, **told).queues
     return found
+
+
+def test_figures_among_some_queues_have_nothing_of_the_others() -> None:
+    kinds = {
+        RECORD + "send": record(runs(100, 2.0)),
+        RECORD + "sync": record(runs(5, 1.0), left={"files": 5}),
+    }
+    found = stats(queue(), queue(jobs={"pending": 7}), kinds=kinds, among=["mail"])
+    assert [each.name for each in found.queues] == ["mail"]
+    assert [each.name for each in found.kinds] == ["send"]
+    assert found.arrival_rate == 2.0
+    assert stats(queue(), queue(), kinds=kinds, among=["mail"], queue="files").queues == ()
+    assert stats(queue(), kinds=kinds, among=[]).workers == ()
 
 
 # -- capacity ----------------------------------------------------------------------------------
