@@ -146,7 +146,7 @@ def test_an_error_names_its_field_and_the_form_keeps_what_was_typed() -> None:
     asyncio.run(main())
 
 
-def test_what_the_handler_s_types_refuse_is_shown_at_its_field() -> None:
+def test_a_value_that_the_handler_s_types_refuse_is_shown_at_its_field() -> None:
     async def main() -> None:
         app = _app()
         dead = await _dead(app, PAYLOAD)

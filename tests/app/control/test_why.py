@@ -313,3 +313,29 @@ def test_a_job_that_is_not_there_is_an_error(bed: Bed) -> None:
             await bed.app().control.awhy(uuid4())
 
     asyncio.run(main())
+
+
+def test_an_answer_for_some_queues_names_no_jobs_of_others() -> None:
+    async def main() -> None:
+        app = Windlass("memory://")
+
+        @app.job(queue="mail")
+        async def first() -> None: ...
+
+        @app.job(queue="bulk", name="hidden")
+        async def other() -> None: ...
+
+        flow = app.flow("both", queue="mail")
+        hidden = flow.add(app.producer("hidden").draft({}))
+        shown = flow.add(app.producer("first").draft({}), after=[hidden])
+        await flow.aenqueue()
+        whole = await app.control.awhy(shown.handle.id)
+        assert "hidden" in whole.reasons[0].message
+        limited = await app.control.awhy(shown.handle.id, queues=["mail"])
+        assert limited.reasons[0].cause is Cause.FLOW
+        assert "hidden" not in limited.reasons[0].message
+        assert limited.reasons[0].facts["before"] == []
+        with pytest.raises(UnknownJob):
+            await app.control.awhy(hidden.handle.id, queues=["mail"])
+
+    asyncio.run(main())

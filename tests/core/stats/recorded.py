@@ -66,7 +66,7 @@ def queue(**told: Any) -> QueueSample:
 def stats(*queues: QueueSample, **told: Any) -> Stats:
     """Make figures of queues that are called mail, files and so on, and of what else is told."""
     names = dict(zip(("mail", "files", "pictures"), queues, strict=False))
-    narrowed = {name: told.pop(name) for name in ("queue", "kind") if name in told}
+    narrowed = {name: told.pop(name) for name in ("queue", "kind", "among") if name in told}
     usual: dict[str, Any] = {
         "now": NOW,
         "sample": Sample(at=NOW.timestamp(), by="w", queues=names),

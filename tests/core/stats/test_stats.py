@@ -24,6 +24,20 @@ from windlass.core.stats.kind_history import RECORD
 from windlass.core.stats.live_counts import Trend
 from windlass.core.workers import WorkerPulse
 
+
+def test_figures_among_some_queues_have_nothing_of_the_others() -> None:
+    kinds = {
+        RECORD + "send": record(runs(100, 2.0)),
+        RECORD + "sync": record(runs(5, 1.0), left={"files": 5}),
+    }
+    found = stats(queue(), queue(jobs={"pending": 7}), kinds=kinds, among=["mail"])
+    assert [each.name for each in found.queues] == ["mail"]
+    assert [each.name for each in found.kinds] == ["send"]
+    assert found.arrival_rate == 2.0
+    assert stats(queue(), queue(), kinds=kinds, among=["mail"], queue="files").queues == ()
+    assert stats(queue(), kinds=kinds, among=[]).workers == ()
+
+
 # -- capacity ----------------------------------------------------------------------------------
 
 

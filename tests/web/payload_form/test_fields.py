@@ -169,7 +169,7 @@ def test_a_field_that_was_not_given_is_not_given_again(name: str) -> None:
     assert again == ({**payload, "address": {}} if name == "address" else payload)
 
 
-def test_what_is_typed_into_an_optional_group_is_given() -> None:
+def test_an_optional_group_with_a_typed_field_is_given() -> None:
     fields = _fields({**FULL, "other": None})
     assert fields is not None
     sent = dict(_sent(fields))

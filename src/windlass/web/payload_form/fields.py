@@ -203,7 +203,15 @@ class _Maker:
                 children=tuple(self.of_object(shape, inner, path)),
             )
         if shape is not None:
-            simple = _simple(shape, value, path, required, empties, hint, is_open=is_open)
+            place = _Place(
+                path=path,
+                value=value,
+                required=required,
+                is_open=is_open,
+                empties=empties,
+                hint=hint,
+            )
+            simple = _simple(shape, place)
             if simple is not None:
                 return simple
         return Field(
@@ -222,68 +230,87 @@ class _Maker:
         return schema.get("default", _ABSENT)
 
 
-def _simple(
-    shape: Schema,
-    value: Any,
-    path: tuple[str, ...],
-    required: bool,
-    empties: tuple[tuple[If, str], ...],
-    hint: str,
-    *,
-    is_open: bool,
-) -> Field | None:
-    """Return a field of a plain type; None if the type, or the value, has no such field.
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A place in a payload for which a field is made."""
 
-    One that is open has no value yet, or null where that is allowed.
-    """
+    path: tuple[str, ...]
+    value: Any
+    required: bool
+    is_open: bool
+    """Whether there is no value yet, or null where that is allowed."""
+    empties: tuple[tuple[If, str], ...]
+    hint: str
+
+
+def _simple(shape: Schema, place: _Place) -> Field | None:
+    """Return a field of a plain type; None if the type, or the value, has no such field."""
     choices = [True, False] if shape.get("type") == "boolean" else shape.get("enum")
     if choices is not None:
-        options = tuple((json.dumps(each), _shown(each)) for each in choices)
-        if not is_open and not any(type(each) is type(value) and each == value for each in choices):
-            return None
-        chosen = "" if value is _ABSENT else json.dumps(value)
-        extra = {"absent": "", "null": "null"}
-        optional = tuple((extra[what], word) for what, word in empties if what in extra)
-        return Field(
-            path=path,
-            kind="choice",
-            value=chosen,
-            required=required,
-            hint=hint,
-            options=(*options, *(optional or ((("", "choose"),) if value is _ABSENT else ()))),
-        )
+        return _choice(choices, place)
     match shape.get("type"):
-        case "string" if "maxLength" not in shape or shape["maxLength"] != 0:
-            if not (is_open or (isinstance(value, str) and _is_plain(value))):
-                return None
-            if not required or any(what == "null" for what, _ in empties):
-                own: tuple[If, str] = ("empty", "empty text")
-                empties = (own, *empties) if value == "" else (*empties, own)
-            text = value if isinstance(value, str) else ""
-            is_day = shape.get("format") == "date" and (not text or _DAY.fullmatch(text))
-            control: Any = "day" if is_day else "lines" if "\n" in text or "\t" in text else "line"
-            return Field(
-                path=path,
-                kind="text",
-                value=text,
-                required=required,
-                hint=hint,
-                control=control,
-                empties=empties or _of_required_text(value),
-            )
-        case "integer" | "number" as kind:
-            fits = isinstance(value, int if kind == "integer" else int | float)
-            if not is_open and (isinstance(value, bool) or not fits):
-                return None
-            return Field(
-                path=path,
-                kind="number",
-                value="" if is_open else json.dumps(value),
-                required=required and not empties,
-                hint=hint,
-                empties=empties,
-            )
+        case "string":
+            return _text(shape, place)
+        case "integer":
+            return _number(place, int)
+        case "number":
+            return _number(place, int | float)
     return None
+
+
+def _choice(choices: list[Any], place: _Place) -> Field | None:
+    value = place.value
+    fits = any(type(each) is type(value) and each == value for each in choices)
+    if not (place.is_open or fits):
+        return None
+    sent = {"absent": "", "null": "null"}
+    others = [(sent[what], word) for what, word in place.empties if what in sent]
+    if not others and value is _ABSENT:
+        others = [("", "choose")]
+    return Field(
+        path=place.path,
+        kind="choice",
+        value="" if value is _ABSENT else json.dumps(value),
+        required=place.required,
+        hint=place.hint,
+        options=(*((json.dumps(each), _shown(each)) for each in choices), *others),
+    )
+
+
+def _text(shape: Schema, place: _Place) -> Field | None:
+    value, empties = place.value, place.empties
+    if not (place.is_open or (isinstance(value, str) and _is_plain(value))):
+        return None
+    own: tuple[If, str] = ("empty", "empty text")
+    if empties:
+        empties = (own, *empties) if value == "" else (*empties, own)
+    text = value if isinstance(value, str) else ""
+    is_day = shape.get("format") == "date" and (not text or _DAY.fullmatch(text))
+    is_long = "\n" in text or "\t" in text
+    return Field(
+        path=place.path,
+        kind="text",
+        value=text,
+        required=place.required,
+        hint=place.hint,
+        control="day" if is_day else "lines" if is_long else "line",
+        empties=empties or _of_required_text(value),
+    )
+
+
+def _number(place: _Place, types: Any) -> Field | None:
+    value = place.value
+    fits = isinstance(value, types) and not isinstance(value, bool)
+    if not (place.is_open or fits):
+        return None
+    return Field(
+        path=place.path,
+        kind="number",
+        value="" if place.is_open else json.dumps(value),
+        required=place.required,
+        hint=place.hint,
+        empties=place.empties,
+    )
 
 
 def _of_required_text(value: Any) -> tuple[tuple[If, str], ...]:
