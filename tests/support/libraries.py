@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
-import django  # type: ignore[import-untyped]
+import django
 import psycopg
-from django.conf import settings  # type: ignore[import-untyped]
-from django.db.utils import ConnectionHandler  # type: ignore[import-untyped]
+from django.conf import settings
+from django.db.utils import ConnectionHandler
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
