@@ -7,7 +7,8 @@ from typing import Any
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 
-from windlass.contrib.django.project_apps import is_under_test, windlass_aliases, windlass_app
+from windlass.contrib.django.options import is_under_test
+from windlass.contrib.django.project_apps import windlass_aliases, windlass_app
 
 
 class WindlassConfig(AppConfig):

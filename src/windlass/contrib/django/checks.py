@@ -12,7 +12,7 @@ from django.core.checks import Warning as CheckWarning
 from django.core.exceptions import ImproperlyConfigured
 
 from windlass.contrib.django.framework import HAS_OWN_TASKS
-from windlass.contrib.django.options import is_database, problems_of
+from windlass.contrib.django.options import is_database, is_under_test, problems_of
 from windlass.contrib.django.transaction import way_of
 from windlass.core.errors import WindlassError
 
@@ -62,6 +62,8 @@ def _check_installed() -> Iterator[CheckMessage]:
 
 
 def _check_transactions(app: ProjectApp) -> Iterator[CheckMessage]:
+    if is_under_test():
+        return  # The store is in memory there, whatever the settings say.
     where = f'TASKS["{app.alias}"]'
     transactional = app.store.capabilities.transactional
     if app.options.transaction == "join" and not transactional:

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 from urllib.parse import quote, urlencode, urlsplit
 
 from django.conf import settings
+from django.core import mail
 from django.core.exceptions import ImproperlyConfigured
 
 from windlass.contrib.django.task import JOB_OPTIONS, unknown_option
@@ -126,6 +127,11 @@ def _hint(name: str, known: tuple[str, ...]) -> str:
         return f'it is an option of tasks: "tasks": {{"shop.tasks.send": {{"{name}": ...}}}}'
     near = nearest(name, known)
     return f"did you mean {near!r}?" if near else f"there are: {', '.join(sorted(known))}"
+
+
+def is_under_test() -> bool:
+    """Return whether Django's test environment is set up, by its runner or by pytest-django."""
+    return hasattr(mail, "outbox")
 
 
 def url_of_database(alias: str) -> str | None:

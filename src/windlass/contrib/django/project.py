@@ -58,7 +58,8 @@ def _imported_tasks() -> list[Any]:
         value
         for name, names in modules
         for value in names.copy().values()
-        if isinstance(value, Task) and value.func.__module__ == name
+        # By its type: `isinstance` would ask lazy objects of the program for their class.
+        if issubclass(type(value), Task) and value.func.__module__ == name
     ]
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.core import mail
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.db import close_old_connections
 
 from windlass.app import Windlass
 from windlass.app.producer import Handler
 from windlass.contrib.django.framework import task_backends
-from windlass.contrib.django.options import BackendOptions, read_options, url_of_database
+from windlass.contrib.django.options import (
+    BackendOptions,
+    is_under_test,
+    read_options,
+    url_of_database,
+)
 from windlass.contrib.django.signals import TaskEnds
 from windlass.core.errors import ConfigError
 from windlass.settings import DEFAULT
@@ -38,6 +43,8 @@ class ProjectApp(Windlass):
         self.handlers: dict[str, Handler[..., Any, ..., Any]] = {}
         """Their handlers, by their kinds."""
         self.ends = TaskEnds(self)
+        self.tidy: Callable[[], object] = close_old_connections
+        """Called before and after an `async def` task, in the thread of its ORM."""
         self.registering = threading.RLock()
         super().__init__(
             options.url, imports=options.imports, meters=self.ends.meters, **options.settings
@@ -73,11 +80,6 @@ class ProjectApp(Windlass):
         # Not as a flag: what a person types on the command line wins.
         self._code["url"] = url
         self.configure()
-
-
-def is_under_test() -> bool:
-    """Return whether Django's test environment is set up, by its runner or by pytest-django."""
-    return hasattr(mail, "outbox")
 
 
 def app_of(alias: str, given: Mapping[str, Any]) -> ProjectApp:

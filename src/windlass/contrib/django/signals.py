@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -91,7 +92,7 @@ class TaskEnds:
             return
         try:
             # Receivers such as Django's own log the exception that is being handled.
-            raise error or JobDead(job.id, job.reason or "it failed", None)
+            raise _shown(error) or JobDead(job.id, job.reason or "it failed", None)
         except BaseException:  # noqa: BLE001 - it is the job's.
             task_finished.send_robust(sender, task_result=result)
 
@@ -122,6 +123,20 @@ def send_started(app: ProjectApp, result: Any) -> None:
 async def asend_started(app: ProjectApp, result: Any) -> None:
     """Send `task_started`, for an `async def` task."""
     await task_started.asend_robust(type(task_backends[app.alias]), task_result=result)
+
+
+def _shown(error: BaseException | None) -> BaseException | None:
+    """Return an exception without the frames that led to the task."""
+    if error is None:
+        return None
+    frame = error.__traceback__
+    while frame is not None and _is_of_windlass(frame):
+        frame = frame.tb_next
+    return error if frame is None else error.with_traceback(frame)
+
+
+def _is_of_windlass(frame: TracebackType) -> bool:
+    return str(frame.tb_frame.f_globals.get("__name__")).startswith("windlass.")
 
 
 def _with_own_connections(call: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 
 from windlass.contrib.django.framework import TaskContext, normalize_json
@@ -81,9 +82,14 @@ def _sync_handler(app: ProjectApp, kind: str) -> Any:
 def _async_handler(app: ProjectApp, kind: str) -> Any:
     async def run(**fields: Any) -> Any:
         task, result = _begun(app, kind, fields[_CONTEXT])
-        await asend_started(app, result)
-        before = (TaskContext(task_result=result),) if task.takes_context else ()
-        return _json(task, await task.func(*before, *result.args, **result.kwargs))
+        # The ORM of coroutines has a thread of its own, which nobody else looks after.
+        await sync_to_async(app.tidy)()
+        try:
+            await asend_started(app, result)
+            before = (TaskContext(task_result=result),) if task.takes_context else ()
+            return _json(task, await task.func(*before, *result.args, **result.kwargs))
+        finally:
+            await sync_to_async(app.tidy)()
 
     return run
 

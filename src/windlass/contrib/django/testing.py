@@ -96,7 +96,7 @@ class DjangoTravel(Travel):
     def _lending(self, shared: Mapping[str, Any]) -> Iterator[None]:
         self._is_inside = True
         try:
-            with _lent_connections(self._app, shared):
+            with _lent_connections(self._app, shared, self.enqueue_waiting):
                 yield
         finally:
             self._is_inside = False
@@ -135,8 +135,13 @@ def _connections_here() -> dict[str, Any]:
 
 
 @contextmanager
-def _lent_connections(app: ProjectApp, shared: Mapping[str, Any]) -> Iterator[None]:
-    """Let the threads of handlers use the connections of the test, which waits meanwhile."""
+def _lent_connections(
+    app: ProjectApp, shared: Mapping[str, Any], enqueue_waiting: Callable[[], int]
+) -> Iterator[None]:
+    """Let the threads of handlers use the connections of the test, which waits meanwhile.
+
+    After each call, `enqueue_waiting` enqueues what the handler has committed.
+    """
     registry, ends = app.registry, app.ends
 
     def lend() -> None:
@@ -144,6 +149,7 @@ def _lent_connections(app: ProjectApp, shared: Mapping[str, Any]) -> Iterator[No
             connections[alias] = connection
 
     def take_back() -> None:
+        enqueue_waiting()
         for alias in shared:
             del connections[alias]
 
@@ -157,6 +163,7 @@ def _lent_connections(app: ProjectApp, shared: Mapping[str, Any]) -> Iterator[No
     for connection in shared.values():
         connection.inc_thread_sharing()
     before, ends.around = ends.around, around
+    tidy, app.tidy = app.tidy, enqueue_waiting
     registry.on_call_start.insert(0, lend)
     registry.on_call_end.append(take_back)
     try:
@@ -164,6 +171,6 @@ def _lent_connections(app: ProjectApp, shared: Mapping[str, Any]) -> Iterator[No
     finally:
         registry.on_call_start.remove(lend)
         registry.on_call_end.remove(take_back)
-        ends.around = before
+        ends.around, app.tidy = before, tidy
         for connection in shared.values():
             connection.dec_thread_sharing()
