@@ -231,7 +231,7 @@ def test_checks_say_what_is_lost_without_a_joint_transaction(project: Project) -
         assert "PostgreSQL database of the project" in hint
 
 
-def test_a_store_that_cannot_join_must_not_be_told_to(project: Project) -> None:
+def test_join_is_refused_for_a_store_that_cannot_join(project: Project) -> None:
     (found,) = messages(url=f"sqlite:///{project.directory}/jobs.db", transaction="join")
     assert found[0] == "windlass.E003"
 
