@@ -6,7 +6,8 @@ a worker stays in the background until the page ends, and must then drain and ex
 else `windlass` or `python` is asked to do is done by a fork of a process that has loaded Windlass,
 and nothing of a page. The page on PostgreSQL gets an empty database, whose URL is in the
 environment, and its `sql` blocks run there; its `javascript` is run by tests/system/test_node.py,
-since that needs a package from npm. The page on Redis gets an empty server.
+since that needs a package from npm. The page on Redis gets an empty server. The files of the page
+on Django are a project.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ PAGES = sorted(
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 )
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"# (\w+\.py)\n")
+_FILE = re.compile(r"# (\w+(?:/\w+)*\.py)\n")
 KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript", "yaml"}
 ON_POSTGRES = "docs/postgresql.md"
 ON_REDIS = "docs/redis.md"
+ON_DJANGO = "docs/django.md"
+_WORKERS = (["windlass", "worker"], ["python", "manage.py", "windlass", "worker"])
 
 
 class Block(NamedTuple):
@@ -60,6 +63,9 @@ def environment(tmp_path: Path, programs: str, request: pytest.FixtureRequest) -
         path.insert(2, str(installations()[newest()] / "bin"))  # For psql.
     if request.node.callspec.params["page"] == ON_REDIS:
         kept["WINDLASS_URL"] = request.getfixturevalue("redis_server").url
+    if request.node.callspec.params["page"] == ON_DJANGO:
+        path.remove(programs)  # `manage.py windlass` takes the place of its own process.
+        kept["DJANGO_SETTINGS_MODULE"] = "settings"
     return {
         **kept,
         "PATH": os.pathsep.join(path),
@@ -89,14 +95,22 @@ class Reader:
                 if line.startswith("$ "):
                     self._type(line.removeprefix("$ "))
         elif block.language == "python" and (name := _FILE.match(block.text)):
-            (self._directory / name[1]).write_text(block.text)
-            self._run(["python", "-c", f"import {name[1].removesuffix('.py')}"])
+            file = self._directory / name[1]
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(block.text)
+            module = name[1].removesuffix(".py").replace("/", ".")
+            # A project of Django's is set up first, as its manage.py does.
+            set_up = "import django; django.setup(); " if self._is_in_app(file) else ""
+            self._run(["python", "-c", f"{set_up}import {module}"])
             if name[1].startswith("test_"):
                 self._run(["python", "-m", "pytest", "-q", "-x", name[1]])
         elif block.language == "sql":
             url = self._environment["WINDLASS_URL"]
             with psycopg.connect(url) as db:
                 db.execute(with_own_roles(block.text, url).encode())
+
+    def _is_in_app(self, file: Path) -> bool:
+        return file.parent != self._directory and "DJANGO_SETTINGS_MODULE" in self._environment
 
     def catch_up(self) -> None:
         """Run the page's program as far as it was read, unless nothing of it is new.
@@ -110,7 +124,7 @@ class Reader:
             self._run(["python", "page.py"])
 
     def _type(self, command: str) -> None:
-        if command.split()[:2] == ["windlass", "worker"]:
+        if command.split() in _WORKERS or command.split()[:2] == _WORKERS[0]:
             self._background.enter_context(self._worker(command.split()))
         else:
             self._run(["sh", "-c", command])

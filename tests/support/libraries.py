@@ -15,15 +15,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
-import django  # type: ignore[import-untyped]
 import psycopg
-from django.conf import settings  # type: ignore[import-untyped]
-from django.db.utils import ConnectionHandler  # type: ignore[import-untyped]
+from django.db.utils import ConnectionHandler
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from tests.support.django_settings import configure_django
 from windlass import Handle
 
 Verb = Callable[..., Any]
@@ -251,9 +250,7 @@ async def django_connection(url: str) -> AsyncIterator[Users]:
 
 def django_connections(url: str) -> Any:
     """Return connections of Django's that are nobody else's, without a project."""
-    if not settings.configured:
-        settings.configure(USE_TZ=True)
-        django.setup()
+    configure_django()
     parts = urlsplit(url)
     database = {
         "ENGINE": "django.db.backends.postgresql",

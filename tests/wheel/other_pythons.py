@@ -1,6 +1,7 @@
 """Runs a quick part of the tests on the other versions of Python that this machine has.
 
-Each has an environment of its own, `.venv-3.13` for example, which is kept for the next time.
+Each has an environment of its own, `.venv-3.13` for example, which is kept for the next time. The
+tests of Django run there once more for each release of Django that the environment has not.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ PART = [
     ),
 ]
 """What depends most on the version: tasks and their cancellation, annotations, processes."""
+DJANGO = ["tests/contrib/django"]
+DJANGO_RELEASES = ("6.0", "6.1")
+"""The releases with a tasks framework of their own; 5.2 is tried with this project's own Python."""
 _TOOLS = {"deptry", "import-linter", "mypy", "ruff", "vulture"}
 """What developers need besides, and no test of these: to install it takes as long as the rest."""
 _TESTERS = 2 * (os.cpu_count() or 1)
@@ -35,7 +39,8 @@ _TESTERS = 2 * (os.cpu_count() or 1)
 
 def main() -> None:
     """Run them, and end with 1 if any failed, or with 0 and a line about each version left out."""
-    failed = [version for version in claimed() if version != HERE and not _passes(version)]
+    others = [version for version in claimed() if version != HERE]
+    failed = [version for version in others if not _passes(version)]
     if failed:
         sys.exit(f"tests failed on Python {', '.join(failed)}")
 
@@ -46,9 +51,30 @@ def _passes(version: str) -> bool:
         return True
     print(f"Python {version}", flush=True)
     own = _environment(version, python)
-    pytest = [own, "-m", "pytest", "-m", "not long", "--dist=worksteal"]
+    releases = [_passes_on_django(own, release) for release in DJANGO_RELEASES]
+    return _run(own, PART, {}) and all(releases)
+
+
+def _passes_on_django(own: Path, release: str) -> bool:
+    """Run the tests of Django on one of its releases, which is put before that of the environment.
+
+    A release that pip does not find for this Python is left out, and named.
+    """
+    there = own.parents[1] / f"django-{release}"
+    if not there.exists():
+        pip = [str(own), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+        wanted = ["--no-deps", "--target", str(there), f"django~={release}.0"]
+        if subprocess.call([*pip, *wanted]) != 0:
+            print(f"skipped: pip finds no Django {release} for {own}")
+            return True
+    print(f"Django {release}", flush=True)
+    return _run(own, DJANGO, {"PYTHONPATH": str(there)})
+
+
+def _run(own: Path, tests: list[str], environment: dict[str, str]) -> bool:
+    pytest = [str(own), "-m", "pytest", "-m", "not long", "--dist=worksteal"]
     pytest += [f"--numprocesses={_TESTERS}", "--durations=10"]
-    return subprocess.call([*map(str, pytest), *PART], cwd=ROOT) == 0
+    return subprocess.call([*pytest, *tests], cwd=ROOT, env=os.environ | environment) == 0
 
 
 def _environment(version: str, python: str) -> Path:

@@ -21,6 +21,7 @@ from windlass.testing.assertions import JobAssertions
 from windlass.testing.manual_worker import ManualWorker
 
 T = TypeVar("T")
+TravelT = TypeVar("TravelT", bound="Travel")
 __tracebackhide__ = True
 """Makes pytest leave out these frames: a failure is shown in the test."""
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -94,6 +95,21 @@ def travel(
     Example:
         `with travel(app) as t: remind.enqueue("ada"); t.advance("1d"); t.assert_completed(remind)`
     """
+    with travel_as(Travel, app, at=at, follow=follow, tx_at_once=tx_at_once, **flags) as t:
+        yield t
+
+
+@contextmanager
+def travel_as(
+    travel_class: type[TravelT],
+    app: Windlass,
+    *,
+    at: datetime = START,
+    follow: Callable[[datetime], object] = lambda _: None,
+    tx_at_once: bool = False,
+    **flags: Any,
+) -> Iterator[TravelT]:
+    """Do what `travel` does, with a subclass of `Travel`."""
     if at.tzinfo is None:
         raise ValueError(f"a time must have a time zone, got {at.isoformat()}")
     clock = _Clock(at.astimezone(UTC))
@@ -102,7 +118,7 @@ def travel(
     # With a factory: a loop made by the runner would become the thread's current one.
     runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
     with app.on_store(store), closing(runner):
-        yield Travel(app, store, clock, runner, follow, {"threads": 1, **flags})
+        yield travel_class(app, store, clock, runner, follow, {"threads": 1, **flags})
 
 
 def travel_fixture(app: Windlass, **options: Any) -> Any:

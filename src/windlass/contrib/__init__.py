@@ -1,0 +1,1 @@
+"""Windlass inside other frameworks: one package for each, which imports that framework."""

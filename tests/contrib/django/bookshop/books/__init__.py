@@ -1,0 +1,1 @@
+"""Books, and tasks about them."""

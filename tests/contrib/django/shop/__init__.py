@@ -1,0 +1,1 @@
+"""A Django app for tests: orders, and tasks about them."""

@@ -1,0 +1,256 @@
+"""OPTIONS: what they do, what is wrong with them, and what `manage.py check` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+from django.test.utils import override_settings
+
+from tests.contrib.django.conftest import Project, use_database
+from tests.contrib.django.shop import tasks
+from tests.support.django_settings import BACKEND
+from tests.support.django_tasks import HAS_TASK_FIELDS, task, task_backends
+from windlass import Retry, Windlass
+from windlass.contrib.django import windlass_app
+from windlass.contrib.django.options import is_database, url_of_database
+from windlass.contrib.django.task import JOB_OPTIONS
+
+SEND = "tests.contrib.django.shop.tasks.note"
+
+
+on_both = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> str:
+    """Say where the project is: on SQLite, unless a test says otherwise."""
+    return str(getattr(request, "param", "sqlite"))
+
+
+def messages(**options: Any) -> list[tuple[str, str, str]]:
+    """Return what the checks say about OPTIONS: id, message and hint of each."""
+    backends = {"default": {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": options}}
+    with override_settings(TASKS=backends):
+        return [(each.id, each.msg, each.hint or "") for each in task_backends["default"].check()]
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"concurency": 5}, "has no option 'concurency'", "did you mean 'concurrency'?"),
+        ({"URL": "memory://"}, "has no option 'URL'", "write it in lower case, 'url'"),
+        ({"unique": "id"}, "has no option 'unique'", "it is an option of tasks"),
+        ({"database": "jobs"}, "must be an alias in DATABASES, got 'jobs'", "there are: default"),
+        ({"transaction": "auto"}, "must be one of join, on_commit, off", "leave it out"),
+        ({"imports": "shop.jobs"}, "must be a list of modules", "put it into a list"),
+        ({"tasks": ["a"]}, "must be a mapping of paths to options, got list", "write {"),
+        ({"tasks": {SEND: "30s"}}, "must be a mapping of options, got '30s'", "write {"),
+        ({"tasks": {SEND: {"timout": 1}}}, "has no option 'timout'", "did you mean 'timeout'?"),
+        ({"tasks": {SEND: {"queue": "a"}}}, "has no option 'queue'", "set queue_name"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_remedy(
+    project: Project, options: dict[str, Any], message: str, hint: str
+) -> None:
+    (found,) = messages(**options)
+    assert found[0] == "windlass.E001"
+    assert message in found[1]
+    assert hint in found[2]
+    with override_settings(TASKS={"default": {"BACKEND": BACKEND, "OPTIONS": options}}):
+        with pytest.raises(ImproperlyConfigured, match="TASKS"):
+            tasks.add.enqueue(1)
+        with pytest.raises(SystemCheckError, match=r"windlass\.E001"):
+            call_command("check")
+
+
+def test_a_wrong_setting_of_windlass_is_named(project: Project) -> None:
+    (found,) = messages(url="memory://", concurrency="many")
+    assert found[0] == "windlass.E002"
+    assert "concurrency=...) must be a whole number" in found[1]
+
+
+def test_a_wrong_option_of_a_task_is_named_when_the_task_is_made(project: Project) -> None:
+    with (
+        project.options(tasks={SEND: {"key": "nobody"}}),
+        pytest.raises(ImproperlyConfigured, match=rf"the task {SEND}: .*'nobody'"),
+    ):
+        tasks.note.enqueue(1)
+
+
+def test_settings_of_windlass_are_options(project: Project) -> None:
+    with project.options(concurrency=7, timeout="5s"):
+        assert windlass_app().settings.concurrency.fixed
+        assert windlass_app().settings.timeout.total_seconds() == 5
+
+
+def test_options_of_tasks_are_those_of_jobs(project: Project) -> None:
+    options = {
+        "retry": Retry(max_retries=9),
+        "timeout": "7s",
+        "key": "value",
+        "concurrency": 2,
+        "tags": ["billing"],
+        "aliases": ["shop.send"],
+    }
+    with project.options(tasks={SEND: options}):
+        result = tasks.note.enqueue("ada")
+        registration = windlass_app().registry[SEND]
+        assert registration.retry.max_retries == 9
+        assert registration.timeout_or(None).total_seconds() == 7  # type: ignore[arg-type, union-attr]
+        job = windlass_app().handle(result.id).info()
+        assert (job.key, job.tags) == ("ada", ("billing",))
+        old = windlass_app().producer("shop.send").enqueue({"value": "by its old name"})
+        project.work()
+        assert tasks.seen == ["ada", "by its old name"]
+        assert tasks.note.get_result(str(old.id)).return_value == "by its old name"
+
+
+@pytest.mark.skipif(not HAS_TASK_FIELDS, reason="Django 6.0 passes no options of @task on")
+def test_options_of_tasks_are_fields_of_the_task(project: Project) -> None:
+    made = task(timeout="7s", max_retries=9, unique="value")(tasks.note.func)
+    assert (made.timeout, made.unique, made.using(priority=1).max_retries) == ("7s", "value", 9)
+    with project.options():
+        made.enqueue("a")
+        registration = windlass_app().registry[SEND]
+        assert (registration.retry.max_retries, registration.identity.unique is None) == (9, False)
+    with project.options(tasks={SEND: {"max_retries": 2}}):
+        made.enqueue("a")
+        assert windlass_app().registry[SEND].retry.max_retries == 2
+
+
+def test_every_option_of_jobs_is_one_of_tasks() -> None:
+    """Prevents: an option of `@app.job` that a Django project cannot use."""
+    from dataclasses import fields
+
+    from windlass.app.registration.job_options import JobOptions
+
+    elsewhere = {"name", "queue", "priority", "middleware", "batch_size", "batch_timeout"}
+    assert {each.name for each in fields(JobOptions)} - elsewhere == set(JOB_OPTIONS)
+
+
+def test_a_task_without_a_timeout_has_none(project: Project) -> None:
+    with project.options(tasks={SEND: {"timeout": 0}}):
+        tasks.note.enqueue(1)
+        assert windlass_app().registry[SEND].timeout is None
+
+
+def test_the_app_of_a_backend_that_is_none_of_ours_is_refused(project: Project) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"Windlass backends are: default"):
+        windlass_app("nobody")
+
+
+def test_the_app_is_the_same_for_all_threads(project: Project) -> None:
+    import threading
+
+    found: list[Windlass] = []
+    threads = [threading.Thread(target=lambda: found.append(windlass_app())) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert found == [windlass_app()] * 4
+
+
+# -- where the jobs are ----------------------------------------------------------------------------
+
+
+@on_both
+def test_jobs_are_in_the_database_of_the_project_or_beside_it(project: Project) -> None:
+    location = windlass_app().store.location
+    if project.place == "postgres":
+        assert settings.DATABASES["default"]["NAME"] in location
+    else:
+        assert location == str(project.directory / "windlass.db")
+
+
+def test_the_environment_wins_over_the_database(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_URL", f"sqlite:///{project.directory}/given.db")
+    with project.options():
+        assert windlass_app().store.location == str(project.directory / "given.db")
+
+
+@pytest.fixture
+def database() -> Iterator[Any]:
+    before = settings.DATABASES["default"]
+    yield lambda **given: use_database({"ENGINE": "django.db.backends.postgresql", **given})
+    use_database(before)
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ({"NAME": "shop"}, "postgresql:///shop"),
+        (
+            {"NAME": "shop", "USER": "a@b", "PASSWORD": "p:/w", "HOST": "db", "PORT": "5433"},
+            "postgresql://a%40b:p%3A%2Fw@db:5433/shop",
+        ),
+        (
+            {"NAME": "shop", "HOST": "/run/postgresql", "PORT": 5433},
+            "postgresql:///shop?host=%2Frun%2Fpostgresql&port=5433",
+        ),
+        (
+            {"NAME": "shop", "HOST": "::1", "OPTIONS": {"sslmode": "require", "pool": True}},
+            "postgresql://[::1]/shop?sslmode=require",
+        ),
+    ],
+)
+def test_the_url_of_a_database(database: Any, given: dict[str, Any], url: str) -> None:
+    database(**given)
+    assert url_of_database("default") == url
+    assert is_database(url, "default")
+    assert not is_database("postgresql://elsewhere/shop", "default")
+
+
+def test_a_database_that_holds_no_jobs_needs_a_url(database: Any) -> None:
+    database(ENGINE="django.db.backends.dummy", NAME="shop")
+    (found,) = messages()
+    assert found[0] == "windlass.E002"
+    assert '["url"] must be given' in found[1]
+
+
+# -- what the store cannot promise -----------------------------------------------------------------
+
+
+@on_both
+def test_checks_say_what_is_lost_without_a_joint_transaction(project: Project) -> None:
+    found = messages()
+    if project.place == "postgres":
+        assert found == []
+    else:
+        ((name, message, hint),) = found
+        assert name == "windlass.W003"
+        assert "the data is committed and the job is lost" in message
+        assert "PostgreSQL database of the project" in hint
+
+
+def test_join_is_refused_for_a_store_that_cannot_join(project: Project) -> None:
+    (found,) = messages(url=f"sqlite:///{project.directory}/jobs.db", transaction="join")
+    assert found[0] == "windlass.E003"
+
+
+def test_jobs_in_memory_are_seen_by_no_worker(project: Project) -> None:
+    assert [each[0] for each in messages(url="memory://")] == ["windlass.W003", "windlass.W004"]
+
+
+def test_off_is_mentioned(project: Project) -> None:
+    assert [each[0] for each in messages(transaction="off")] == ["windlass.I001"]
+
+
+def test_an_app_that_is_not_installed_is_missed(project: Project) -> None:
+    with override_settings(INSTALLED_APPS=["django.contrib.contenttypes"]):
+        found = {each[0]: each[2] for each in messages(transaction="off")}
+    assert "windlass.contrib.django" in found["windlass.W001"]
+
+
+def test_an_alias_that_no_worker_could_name_is_refused(project: Project) -> None:
+    with override_settings(TASKS={"a.b": {"BACKEND": BACKEND}}):
+        (found,) = task_backends["a.b"].check()
+    assert found.id == "windlass.E001"
