@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from windlass.app.control.acting import log_action
+from windlass.app.control.audit_writer import log_action
 from windlass.app.control.part import ControlPart
 from windlass.app.loop_thread import blocking
 from windlass.core.audit import Note

@@ -21,7 +21,7 @@ from windlass.cli.output.tables import Column, Listing
 from windlass.core import documents as facts
 from windlass.core.audit import AuditEntry, entry_facts
 from windlass.core.errors import UnknownJob, WindlassError
-from windlass.core.jobs.crash_suspects import ALONE
+from windlass.core.failures.crash_suspects import ALONE
 from windlass.core.jobs.ids import made_at
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.moves import Verb

@@ -8,16 +8,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
-from windlass.app.enqueue_options import Options
-from windlass.app.fan_out import CHUNK_JOBS, MAX_JOBS, FanOut, Plan, astream, counted, stream
+from windlass.app.enqueueing.fan_out import (
+    CHUNK_JOBS,
+    MAX_JOBS,
+    FanOut,
+    Plan,
+    astream,
+    counted,
+    stream,
+)
+from windlass.app.enqueueing.id_generator import IdGenerator
+from windlass.app.enqueueing.options import Options
+from windlass.app.enqueueing.uncertain import uncertain
 from windlass.app.handle import Handle
-from windlass.app.id_generator import IdGenerator
 from windlass.app.loop_thread import refuse_in_event_loop
 from windlass.app.producer import Draft, Producer, checked_drafts, iterable
 from windlass.app.registration.job_decorator import Given
 from windlass.app.registration.kind import Kind
 from windlass.app.secrets.encryption import Encryption
-from windlass.app.uncertain_enqueue import uncertain
 from windlass.app.workflows import flow as flows
 from windlass.app.workflows import pipeline as pipelines
 from windlass.core.errors import WriteUncertain
@@ -133,13 +141,7 @@ class Sender:
     @overload
     async def aenqueue(self, kind: str, payload: Any, /) -> Handle[Any]: ...
     async def aenqueue(self, kind: Kind[Any] | str, payload: Any, /) -> Handle[Any]:
-        """Enqueue a job of a kind by its name from a coroutine: see `enqueue`.
-
-        Raises:
-            UnknownKind: this app has handlers, and none of that name.
-            PayloadError: the payload does not fit.
-            StoreError, EnqueueUncertain: as `Producer.aenqueue`.
-        """
+        """Enqueue a job of a kind by its name from a coroutine; raises what `enqueue` does."""
         return await self.producer(kind).aenqueue(payload)
 
     def enqueue_many(self, drafts: Iterable[Draft[R]], *, tx: object = None) -> list[Handle[R]]:
@@ -161,20 +163,13 @@ class Sender:
                 answers = self.store.enqueue_in(tx, jobs)
             else:
                 answers = self._enqueue_blocking(jobs, listed)
-        return [
-            Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
-            for draft, answer in zip(listed, answers, strict=True)
-        ]
+        return self._handles(listed, answers)
 
     def enqueue_draft(self, draft: Draft[R]) -> Handle[R]:
         """Enqueue one job from blocking code, in a thread that is known to run no event loop."""
-        store = self._store or self.store
         with sending([draft.job], self.settings.traces) as jobs:
-            try:
-                (answer,) = store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
-            except WriteUncertain as error:
-                raise uncertain(self._app, error, [draft]) from error.__cause__
-        return Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
+            answers = self._enqueue_blocking(jobs, [draft])
+        return self._handles([draft], answers)[0]
 
     async def aenqueue_many(
         self, drafts: Iterable[Draft[R]], *, tx: object = None
@@ -193,10 +188,7 @@ class Sender:
             answers = await (
                 self._enqueue(jobs, listed) if tx is None else self.store.aenqueue_in(tx, jobs)
             )
-        return [
-            Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
-            for draft, answer in zip(listed, answers, strict=True)
-        ]
+        return self._handles(listed, answers)
 
     def fan_out(
         self,
@@ -258,7 +250,8 @@ class Sender:
         self, jobs: Sequence[NewJob], drafts: Sequence[Draft[Any]]
     ) -> list[Enqueued]:
         try:
-            return self.store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
+            store = self._store or self.store
+            return store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
         except WriteUncertain as error:
             raise uncertain(self._app, error, drafts) from error.__cause__
 
@@ -269,6 +262,12 @@ class Sender:
             return await self.store.enqueue(jobs, self.settings.enqueue_timeout)
         except WriteUncertain as error:
             raise uncertain(self._app, error, drafts) from error.__cause__
+
+    def _handles(self, drafts: Sequence[Draft[R]], answers: Sequence[Enqueued]) -> list[Handle[R]]:
+        return [
+            Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
+            for draft, answer in zip(drafts, answers, strict=True)
+        ]
 
     async def _in_time(self, taking: Awaitable[T], what: str) -> T:
         patience = self.settings.enqueue_timeout
