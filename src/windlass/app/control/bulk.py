@@ -185,7 +185,6 @@ class BulkControl(ControlPart):
     async def _move_with(
         self, note: Note, verb: Verb, job_ids: Sequence[UUID], payload: bytes | None = None
     ) -> list[Job]:
-        """Move jobs by one of the changes of an action."""
         default = REASONS[verb] if payload is None else _PAYLOAD_CHANGED
         said = storable(note.reason or self.actor.reason or default, _REASON_LIMIT)
         moved: dict[UUID, Job] = {}

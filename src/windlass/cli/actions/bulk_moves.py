@@ -150,8 +150,6 @@ def _confirms(choice: Choice, jobs: str) -> bool:
 
 
 def _start(target: options.Target, choice: Choice, *, as_json: bool, yes: bool) -> None:
-    """Start a bulk operation for the selected jobs, and report how to follow it."""
-
     async def work(chosen: Windlass) -> tuple[BulkOperation | None, bool]:
         if not yes and not await _is_confirmed(chosen, choice):
             return None, True

@@ -190,7 +190,6 @@ def _unknown(jobs: Sequence[NewJob], known: Sequence[Row]) -> Sequence[NewJob]:
 def _copies(
     sql: Mapping[str, str], jobs: Sequence[NewJob]
 ) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Return the COPY statements for jobs, each with its data."""
     ready = [job for job in jobs if job.waiting_for is None]
     if len(ready) < len(jobs):
         parked = [job for job in jobs if job.waiting_for is not None]
