@@ -163,13 +163,17 @@ class Sender:
                 answers = self.store.enqueue_in(tx, jobs)
             else:
                 answers = self._enqueue_blocking(jobs, listed)
-        return self._handles(listed, answers)
+        return [self._handle(draft, answer) for draft, answer in zip(listed, answers, strict=True)]
 
     def enqueue_draft(self, draft: Draft[R]) -> Handle[R]:
         """Enqueue one job from blocking code, in a thread that is known to run no event loop."""
+        store = self._store or self.store
         with sending([draft.job], self.settings.traces) as jobs:
-            answers = self._enqueue_blocking(jobs, [draft])
-        return self._handles([draft], answers)[0]
+            try:
+                (answer,) = store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
+            except WriteUncertain as error:
+                raise uncertain(self._app, error, [draft]) from error.__cause__
+        return Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
 
     async def aenqueue_many(
         self, drafts: Iterable[Draft[R]], *, tx: object = None
@@ -188,7 +192,7 @@ class Sender:
             answers = await (
                 self._enqueue(jobs, listed) if tx is None else self.store.aenqueue_in(tx, jobs)
             )
-        return self._handles(listed, answers)
+        return [self._handle(draft, answer) for draft, answer in zip(listed, answers, strict=True)]
 
     def fan_out(
         self,
@@ -246,12 +250,14 @@ class Sender:
 
         return await astream(iterable(drafts), plan, enqueue, progress)
 
+    def _handle(self, draft: Draft[R], answer: Enqueued) -> Handle[R]:
+        return Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
+
     def _enqueue_blocking(
         self, jobs: Sequence[NewJob], drafts: Sequence[Draft[Any]]
     ) -> list[Enqueued]:
         try:
-            store = self._store or self.store
-            return store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
+            return self.store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
         except WriteUncertain as error:
             raise uncertain(self._app, error, drafts) from error.__cause__
 
@@ -262,12 +268,6 @@ class Sender:
             return await self.store.enqueue(jobs, self.settings.enqueue_timeout)
         except WriteUncertain as error:
             raise uncertain(self._app, error, drafts) from error.__cause__
-
-    def _handles(self, drafts: Sequence[Draft[R]], answers: Sequence[Enqueued]) -> list[Handle[R]]:
-        return [
-            Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
-            for draft, answer in zip(drafts, answers, strict=True)
-        ]
 
     async def _in_time(self, taking: Awaitable[T], what: str) -> T:
         patience = self.settings.enqueue_timeout
@@ -306,14 +306,7 @@ class Sender:
             self.store.send_blocking([news], self.settings.enqueue_timeout)
 
     async def asend_event(self, name: str, payload: object = None, *, tx: object = None) -> None:
-        """Send an event to all jobs that wait for it, or will, from a coroutine: see `send_event`.
-
-        Raises:
-            ValueError: this is no name for an event.
-            PayloadError: the payload cannot be JSON, or is too large.
-            WriteUncertain: the store did not answer within `enqueue_timeout`; it may be sent.
-            StoreError: the store did not take it.
-        """
+        """Send an event from a coroutine; raises what `send_event` does."""
         news = news_of(name, payload, event_id=self.ids.next(), limit=self.settings.max_payload)
         if tx is not None:
             await self.store.asend_in(tx, [news])
