@@ -39,7 +39,7 @@ test-pythons: $(VENV)/.dev ## run a quick part of the tests on the other install
 test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15, PgBouncer, Redis 7.0, Prometheus, Node.js and Chromium
 	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal
 
-check: $(VENV)/.dev ## lint, types, layers, dead code, declared dependencies, words
+check: $(VENV)/.dev ## lint, types, layers, dead code, declared dependencies, words, sizes
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -47,6 +47,7 @@ check: $(VENV)/.dev ## lint, types, layers, dead code, declared dependencies, wo
 	@$(BIN)/vulture
 	@$(BIN)/deptry src
 	@$(BIN)/python tools/check_words.py
+	@$(BIN)/python tools/check_sizes.py
 
 format: $(VENV)/.dev ## rewrite the sources in the house format
 	@$(BIN)/ruff check --fix .

@@ -15,7 +15,7 @@ import pytest
 from tests.support.app_on_store import Bed, in_state, serving, until
 from tests.support.postgres.wheel import installations, newest
 from windlass import Context, State, Unique, Windlass
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.jobs.queries import JobFilter
 
 pytestmark = pytest.mark.parametrize("bed", ["postgres"], indirect=True)

@@ -25,7 +25,7 @@ from tests.support.app_on_store import PROMPT, STORES, Bed, impatient, in_state,
 from windlass import EnqueueUncertain, QueueFull, State, StoreError, StoreUnavailable, Windlass
 from windlass.app import Handler
 from windlass.core.stats.depths import QueueCount
-from windlass.store.sqlite import connection, file
+from windlass.store.sqlite.connections import connection, file
 
 pytestmark = pytest.mark.stores(*STORES)
 

@@ -23,8 +23,8 @@ from windlass import (
     Windlass,
     WindlassError,
 )
-from windlass.core.jobs.options import checked_memory
 from windlass.core.payloads.redaction import Redaction
+from windlass.core.values.job_options import checked_memory
 from windlass.observability import http_endpoint as endpoint
 
 Call = Callable[[Windlass, Any], Any]

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from tests.support.postgres.fixtures import postgres_server, postgres_url
 from tests.support.screens import TOP, Glass, Sit, bash_in, windlass_in
 from tests.torture.programs.families import descendants
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.cli.root_command import cli
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.failures.error_classes import ErrorClass

@@ -43,10 +43,9 @@ from tests.support.redis_indexes import check_indexes
 from windlass.core.changes import Applied, Changes
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.errors import LeaseLost
-from windlass.core.jobs.ids import job_id
+from windlass.core.jobs.ids import Origin, job_id
 from windlass.core.jobs.job import HISTORY_KEPT, Enqueued, Job, NewJob, Progress, UniqueKey
 from windlass.core.jobs.moves import FROM, Move, Verb
-from windlass.core.jobs.origin import Origin
 from windlass.core.jobs.outcomes import Outcome, Released, Succeeded
 from windlass.core.jobs.queries import Retention
 from windlass.core.jobs.retry import Retry

@@ -25,7 +25,7 @@ from windlass.core.jobs.queries import Retention
 from windlass.core.jobs.settle import Transition
 from windlass.store import Store
 from windlass.store.sql_files import Migration
-from windlass.store.sqlite import file
+from windlass.store.sqlite.connections import file
 from windlass.worker.engine import start_pace as pace
 
 RUN = {"pending", "held", "waiting", "due", "sooner", "dead", "retrying", "released", "lost"}

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support.clocked_stores import Clocked, opened
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.jobs.job import TAGS, Job, NewJob
 from windlass.core.jobs.queries import JobFilter
 from windlass.core.search.matching import matches

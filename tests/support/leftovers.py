@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 
 from tests.support.clocked_stores import opened
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.changes import Changes
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.jobs.job import Attempt, ErrorInfo, Job, Lane, NewJob, Progress, UniqueKey
@@ -27,7 +27,8 @@ from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State
 from windlass.core.workers import WorkerInfo
 from windlass.store import Store
-from windlass.store.sqlite import SqliteStore, file
+from windlass.store.sqlite import SqliteStore
+from windlass.store.sqlite.connections import file
 
 KIND = "work"
 TOKEN = 7

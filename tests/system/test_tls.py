@@ -18,7 +18,7 @@ from tests.support.clocked_stores import opened
 from tests.system.certificates import Certificates
 from tests.system.debian import CERTIFIED, Debian
 from windlass import State, Windlass
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.errors import StoreUnavailable
 from windlass.core.jobs.job import Lane, NewJob

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.worker_processes import LEASE, NOISE, PATIENCE, WorkerProcess, Yard, until
 from windlass import Context, Handler, Snooze, State, StoreUnavailable, Windlass
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.jobs.job import Job, Lane, NewJob
 from windlass.core.jobs.settle import Transition

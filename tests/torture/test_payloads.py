@@ -11,7 +11,7 @@ import pytest
 from tests.support.postgres_workers import SqliteYard, on_sqlite
 from tests.support.worker_processes import Yard, until
 from windlass import Kind, PayloadError, PayloadInvalid, PayloadTooLarge, State, Windlass
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 
 
 def deep(levels: int) -> list[Any]:

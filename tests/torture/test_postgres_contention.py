@@ -18,7 +18,7 @@ from tests.support.postgres_workers import PostgresYard
 from tests.support.worker_processes import CALM, LEASE, PATIENCE, WorkerProcess, until
 from tests.torture.test_postgres_crashes import EFFECTS
 from windlass import InvalidTransition, State, UnknownJob, Windlass
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.changes import Changes
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.jobs.job import SCHEDULE, Job, Lane, NewJob

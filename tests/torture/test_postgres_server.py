@@ -23,7 +23,7 @@ from tests.support.postgres_workers import OTHERS, PostgresYard
 from tests.support.worker_processes import CALM, PATIENCE, WorkerProcess, until
 from tests.torture.conftest import migrate
 from windlass import Kind, State, StoreUnavailable, Windlass
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.jobs.job import Lane, NewJob
 from windlass.core.jobs.settle import Transition

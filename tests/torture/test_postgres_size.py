@@ -15,7 +15,7 @@ import pytest
 from tests.support.postgres_workers import PostgresYard
 from tests.support.worker_processes import until
 from windlass import State
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.claims.plan import Policies, Pool, Room, plan
 from windlass.core.jobs.job import Job, Lane, NewJob

@@ -25,7 +25,7 @@ db.execute("BEGIN IMMEDIATE")
 os.kill(os.getpid(), signal.SIGSTOP)
 db.execute("ROLLBACK")
 """
-IMPATIENT = {"windlass.store.sqlite.file_access:_LOCK_TIMEOUT_SECONDS": 2.0}
+IMPATIENT = {"windlass.store.sqlite.connections.file_access:_LOCK_TIMEOUT_SECONDS": 2.0}
 """Notices in two seconds what takes twenty otherwise."""
 
 

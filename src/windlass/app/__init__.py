@@ -2,11 +2,11 @@
 
 from windlass.app.app import Windlass
 from windlass.app.control.control import Control
-from windlass.app.fan_out import FanOut
+from windlass.app.enqueueing.fan_out import FanOut
+from windlass.app.enqueueing.uncertain import EnqueueUncertain
 from windlass.app.handle import Handle
 from windlass.app.producer import Draft, Handler, Producer
 from windlass.app.registration.kind import Kind
-from windlass.app.uncertain_enqueue import EnqueueUncertain
 from windlass.app.workflows.flow import After, Flow, Node
 from windlass.app.workflows.pipeline import PIPELINE, Pipeline, Stage
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, Unpack
 
 from windlass.app.control.control import Control
-from windlass.app.enqueueing import Sender
-from windlass.app.id_generator import IdGenerator
-from windlass.app.importing import load_imports
+from windlass.app.enqueueing.id_generator import IdGenerator
+from windlass.app.enqueueing.sender import Sender
 from windlass.app.isolation.recipe import recipe_of
 from windlass.app.loop_thread import LoopThread, blocking, refuse_in_event_loop
+from windlass.app.registration.importing import load_imports
 from windlass.app.registration.job_decorator import JobDecorator
 from windlass.app.registration.schedule_decorators import CronDecorator, EveryDecorator
 from windlass.app.schedules import Schedules
@@ -29,10 +29,10 @@ from windlass.app.workflows import flow as flows
 from windlass.app.workflows import pipeline as pipelines
 from windlass.core.errors import ConfigError
 from windlass.core.failures.error_classes import Verdict
-from windlass.core.jobs.options import checked_callables
 from windlass.core.payloads.redaction import Redaction
 from windlass.core.policies.limit import limit_of_app
 from windlass.core.stats.stats import Stats
+from windlass.core.values.job_options import checked_callables
 from windlass.core.values.names import check_name
 from windlass.handlers.context import Context
 from windlass.handlers.middleware import Callbacks, log_runs, trace_runs

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from msgspec import Struct
 
-from windlass.app.enqueue_options import Options
+from windlass.app.enqueueing.options import Options
 from windlass.app.handle import Handle
 from windlass.app.loop_thread import refuse_in_event_loop
 from windlass.app.registration.job_classes import options_in
 from windlass.app.spaces import check_unique
 from windlass.core.jobs.job import IDEMPOTENCY_KEY, NewJob, UniqueKey
-from windlass.core.jobs.keys import Key, key_of
-from windlass.core.jobs.options import (
+from windlass.core.jobs.unique import NO_IDENTITY, Identity, Unique
+from windlass.core.payloads.codec import PayloadCodec
+from windlass.core.policies.keys import Key, key_of
+from windlass.core.values.durations import Duration, When, brief, duration, instant, when
+from windlass.core.values.job_options import (
     checked_tags,
     checked_timeout,
 )
-from windlass.core.jobs.unique import NO_IDENTITY, Identity, Unique
-from windlass.core.payloads.codec import PayloadCodec
-from windlass.core.values.durations import Duration, When, brief, duration, instant, when
 from windlass.observability.logs import get_logger
 
 if TYPE_CHECKING:

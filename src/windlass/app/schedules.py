@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar, Unpack
 
-from windlass.app.control.acting import Acting
+from windlass.app.control.audit_writer import Acting
 from windlass.app.handle import Handle
 from windlass.app.loop_thread import blocking
 from windlass.app.producer import Draft

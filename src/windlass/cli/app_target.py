@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from windlass.app import Windlass
-from windlass.app.importing import exit_refused
+from windlass.app.registration.importing import exit_refused
 from windlass.core.errors import ConfigError, ImportFailed, WindlassError
 from windlass.settings import read_dotenv
 from windlass.store import Store

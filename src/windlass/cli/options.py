@@ -189,6 +189,34 @@ class Conditions:
         return cast("Where", {name: value for name, value in given.items() if value is not None})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bulk(Conditions):
+    """The options of commands that move many jobs."""
+
+    everything: All = False
+    limit: AtMost = None
+    rate: Rate = None
+    background: Background = False
+    dry_run: DryRun = False
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the jobs are moved without a question."""
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmedBulk(Bulk):
+    """The same for commands that ask before they move jobs."""
+
+    yes: Yes = False
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the jobs are moved without a question."""
+        return self.yes
+
+
 class Commands(typer.Typer):
     """A group of commands, whose parameters may be a `Target` and `Conditions`."""
 
@@ -206,7 +234,9 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the options of a `Target` and `Conditions` in place of those."""
     hints = get_type_hints(command, include_extras=True)
     groups = {
-        name: hint for name, hint in hints.items() if hint in (Target, ActingTarget, Conditions)
+        name: hint
+        for name, hint in hints.items()
+        if isinstance(hint, type) and issubclass(hint, (Target, Conditions))
     }
     parameters: list[Parameter] = []
     for each in signature(command).parameters.values():

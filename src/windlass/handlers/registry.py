@@ -16,13 +16,13 @@ from windlass.core.failures.error_classes import (
     checked_classes,
     reached,
 )
-from windlass.core.jobs.keys import Key
 from windlass.core.jobs.retry import Retry
 from windlass.core.jobs.unique import NO_IDENTITY, Identity
 from windlass.core.payloads.codec import PayloadCodec, encode_json
 from windlass.core.payloads.secret import Cipher, Sealing
 from windlass.core.policies.breaker import Breaker, Rule, own_rule
 from windlass.core.policies.fairness import Weights
+from windlass.core.policies.keys import Key
 from windlass.core.policies.limit import Limit, queue_limit
 from windlass.handlers.context import Context
 from windlass.handlers.provided import Need

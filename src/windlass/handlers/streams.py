@@ -158,7 +158,6 @@ class RunStream:
         self._storing = self._environment.loop.create_task(self._store(), name="windlass-stream")
 
     async def _store(self) -> None:
-        """Store group after group until no chunk is left."""
         try:
             while (group := self._next_group()) is not None:
                 stored = await self._environment.append(self._job, group)

@@ -13,8 +13,6 @@ _AS_IS = "exc_info"
 
 
 class _Process:
-    """Holds the redaction of log lines outside of runs."""
-
     redaction = Redaction()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from windlass.core.jobs.crash_suspects import CRASHED, LOST, LOST_WITH_HOST, SUSPECTED
+from windlass.core.failures.crash_suspects import CRASHED, LOST, LOST_WITH_HOST, SUSPECTED
 from windlass.core.jobs.job import ErrorInfo, Job, Saga
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State

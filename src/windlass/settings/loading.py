@@ -121,13 +121,11 @@ class _Layer:
     by_field: bool = False
 
     def names(self, name: str, rule: Rule) -> list[str]:
-        """Return the names by which the setting is given here."""
         own = name if self.by_field else _variable(name)
         others = () if self.by_field else rule.names
         return [own] if own in self.values else [each for each in others if each in self.values]
 
     def read(self, name: str, rule: Rule) -> object:
-        """Return the parsed value of a name."""
         unit: Unit = rule.unit if name in rule.names else "seconds"
         try:
             return rule.read(self.values[name], unit)
@@ -187,7 +185,6 @@ def _unknown_variables(variables: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def _nearest(name: str) -> str | None:
-    """Return the field whose name, or other name, is most similar."""
     meant = {other.lower(): known for known, rule in RULES.items() for other in rule.names}
     meant |= {known: known for known in RULES}
     near = nearest(name.lower().replace("-", "_"), meant)

@@ -9,8 +9,8 @@ from windlass.core.jobs.job import Job
 from windlass.core.jobs.outcomes import Crashed, Released
 from windlass.observability.log_context import fields_of
 from windlass.observability.logs import get_logger
+from windlass.observability.settled_log import event_of
 from windlass.process.exits.exit_reasons import transitions_after_crash
-from windlass.process.settled_log import event_of
 from windlass.store import Store
 from windlass.supervisor.worker_process import WorkerProcess
 

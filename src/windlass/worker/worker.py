@@ -1,4 +1,7 @@
-"""Owns a worker's life: register, serve, drain, retire. `assembly` makes its parts."""
+"""Owns a worker's life: it registers, serves until it is stopped, and ends by `shutdown`.
+
+`assembly` makes its parts.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,7 @@ from windlass.observability.meters import Meters, guarded
 from windlass.process.fork_guard import guard, unguard
 from windlass.process.outage import Outage
 from windlass.process.service import Service
-from windlass.process.supervisor_channel import Ready, Registered, SupervisorChannel
-from windlass.process.waits import first
+from windlass.process.supervisor_channel import Ready, SupervisorChannel
 from windlass.store import Store
 from windlass.worker.assembly import WorkerParts, WorkerSetup, assemble, loop_patience
 from windlass.worker.engine.settler import Settler
@@ -31,7 +33,7 @@ from windlass.worker.isolation.child_pool import ChildPool
 from windlass.worker.isolation.protocol import Recipe
 from windlass.worker.options import WorkerOptions
 from windlass.worker.policies.fair_weights import rotation_for
-from windlass.worker.shutdown import STEP_SECONDS, Shutdown
+from windlass.worker.shutdown import Shutdown
 from windlass.worker.state import WorkerState
 from windlass.worker.store_arrival import Stopped, StoreArrival
 
@@ -95,9 +97,7 @@ class Worker:
             rotation=rotation_for(registry),
         )
         self._state = WorkerState(policies, slots=options.concurrency.least, channel=channel)
-        self._stop_now = asyncio.Event()
-        self.ending = Shutdown(options.shutdown_timeout, self._outage)
-        """The steps of its shutdown."""
+        self.shutdown = Shutdown(self._setup, self._state, self._hooks)
 
     @property
     def id(self) -> str:
@@ -129,7 +129,7 @@ class Worker:
     def stop(self) -> None:
         """Ask for a graceful end; the second time, for an immediate one."""
         if self._state.stopping.is_set():
-            self._stop_now.set()
+            self.shutdown.hurry()
         self._state.stopping.set()
 
     async def run(self) -> None:
@@ -243,47 +243,9 @@ class Worker:
 
     async def _end(self) -> None:
         try:
-            await self._shut_down()
+            await self.shutdown.run(self._parts)
         finally:
             # Even after an error: open values would keep the loop from ending.
             await self._parts.provided.close()
             await self._parts.status.close()
         log.info("worker.stopped", worker_id=self.id, processed=self.processed)
-
-    async def _shut_down(self) -> None:
-        parts, engine, ending = self._parts, self._parts.engine, self.ending
-        self._state.draining = True
-        log.info("worker.draining", worker_id=self.id, running=len(self._state.runs))
-        for scaler in parts.scalers:
-            await scaler.stop()
-        ending.begin()
-        ending.step = "the claims under way"
-        await first(engine.claimer.stop(), self._stop_now.wait(), patience=STEP_SECONDS)
-        ending.step = "the runs"
-        await engine.drain(self._stop_now)
-        engine.cleaner.stop()
-        await ending.take("writing the last outcomes", engine.completer.stop())
-        if unwritten := engine.completer.unwritten:
-            log.error("outcomes.lost", jobs=unwritten, effect="these jobs will run again")
-        # Together: each may wait for a store that does not answer, and the process has to end.
-        writers: list[Service] = [engine.checkpointer, engine.streamer, engine.reporter]
-        rest = (*writers, *parts.chores, *parts.gates)
-        await asyncio.gather(*(ending.take(f"the {each.name}", each.stop()) for each in rest))
-        await ending.take("the heart", parts.heartbeat.stop())
-        await ending.take("giving back the lease", self._retire())
-        await ending.take("the child processes", self._setup.child_pool.stop())
-        parts.threads.stop()
-        ending.step = "the shutdown hooks"
-        await self._hooks.shut_down(parts.provided)
-
-    async def _retire(self) -> None:
-        """Give back jobs that a lost claim may have left, store the last counts, end the lease."""
-        parts = self._parts
-        for job in await self._store.held(self.id):
-            parts.orphans.give_back(job)
-        await parts.engine.completer.flush()
-        pulse, patience = parts.status.pulse(), timedelta(seconds=STEP_SECONDS)
-        await asyncio.to_thread(self._store.heartbeat, self.id, pulse, patience)
-        await self._store.retire(self.id)
-        # Only now: the supervisor gives back jobs that are left when this process has ended.
-        self._state.tell_supervisor(Registered(""))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.app_on_store import STORES, Bed, Through, log_lines
 from windlass import Breaker, InvalidTransition, UnknownJob, Windlass
-from windlass.app.control import audit as reading
+from windlass.app.control import audit_reader as reading
 from windlass.app.control.bulk import move_in_chunks
 from windlass.core.audit import RECORD, AuditEntry
 from windlass.core.changes import Changes

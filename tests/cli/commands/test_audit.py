@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from windlass.app.control import audit as reading
+from windlass.app.control import audit_reader as reading
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell

@@ -10,7 +10,7 @@ import pytest
 
 from windlass.app.doctor import advice
 from windlass.core.errors import ConfigError
-from windlass.store.sqlite.file import MIGRATIONS, SCHEMA
+from windlass.store.sqlite.connections.file import MIGRATIONS, SCHEMA
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell

@@ -8,9 +8,9 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
-from windlass.app.id_generator import _JOBS_OF_AN_ORIGIN, IdGenerator
+from windlass.app.enqueueing.id_generator import _JOBS_OF_AN_ORIGIN, IdGenerator
+from windlass.core.jobs.ids import Origin, are_fresh
 from windlass.core.jobs.job import NewJob
-from windlass.core.jobs.origin import Origin, are_fresh
 
 HERE = 7
 

@@ -20,10 +20,10 @@ import pytest
 
 from windlass import PayloadInvalid, Secret
 from windlass.core.failures.describe import describe
-from windlass.core.jobs.keys import key_of
 from windlass.core.payloads.codec import PayloadCodec
 from windlass.core.payloads.redaction import Redaction
 from windlass.core.payloads.secret import holds_secrets, secrets_in, texts_of
+from windlass.core.policies.keys import key_of
 
 HIDDEN = "4111-1111"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.jobs.job import Job, Lane, NewJob
 from windlass.core.workers import WorkerInfo

@@ -14,8 +14,8 @@ from windlass.core.errors import ConfigError, StoreBusy
 from windlass.core.jobs.job import Lane, UniqueKey
 from windlass.core.jobs.states import State
 from windlass.core.jobs.streams import BEGIN, ChunkGroup
-from windlass.store.postgres import streams
 from windlass.store.postgres.migrate import Names
+from windlass.store.postgres.parameters import stream_document
 from windlass.testing.conformance.bench import Bench, ManualClock, ids, leaving
 
 KEY = UniqueKey(key="welcome:42")
@@ -186,7 +186,7 @@ def test_chunks_are_fenced_until_they_are_committed(migrated_url: str) -> None:
             )
             lock = "SELECT FROM windlass.jobs WHERE id = %s FOR UPDATE NOWAIT"
             with psycopg.connect(migrated_url) as slow, psycopg.connect(migrated_url) as rescuer:
-                slow.execute(store.sql["stream_append"], [streams.document([group])])
+                slow.execute(store.sql["stream_append"], [stream_document([group])])
                 with pytest.raises(psycopg.errors.LockNotAvailable):
                     rescuer.execute(lock, [job.id])
                 rescuer.rollback()

@@ -13,8 +13,7 @@ import pytest
 from tests.store.postgres.finished_jobs import MANY, NUMBERS, finish, new, take
 from tests.support.clocked_stores import Clocked, opened
 from windlass.core.changes import Changes
-from windlass.core.jobs.ids import job_id
-from windlass.core.jobs.origin import Origin
+from windlass.core.jobs.ids import Origin, job_id
 from windlass.core.jobs.queries import JobFilter, Retention
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.support.clocked_stores import opened
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.jobs.queries import filter_of
 from windlass.core.search.scan import Budget
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.clocked_stores import opened
 from tests.support.database_roles import MAY_ENQUEUE, role
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.jobs.job import NewJob
 from windlass.core.jobs.queries import JobFilter
 

@@ -25,7 +25,7 @@ from tests.support.clocked_stores import opened
 from tests.support.database_roles import MAY_ENQUEUE, MAY_WORK, role
 from tests.support.releases import NEXT, NEXT_FUNCTIONS, next_scripts, script_of
 from windlass import Windlass
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.changes import Changes
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.errors import SchemaMismatch

@@ -15,7 +15,8 @@ from tests.store.sqlite.jobs_in_a_file import new
 from windlass.core.errors import SchemaMismatch, StoreError
 from windlass.core.jobs.queries import JobFilter
 from windlass.store.sql_files import Migration, load_statements
-from windlass.store.sqlite import SqliteStore, file
+from windlass.store.sqlite import SqliteStore
+from windlass.store.sqlite.connections import file
 
 STATEMENTS = load_statements("windlass.store.sqlite")
 
@@ -106,8 +107,8 @@ def test_a_copy_of_the_file_is_a_store_of_its_own(store: SqliteStore, path: Path
 
 
 def test_every_named_statement_is_used_and_every_used_name_exists() -> None:
-    package = Path(file.__file__).parent
-    source = "".join(each.read_text() for each in sorted(package.glob("*.py")))
+    package = Path(file.__file__).parents[1]
+    source = "".join(each.read_text() for each in sorted(package.rglob("*.py")))
     used = set(re.findall(r'(?:sql\[|holds\(db, )"(\w+)"', source))
     assert used == set(STATEMENTS)
 

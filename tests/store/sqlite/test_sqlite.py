@@ -27,7 +27,8 @@ from windlass.core.jobs.job import Checkpoint, Job, Saga
 from windlass.core.jobs.queries import JobFilter
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State
-from windlass.store.sqlite import SqliteStore, connection, file_access, operations
+from windlass.store.sqlite import SqliteStore, operations
+from windlass.store.sqlite.connections import connection, file_access
 
 # -- the file --------------------------------------------------------------------------------
 

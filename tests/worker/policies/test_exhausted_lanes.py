@@ -18,8 +18,8 @@ from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.outcomes import Succeeded
 from windlass.store.memory import MemoryStore
 from windlass.worker.policies.gate import Gate, Gates
-from windlass.worker.policies.held_tokens import SPARE_SECONDS
 from windlass.worker.policies.limit_gate import LimitGate
+from windlass.worker.policies.limit_tokens import SPARE_SECONDS
 
 KEYS = [f"k{number}" for number in range(100)]
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -22,7 +22,7 @@ from tests.support.app_on_store import (
 from windlass import State
 from windlass.store import Schema
 from windlass.store.postgres.migrate import WANTED
-from windlass.store.sqlite.file import SCHEMA
+from windlass.store.sqlite.connections.file import SCHEMA
 from windlass.worker.services import housekeeping
 
 pytestmark = pytest.mark.stores(*STORES)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from windlass.app.control.acting import log_action
+from windlass.app.control.audit_writer import log_action
 from windlass.app.control.part import ControlPart
 from windlass.app.loop_thread import blocking
 from windlass.core.audit import Note
@@ -188,7 +188,6 @@ class BulkControl(ControlPart):
     async def _move_with(
         self, note: Note, verb: Verb, job_ids: Sequence[UUID], payload: bytes | None = None
     ) -> list[Job]:
-        """Move jobs by one of the changes of an action."""
         default = REASONS[verb] if payload is None else _PAYLOAD_CHANGED
         said = storable(note.reason or self.actor.reason or default, _REASON_LIMIT)
         moved: dict[UUID, Job] = {}

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from windlass.app.control.audit import AuditControl
+from windlass.app.control.audit_reader import AuditControl
 from windlass.app.control.breakers import BreakerControl
 from windlass.app.control.bulk import BulkControl, check_job_id
 from windlass.app.control.bulk_operations import BulkOperationControl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from windlass.app.control.acting import Acting
+from windlass.app.control.audit_writer import Acting
 
 if TYPE_CHECKING:
     from windlass.app.app import Windlass

@@ -26,12 +26,12 @@ from windlass.app.registration.kind import Kind
 from windlass.app.registration.register import register
 from windlass.core.errors import ConfigError
 from windlass.core.failures.error_classes import Classes
-from windlass.core.jobs.keys import Key
 from windlass.core.jobs.outcomes import Steer, Value
 from windlass.core.jobs.retry import Retry
 from windlass.core.jobs.unique import Unique
 from windlass.core.policies.breaker import Breaker
 from windlass.core.policies.fairness import Weights
+from windlass.core.policies.keys import Key
 from windlass.core.policies.limit import Per
 from windlass.core.values.durations import Duration
 from windlass.core.values.names import check_name, check_own_name

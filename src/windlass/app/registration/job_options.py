@@ -9,8 +9,14 @@ from typing import Any, Literal
 from windlass.core.errors import ConfigError
 from windlass.core.failures.error_classes import Classes
 from windlass.core.jobs.job import DEFAULT_QUEUE
-from windlass.core.jobs.keys import Key
-from windlass.core.jobs.options import (
+from windlass.core.jobs.retry import Retry
+from windlass.core.jobs.unique import Unique
+from windlass.core.policies.breaker import Breaker
+from windlass.core.policies.fairness import Weights
+from windlass.core.policies.keys import Key
+from windlass.core.policies.limit import Per
+from windlass.core.values.durations import Duration
+from windlass.core.values.job_options import (
     checked_batch,
     checked_max_retries,
     checked_memory,
@@ -18,12 +24,6 @@ from windlass.core.jobs.options import (
     checked_switch,
     checked_tags,
 )
-from windlass.core.jobs.retry import Retry
-from windlass.core.jobs.unique import Unique
-from windlass.core.policies.breaker import Breaker
-from windlass.core.policies.fairness import Weights
-from windlass.core.policies.limit import Per
-from windlass.core.values.durations import Duration
 from windlass.core.values.names import check_name, nearest
 from windlass.core.values.sizes import Size
 from windlass.handlers.registry import Middleware

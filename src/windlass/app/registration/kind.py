@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from windlass.core.jobs.keys import Key, checked_key
 from windlass.core.jobs.unique import Unique, identity_of
+from windlass.core.policies.keys import Key, checked_key
 from windlass.core.values.names import check_name, check_own_name
 
 PayloadT = TypeVar("PayloadT")

@@ -6,25 +6,25 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from windlass.app.enqueue_options import Options
+from windlass.app.enqueueing.options import Options
 from windlass.app.producer import Handler, Producer
 from windlass.app.registration.job_options import DEFAULT, JobOptions, check_options
 from windlass.core.errors import ConfigError
 from windlass.core.failures.error_classes import Classes, checked_classes
-from windlass.core.jobs.keys import Key, checked_key
-from windlass.core.jobs.options import (
+from windlass.core.jobs.retry import Retry
+from windlass.core.jobs.unique import Identity, identity_of
+from windlass.core.policies.fairness import Weights, checked_weights
+from windlass.core.policies.keys import Key, checked_key
+from windlass.core.policies.limit import Limit, checked_units, limit_of_kind
+from windlass.core.policies.slo import checked_target
+from windlass.core.values.durations import Duration
+from windlass.core.values.job_options import (
     checked_callables,
     checked_duration,
     checked_memory,
     checked_tags,
     checked_timeout,
 )
-from windlass.core.jobs.retry import Retry
-from windlass.core.jobs.unique import Identity, identity_of
-from windlass.core.policies.fairness import Weights, checked_weights
-from windlass.core.policies.limit import Limit, checked_units, limit_of_kind
-from windlass.core.policies.slo import checked_target
-from windlass.core.values.durations import Duration
 from windlass.core.values.names import check_own_name
 from windlass.handlers.registry import Batch, Registration, Target
 

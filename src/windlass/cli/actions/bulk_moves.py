@@ -66,13 +66,11 @@ class BulkMove:
 
 def choose(
     verb: Verb,
-    where: Where,
-    *,
+    given: options.Bulk,
     job_ids: Sequence[str] | None,
-    everything: bool,
-    limit: int | None,
+    *,
+    states: list[State] | None = None,
     within: State | None = None,
-    rate: str | None = None,
 ) -> Choice:
     """Check that jobs are selected, and in one way only.
 
@@ -81,8 +79,9 @@ def choose(
     Raises:
         typer.BadParameter: nothing is selected, or both ways are used.
     """
+    where = given.where(states=states)
     has_conditions = any(value not in (None, ()) for value in where.values())
-    if sum((bool(job_ids), has_conditions, everything)) != 1:
+    if sum((bool(job_ids), has_conditions, given.everything)) != 1:
         noun = "jobs" if within is None else f"{within} jobs"
         raise typer.BadParameter(
             f"select {noun} by their ids, by options such as --find and --kind, or with --all, "
@@ -90,21 +89,20 @@ def choose(
         )
     if not where.get("search", "*").strip():
         raise typer.BadParameter("--find must have a term, got none; --all selects every job")
-    if job_ids and limit is not None:
+    if job_ids and given.limit is not None:
         raise typer.BadParameter("--limit needs --kind, --queue or --all, not ids")
     possible = [state for state in State if state in FROM[verb]]
-    states = [within] if within else where.get("states") or possible
-    where = {**where, "states": states}
+    where = {**where, "states": [within] if within else where.get("states") or possible}
     with options.usage():
         which = filter_for(verb, where, datetime.now(UTC))
-        pace = None if rate is None else read_rate(rate)
+        pace = None if given.rate is None else read_rate(given.rate)
     return Choice(
         verb=verb,
         noun="job" if within is None else f"{within} job",
         ids=tuple(dict.fromkeys(job_ids or ())),
         which=which,
         where=where,
-        limit=limit,
+        limit=given.limit,
         rate=pace,
     )
 
@@ -113,15 +111,7 @@ def can_ask() -> bool:
     return sys.stdin.isatty()
 
 
-def run(
-    target: options.Target,
-    choice: Choice,
-    *,
-    dry_run: bool,
-    as_json: bool,
-    yes: bool = True,
-    background: bool = False,
-) -> None:
+def run(target: options.Target, choice: Choice, given: options.Bulk, *, as_json: bool) -> None:
     """Move the selected jobs, exactly those that were counted and confirmed, and report.
 
     In the `background`, workers do it: a bulk operation is started.
@@ -130,6 +120,7 @@ def run(
         typer.BadParameter: it has to be confirmed, and there is nobody to ask; or workers are to
             do it, and the jobs are selected by their ids.
     """
+    background, dry_run, yes = given.background, given.dry_run, given.confirmed
     if background and choice.ids:
         raise typer.BadParameter("--background needs conditions such as --kind, or --all, not ids")
     if not (yes or dry_run or can_ask()):
@@ -159,8 +150,6 @@ def _confirms(choice: Choice, jobs: str) -> bool:
 
 
 def _start(target: options.Target, choice: Choice, *, as_json: bool, yes: bool) -> None:
-    """Start a bulk operation for the selected jobs, and report how to follow it."""
-
     async def work(chosen: Windlass) -> tuple[BulkOperation | None, bool]:
         if not yes and not await _is_confirmed(chosen, choice):
             return None, True

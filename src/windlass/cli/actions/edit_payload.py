@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 
 from windlass.app import Windlass
-from windlass.app.importing import load_imports
+from windlass.app.registration.importing import load_imports
 from windlass.cli import options
 from windlass.cli.actions.editor import edit
 from windlass.cli.output import console as show

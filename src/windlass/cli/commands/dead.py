@@ -22,7 +22,7 @@ from windlass.core.deploys import is_new_since
 from windlass.core.errors import ConfigError
 from windlass.core.failures.fingerprint import place
 from windlass.core.jobs.moves import Verb
-from windlass.core.jobs.queries import ErrorGroup, Where
+from windlass.core.jobs.queries import ErrorGroup
 from windlass.core.jobs.states import State
 from windlass.core.payloads.masked_job import masked_group
 
@@ -148,68 +148,35 @@ def show_dead(
 def redrive(
     job_ids: options.DeadIds = None,
     *,
-    conditions: options.Conditions,
-    everything: options.All = False,
-    limit: options.AtMost = None,
-    rate: options.Rate = None,
-    background: options.Background = False,
+    given: options.Bulk,
     edit: Annotated[
         bool, typer.Option("--edit", help="Edit the payload of one job in $EDITOR first.")
     ] = False,
     payload: Annotated[
         str | None, typer.Option(metavar="JSON", help="Redrive one job with this payload.")
     ] = None,
-    dry_run: options.DryRun = False,
     target: options.ActingTarget,
     as_json: options.AsJson = False,
 ) -> None:
     """Give dead jobs a new life: pending, their failures forgotten, their history kept."""
-    where = conditions.where()
-    choice = _choice(Verb.REDRIVE, job_ids, where, limit, rate, everything=everything)
+    choice = bulk_moves.choose(Verb.REDRIVE, given, job_ids, within=State.DEAD)
     if edit or payload is not None:
-        _redrive_edited(target, choice, payload, edit=edit, dry_run=dry_run, as_json=as_json)
+        _redrive_edited(target, choice, payload, edit=edit, dry_run=given.dry_run, as_json=as_json)
         return
-    bulk_moves.run(target, choice, dry_run=dry_run, as_json=as_json, background=background)
+    bulk_moves.run(target, choice, given, as_json=as_json)
 
 
 @dead.command(epilog=options.example("windlass dead purge --queue mail --dry-run"))
 def purge(
     job_ids: options.DeadIds = None,
     *,
-    conditions: options.Conditions,
-    everything: options.All = False,
-    limit: options.AtMost = None,
-    rate: options.Rate = None,
-    background: options.Background = False,
-    dry_run: options.DryRun = False,
-    yes: options.Yes = False,
+    given: options.ConfirmedBulk,
     target: options.ActingTarget,
     as_json: options.AsJson = False,
 ) -> None:
     """Delete dead jobs. This cannot be undone."""
-    where = conditions.where()
-    choice = _choice(Verb.PURGE, job_ids, where, limit, rate, everything=everything)
-    bulk_moves.run(target, choice, dry_run=dry_run, as_json=as_json, yes=yes, background=background)
-
-
-def _choice(
-    verb: Verb,
-    job_ids: list[str] | None,
-    where: Where,
-    limit: int | None,
-    rate: str | None = None,
-    *,
-    everything: bool,
-) -> Choice:
-    return bulk_moves.choose(
-        verb,
-        where,
-        job_ids=job_ids,
-        everything=everything,
-        limit=limit,
-        within=State.DEAD,
-        rate=rate,
-    )
+    choice = bulk_moves.choose(Verb.PURGE, given, job_ids, within=State.DEAD)
+    bulk_moves.run(target, choice, given, as_json=as_json)
 
 
 def _redrive_edited(

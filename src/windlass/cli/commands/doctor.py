@@ -15,7 +15,7 @@ from windlass.app import Windlass
 from windlass.app.doctor import advice
 from windlass.app.doctor import report as diagnosis
 from windlass.app.doctor.report import Report
-from windlass.app.importing import load_imports
+from windlass.app.registration.importing import load_imports
 from windlass.cli import app_target as target
 from windlass.cli import options
 from windlass.cli.output import console as show

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.app import EnqueueUncertain, Handle, Producer, Windlass
-from windlass.app.importing import load_imports
+from windlass.app.registration.importing import load_imports
 from windlass.cli import app_target as target
 from windlass.cli import completion, options
 from windlass.cli.app_target import refuse_private

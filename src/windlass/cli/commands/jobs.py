@@ -21,7 +21,7 @@ from windlass.cli.output.tables import Column, Listing
 from windlass.core import documents as facts
 from windlass.core.audit import AuditEntry, entry_facts
 from windlass.core.errors import UnknownJob, WindlassError
-from windlass.core.jobs.crash_suspects import ALONE
+from windlass.core.failures.crash_suspects import ALONE
 from windlass.core.jobs.ids import made_at
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.moves import Verb
@@ -141,13 +141,7 @@ def cancel(
     job_ids: options.MaybeIds = None,
     *,
     states: options.OfStates = None,
-    conditions: options.Conditions,
-    everything: options.All = False,
-    limit: options.AtMost = None,
-    rate: options.Rate = None,
-    background: options.Background = False,
-    dry_run: options.DryRun = False,
-    yes: options.Yes = False,
+    given: options.ConfirmedBulk,
     target: options.ActingTarget,
     as_json: options.AsJson = False,
 ) -> None:
@@ -155,18 +149,15 @@ def cancel(
 
     Without ids the command asks for confirmation, with the number of jobs.
     """
-    where = conditions.where(states=states)
-    choice = bulk_moves.choose(
-        Verb.CANCEL, where, job_ids=job_ids, everything=everything, limit=limit, rate=rate
-    )
-    if job_ids and not (dry_run or background):
+    choice = bulk_moves.choose(Verb.CANCEL, given, job_ids, states=states)
+    if job_ids and not (given.dry_run or given.background):
 
         async def move(chosen: Windlass, job_id: UUID) -> Job:
             return await chosen.control.acancel(job_id)
 
         _move_each(choice.ids, target, move, as_json=as_json)
         return
-    bulk_moves.run(target, choice, dry_run=dry_run, as_json=as_json, yes=yes, background=background)
+    bulk_moves.run(target, choice, given, as_json=as_json)
 
 
 @jobs.command(
@@ -176,13 +167,7 @@ def purge(
     job_ids: options.MaybeIds = None,
     *,
     states: options.OfStates = None,
-    conditions: options.Conditions,
-    everything: options.All = False,
-    limit: options.AtMost = None,
-    rate: options.Rate = None,
-    background: options.Background = False,
-    dry_run: options.DryRun = False,
-    yes: options.Yes = False,
+    given: options.ConfirmedBulk,
     target: options.ActingTarget,
     as_json: options.AsJson = False,
 ) -> None:
@@ -190,11 +175,8 @@ def purge(
 
     Jobs of a flow that is under way are kept.
     """
-    where = conditions.where(states=states)
-    choice = bulk_moves.choose(
-        Verb.PURGE, where, job_ids=job_ids, everything=everything, limit=limit, rate=rate
-    )
-    bulk_moves.run(target, choice, dry_run=dry_run, as_json=as_json, yes=yes, background=background)
+    choice = bulk_moves.choose(Verb.PURGE, given, job_ids, states=states)
+    bulk_moves.run(target, choice, given, as_json=as_json)
 
 
 def look(target: options.Target, job_id: str) -> tuple[Job, datetime]:

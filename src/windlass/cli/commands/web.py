@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from windlass.app import Windlass
-from windlass.app.importing import load_imports
+from windlass.app.registration.importing import load_imports
 from windlass.cli import app_target, options
 from windlass.cli.output import console as show
 from windlass.core.errors import ConfigError

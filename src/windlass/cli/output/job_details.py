@@ -13,7 +13,7 @@ from windlass.cli.output import console as show
 from windlass.cli.output import step_details
 from windlass.core import documents as facts
 from windlass.core.audit import AuditEntry
-from windlass.core.jobs.crash_suspects import LOST, LOST_WITH_HOST, SUSPECTED
+from windlass.core.failures.crash_suspects import LOST, LOST_WITH_HOST, SUSPECTED
 from windlass.core.jobs.job import Attempt, ErrorInfo, Job
 from windlass.core.jobs.states import State
 from windlass.core.payloads.masked_job import value_of

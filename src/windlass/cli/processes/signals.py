@@ -1,4 +1,7 @@
-"""Owns a worker as a process: its signals, and an end that always comes."""
+"""Owns a worker as a process: its signals, and an end that always comes.
+
+At SIGTERM it stops the worker, whose `shutdown` drains it.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +113,7 @@ def _why_stuck(loop: asyncio.AbstractEventLoop, worker: Worker) -> str:
     loop.call_soon_threadsafe(moved.set)
     if not moved.wait(_LOOP_ANSWER_SECONDS):
         return "the event loop is blocked"
-    return worker.ending.waits_for
+    return worker.shutdown.waits_for
 
 
 def _crash(why: str, code: int) -> NoReturn:

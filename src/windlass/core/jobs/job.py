@@ -10,8 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from windlass.core.failures.error_classes import ErrorClass
-from windlass.core.jobs.ids import flow_of
-from windlass.core.jobs.origin import Origin
+from windlass.core.jobs.ids import Origin, flow_of
 from windlass.core.jobs.states import State
 from windlass.core.values.durations import When
 from windlass.core.values.names import NAME_LIMIT

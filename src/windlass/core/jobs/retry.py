@@ -11,8 +11,8 @@ from typing import Self
 from windlass.core.errors import PayloadError, PermanentError
 from windlass.core.failures.error_classes import leaves, lineage
 from windlass.core.failures.exceptions import is_a
-from windlass.core.jobs.options import checked_duration, checked_max_retries
 from windlass.core.values.durations import Duration, human
+from windlass.core.values.job_options import checked_duration, checked_max_retries
 
 _USUAL_CAP = timedelta(seconds=300)
 

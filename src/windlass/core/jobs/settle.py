@@ -12,11 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.core.errors import PayloadError, RetryAfter
-from windlass.core.failures.describe import describe
-from windlass.core.failures.error_classes import Classes, ErrorClass, class_of, without_functions
-from windlass.core.failures.exceptions import is_a
-from windlass.core.failures.fingerprint import fingerprint
-from windlass.core.jobs.crash_suspects import (
+from windlass.core.failures.crash_suspects import (
     ALONE,
     CRASHED,
     LOST,
@@ -26,6 +22,10 @@ from windlass.core.jobs.crash_suspects import (
     is_suspect,
     is_suspected_too_often,
 )
+from windlass.core.failures.describe import describe
+from windlass.core.failures.error_classes import Classes, ErrorClass, class_of, without_functions
+from windlass.core.failures.exceptions import is_a
+from windlass.core.failures.fingerprint import fingerprint
 from windlass.core.jobs.job import Attempt, ErrorInfo, Job, Saga
 from windlass.core.jobs.outcomes import (
     Asleep,

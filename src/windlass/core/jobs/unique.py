@@ -12,8 +12,8 @@ from msgspec.structs import replace as replaced
 
 from windlass.core.errors import ConfigError, PayloadInvalid
 from windlass.core.jobs.job import Job, NewJob, OnDuplicate, UniqueKey
-from windlass.core.jobs.keys import Key, checked_key, value_by
 from windlass.core.jobs.states import WAITING, State
+from windlass.core.policies.keys import Key, checked_key, value_by
 from windlass.core.values.durations import Duration, duration, resolve
 from windlass.core.values.names import check_name
 

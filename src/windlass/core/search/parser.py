@@ -54,8 +54,6 @@ def _refuse(condition: str, got: str, remedy: str, position: int) -> NoReturn:
 
 
 class _Reader:
-    """Reads terms from left to right."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
@@ -259,7 +257,6 @@ class _Reader:
 
 
 def _check(field: Field, value: Value, place: int) -> None:
-    """Check a value for the field that it is given for."""
     text = value.text
     if not text and not value.is_prefix and field not in WITH_PATH:
         raise SearchError(

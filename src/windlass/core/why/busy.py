@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
-from windlass.core.jobs.crash_suspects import is_suspect
+from windlass.core.failures.crash_suspects import is_suspect
 from windlass.core.jobs.job import Job
 from windlass.core.values.text import listed
 from windlass.core.why.reason import START, Cause, Reason

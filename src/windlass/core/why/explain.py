@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from windlass.core.jobs.crash_suspects import ALONE, is_suspect
+from windlass.core.failures.crash_suspects import ALONE, is_suspect
 from windlass.core.jobs.job import EVENT, FLOW, Job, Saga
 from windlass.core.jobs.states import State
 from windlass.core.policies.breaker_record import BreakerState, BreakerStatus

@@ -121,7 +121,6 @@ class _Life:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self, arguments: Mapping[str, Any]) -> Any:
-        """Start, and return the provided value."""
         name = self._provider.name
         task = self._task = asyncio.create_task(self._live(arguments), name=f"windlass-{name}")
         await asyncio.wait({task, self._opened}, return_when=asyncio.FIRST_COMPLETED)

@@ -9,18 +9,20 @@ from uuid import UUID
 from psycopg import errors
 from psycopg.rows import tuple_row
 
+from windlass.core.jobs.ids import are_fresh
 from windlass.core.jobs.job import Enqueued, NewJob
-from windlass.core.jobs.origin import are_fresh
 from windlass.store.postgres.connections.connection import BlockingConnection, LoopConnection, Row
 from windlass.store.postgres.connections.user_connections import arun_on, run_on
-from windlass.store.postgres.copy_format import (
+from windlass.store.postgres.parameters import (
     COPY_HEADER,
     COPY_TRAILER,
+    add_values,
+    array_of,
     can_be_copied,
     copy_parked_rows,
     copy_rows,
+    enqueue_document,
 )
-from windlass.store.postgres.parameters import add_values, array_of, enqueue_document
 
 _MAX_WITHOUT_COPY = 20
 _ROWS_PER_PIECE = 500
@@ -188,7 +190,6 @@ def _unknown(jobs: Sequence[NewJob], known: Sequence[Row]) -> Sequence[NewJob]:
 def _copies(
     sql: Mapping[str, str], jobs: Sequence[NewJob]
 ) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Return the COPY statements for jobs, each with its data."""
     ready = [job for job in jobs if job.waiting_for is None]
     if len(ready) < len(jobs):
         parked = [job for job in jobs if job.waiting_for is not None]

@@ -203,7 +203,6 @@ def _missing(found: _Found | None, location: str) -> list[Migration]:
 
 
 def _body(step: Migration) -> str:
-    """Return the SQL of a step, and the statement that records it."""
     head = "SET LOCAL search_path = {schema}, pg_catalog;\n"
     if step.name == "functions":
         statements = load_statements(_PACKAGE, "sql/statements.sql")

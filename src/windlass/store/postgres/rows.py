@@ -6,6 +6,7 @@ them directly.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from windlass.core.jobs.job import (
 )
 from windlass.core.jobs.queries import ErrorGroup
 from windlass.core.jobs.states import State
+from windlass.core.jobs.streams import StoredGroup, StreamPage
 from windlass.core.records import News
 from windlass.core.workers import WorkerRecord
 from windlass.store.json_columns import (
@@ -252,3 +254,9 @@ def news_of(row: Row) -> News:
     """Return the piece of news in a row of `take_news`."""
     topic, id_, body, at = row
     return News(topic=topic, id=id_, body=body, at=instant(at))
+
+
+def stream_page(rows: Sequence[Row]) -> StreamPage:
+    """Return what `stream_read` has found: at least one row, which says whether the job is live."""
+    groups = [StoredGroup.of(*row[1:]) for row in rows if row[1] is not None]
+    return StreamPage(groups, bool(rows[0][0]))

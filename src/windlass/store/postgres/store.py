@@ -26,7 +26,7 @@ from windlass.core.search.scan import Budget
 from windlass.core.stats.depths import Connections, Depths, Disk, QueueCount, Standing
 from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
 from windlass.store.json_columns import as_json
-from windlass.store.postgres import claim_and_settle, health, queries, records, streams
+from windlass.store.postgres import claim_and_settle, health, queries, records
 from windlass.store.postgres import migrate as schema
 from windlass.store.postgres.connections.connection import (
     BlockingConnection,
@@ -46,8 +46,8 @@ from windlass.store.postgres.connections.user_connections import arun_on, run_on
 from windlass.store.postgres.enqueue import Enqueuer
 from windlass.store.postgres.find import find
 from windlass.store.postgres.migrate import Names
-from windlass.store.postgres.parameters import news_document
-from windlass.store.postgres.rows import job_of, worker_of
+from windlass.store.postgres.parameters import news_document, stream_document
+from windlass.store.postgres.rows import job_of, stream_page, worker_of
 from windlass.store.postgres.transaction import Transaction
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
 from windlass.store.sql_files import Migration
@@ -200,7 +200,7 @@ class PostgresStore:
         return await claim_and_settle.checkpoint(self._here(), self.sql, checkpoints)
 
     async def stream_append(self, groups: Sequence[ChunkGroup]) -> list[Appended | None]:
-        rows = await self._duty_rows("stream_append", (streams.document(groups),))
+        rows = await self._duty_rows("stream_append", (stream_document(groups),))
         return [None if row[0] is None else Appended(*row) for row in rows]
 
     async def promote(self, limit: int) -> int:
@@ -310,7 +310,7 @@ class PostgresStore:
 
     async def stream_read(self, job: UUID, after: Position, limit: int) -> StreamPage:
         values = {"job": job, **after._asdict(), "limit": max(limit, 1)}
-        return streams.page(await self._duty_rows("stream_read", values))
+        return stream_page(await self._duty_rows("stream_read", values))
 
     async def find(
         self,

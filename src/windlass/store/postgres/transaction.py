@@ -120,7 +120,6 @@ class Transaction:
 
 
 def _clean(connection: BlockingConnection) -> None:
-    """Reset a connection for its next borrower."""
     connection.row_factory, connection.cursor_factory = tuple_row, Cursor
     try:
         connection.execute(_RESET)

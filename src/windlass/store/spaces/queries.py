@@ -41,7 +41,6 @@ class SpaceQueries(NonTransactional):
         return list(self._spaces)
 
     async def _ask(self, question: Callable[[Store], Awaitable[T]]) -> list[T]:
-        """Ask each space that is looked at."""
         return list(await asyncio.gather(*map(question, self._looked_at.values())))
 
     async def _ask_all(self, question: Callable[[Store], Awaitable[T]]) -> list[T]:

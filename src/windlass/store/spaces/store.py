@@ -157,7 +157,6 @@ class SpacedStore(SpaceQueries):
         return await self._only("reading news").topics(limit)
 
     async def _now(self) -> datetime:
-        """Return the time of the first space that answers."""
         *others, last = self._spaces.values()
         for store in others:
             with suppress(StoreError):

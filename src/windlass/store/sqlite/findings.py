@@ -8,8 +8,8 @@ from pathlib import Path
 
 from windlass.core.jobs.queries import Finding
 from windlass.core.stats.depths import Disk
-from windlass.store.sqlite.file import usage
-from windlass.store.sqlite.write_lock import WriteLock, is_stopped
+from windlass.store.sqlite.connections.file import usage
+from windlass.store.sqlite.connections.write_lock import WriteLock, is_stopped
 
 _LARGE_WAL_BYTES = 256 * 1024 * 1024
 _LARGE_SLACK_BYTES = 64 * 1024 * 1024

@@ -26,14 +26,14 @@ from windlass.store.non_transactional import NonTransactional
 from windlass.store.protocol import Capabilities, Schema
 from windlass.store.sql_files import Migration
 from windlass.store.sqlite import operations, queries, streams
-from windlass.store.sqlite.file import MIGRATIONS, SCHEMA, prepare, schema_at
-from windlass.store.sqlite.file_access import FileAccess, in_thread
+from windlass.store.sqlite.connections.file import MIGRATIONS, SCHEMA, prepare, schema_at
+from windlass.store.sqlite.connections.file_access import FileAccess, in_thread
+from windlass.store.sqlite.connections.write_lock import WriteLock
 from windlass.store.sqlite.find import find
 from windlass.store.sqlite.findings import disk_of, findings_of
 from windlass.store.sqlite.queries import sql
 from windlass.store.sqlite.repair import bury_unreadable
 from windlass.store.sqlite.rows import micros, worker_values
-from windlass.store.sqlite.write_lock import WriteLock
 
 T = TypeVar("T")
 

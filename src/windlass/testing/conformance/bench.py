@@ -13,10 +13,9 @@ from uuid import UUID
 
 from windlass.core.changes import Changes
 from windlass.core.claims.lanes import Ask, Claim
-from windlass.core.jobs.ids import job_id
+from windlass.core.jobs.ids import Origin, job_id
 from windlass.core.jobs.job import Attempt, Enqueued, Job, Lane, NewJob
 from windlass.core.jobs.moves import Move, Verb
-from windlass.core.jobs.origin import Origin
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State
 from windlass.core.workers import WorkerInfo, WorkerPulse

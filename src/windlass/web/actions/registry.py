@@ -1,4 +1,4 @@
-"""Owns the list of all actions, and how one is performed: checked, done, seen by everybody."""
+"""Owns the list of all actions, and how one is performed: role checked, done, seen by everybody."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from datetime import timedelta
 from uuid import UUID
 
 from windlass.core.claims.plan import Pool, Room
+from windlass.core.failures.crash_suspects import is_suspect
 from windlass.core.failures.error_classes import ErrorClass
-from windlass.core.jobs.crash_suspects import is_suspect
 from windlass.core.jobs.ids import flow_of
 from windlass.core.jobs.job import SCHEDULE, ErrorInfo, Job
 from windlass.core.jobs.outcomes import Cancelled, Crashed, Outcome, Released, Snoozed
@@ -21,8 +21,8 @@ from windlass.handlers.registry import Registry
 from windlass.observability.log_context import fields_of
 from windlass.observability.logs import get_logger
 from windlass.observability.meters import Meters
+from windlass.observability.settled_log import RESCUED, event_of, log_settled
 from windlass.process.clocks import clock_of
-from windlass.process.settled_log import RESCUED, event_of, log_settled
 from windlass.process.tasks import GuardedTask
 from windlass.process.waits import first
 from windlass.worker.engine.claimer import Claimer

@@ -158,7 +158,6 @@ class _Work:
             return self._begun
 
     def __call__(self) -> tuple[Any, BaseException | None]:
-        """Make the call; return its result and its error."""
         self._thread = threading.get_ident()
         try:
             return self._context.run(self._call), None
@@ -166,7 +165,6 @@ class _Work:
             return None, raised
 
     def stack(self) -> str:
-        """Return the current stack of the call."""
         frame = sys._current_frames().get(self._thread or 0)
         return "".join(traceback.format_stack(frame)) if frame else ""
 

@@ -77,8 +77,6 @@ _CLOSE_SECONDS = 2.0
 
 
 class _Run:
-    """One attempt of one job."""
-
     def __init__(self, message: Start) -> None:
         self.job = message.job
         self.began = time.monotonic() - message.elapsed
@@ -272,7 +270,6 @@ class Child:
         await self._noted_by_worker(job, Stepped(number=self._noted, steps=entries, saga=saga))
 
     async def _append(self, job: Job, group: ChunkGroup) -> Appended:
-        """Let the worker add chunks to the stream of the job."""
         self._noted += 1
         answer = await self._noted_by_worker(job, Streamed(number=self._noted, group=group))
         return answer.appended or Appended(0, 0)

@@ -208,7 +208,6 @@ class BreakerView:
         return min(self._wish(moment), held + free if half_open else held)
 
     def _log(self, before: BreakerStatus | None, status: BreakerStatus, worker: str) -> None:
-        """Log every change since the last read, with its reason."""
         new = 0 if before is None else status.changes - before.changes
         changes = status.history[-new:] if new > 0 else ()
         if before is None and status.state is not BreakerState.CLOSED:

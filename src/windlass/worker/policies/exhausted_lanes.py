@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from windlass.core.claims.lanes import Head
 from windlass.core.jobs.job import Lane
-from windlass.core.policies.token_holding import TokenHolding
-from windlass.worker.policies.held_tokens import HeldTokens
+from windlass.core.policies.limit_holding import TokenHolding
+from windlass.worker.policies.limit_tokens import HeldTokens
 
 _MAX_LANES = 100_000
 

@@ -1,6 +1,7 @@
-"""Owns which jobs the limits of a worker let start: jobs take and return the tokens it holds.
+"""Owns which jobs may start in this worker: each takes some of the tokens that it was granted.
 
-A limit costs the hot path some arithmetic; `token_requests` talks to the store.
+`core.policies.limit_account` decides how many the worker gets, and `limit_requests` asks for them;
+the hot path is some arithmetic.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.outcomes import Outcome, Released, Snoozed
 from windlass.core.jobs.settle import Transition
 from windlass.core.policies.limit import Limit, Measure, Tokens
-from windlass.core.policies.token_holding import TokenHolding
+from windlass.core.policies.limit_holding import TokenHolding
 from windlass.handlers.registry import Registry
 from windlass.store import Store
 from windlass.worker.engine.start_pace import MAX_START_SECONDS
 from windlass.worker.policies.gate import Gate
-from windlass.worker.policies.held_tokens import HeldTokens
-from windlass.worker.policies.token_requests import REQUEST_SECONDS, Draws, TokenRequests
+from windlass.worker.policies.limit_requests import REQUEST_SECONDS, Draws, TokenRequests
+from windlass.worker.policies.limit_tokens import HeldTokens
 from windlass.worker.state import WorkerState
 
 _CHILD_START_SECONDS = 1.0

@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 
 from windlass.core.changes import Changes
-from windlass.core.jobs.crash_suspects import ALONE
+from windlass.core.failures.crash_suspects import ALONE
 from windlass.process.service import Service
 from windlass.store import Store
 from windlass.worker.engine.engine import Engine

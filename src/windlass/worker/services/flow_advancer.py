@@ -31,8 +31,6 @@ _graph_decoder = msgspec.json.Decoder(Graph)
 
 
 class _Known(NamedTuple):
-    """The cached graph of a flow, with its state."""
-
     chart: Chart
     is_begun: bool = False
     """Whether the flow's record was seen: if it is missing later, the flow is over."""

@@ -83,8 +83,6 @@ class KindStatsRecorder(Service):
 
 
 class _Recorded:
-    """The recorded counts of a queue and a kind."""
-
     __slots__ = ("durations", "events", "key", "waits")
 
     def __init__(self, tallies: Tallies) -> None:
@@ -99,8 +97,6 @@ class _Recorded:
 
 
 class _News:
-    """The counts to add to the record of one kind."""
-
     def __init__(self) -> None:
         self.window = Window()
         self.left: dict[str, int] = {}
@@ -109,7 +105,6 @@ class _News:
         self._errors: list[tuple[Tallies, dict[str, int]]] = []
 
     def add(self, tallies: Tallies, before: _Recorded, now: _Recorded) -> None:
-        """Add the difference between two readings of one queue."""
         errors = {name: each.count for name, each in tallies.errors.items()}
         self._errors.append((tallies, errors))
         self.seen |= {name: _seen(each) for name, each in tallies.errors.items() if name != OTHER}

@@ -110,7 +110,6 @@ class OutboxRelay(Service):
         return self._breather if topics else 0
 
     async def _wait(self) -> None:
-        """Wait for the next read, or for a notification."""
         self._roused.clear()
         pause = self._next_look - self._loop.time()
         if self._topics or pause <= 0 or self._stopping.is_set():

@@ -15,9 +15,9 @@ from windlass.core.jobs.outcomes import Crashed
 from windlass.core.jobs.settle import Transition, settle
 from windlass.observability.log_context import fields_of
 from windlass.observability.logs import get_logger
+from windlass.observability.settled_log import RESCUED
 from windlass.process.exits.exit_reasons import settle_or_give_up
 from windlass.process.service import Service
-from windlass.process.settled_log import RESCUED
 from windlass.store import Store
 from windlass.worker.engine.settler import Settler
 from windlass.worker.engine.writing.completer import Completer

@@ -173,7 +173,6 @@ def _panel(
     *,
     unknown: bool = False,
 ) -> list[Text]:
-    """Return a heading and the rows around the selected one."""
     panel = PANELS[number]
     widths = fit(panel.columns, width - 1)
     last_first = max(len(rows) - height + 1, 0)

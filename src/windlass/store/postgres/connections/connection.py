@@ -36,7 +36,7 @@ from windlass.core.errors import (
     WindlassError,
 )
 from windlass.core.values.durations import backoff_seconds
-from windlass.store.postgres.urls import masked_reason
+from windlass.store.postgres.connections.url_masking import masked_reason
 from windlass.store.userinfo import check_userinfo
 
 T = TypeVar("T")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
-import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -15,6 +13,7 @@ from psycopg import AsyncCursor
 
 from windlass.core.errors import StoreError, StoreUnavailable
 from windlass.core.workers import WorkerInfo
+from windlass.store.per_loop import OfOneLoop, PerLoop
 from windlass.store.postgres.connections.connection import (
     UNKNOWN_STATEMENT,
     LoopConnection,
@@ -34,8 +33,10 @@ TIMEOUT_SECONDS = 30.0
 """Seconds within which work on a connection of the pool is done or given up."""
 
 
-class LoopConnections:
+class LoopConnections(OfOneLoop):
     """The connections of an event loop, each opened when it is first needed."""
+
+    listener: Listener
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class LoopConnections:
         statements: Mapping[str, str],
         served: WorkerInfo | None,
     ) -> None:
-        self._loop = weakref.ref(asyncio.get_running_loop())
+        super().__init__()
         self._location = location
         self._sweeping: asyncio.Task[None] | None = None
         self.pipeline = Pipeline(conninfo, location)
@@ -63,12 +64,6 @@ class LoopConnections:
             served=served,
             lanes=self.lanes,
         )
-
-    @property
-    def is_abandoned(self) -> bool:
-        """Whether the event loop is closed, so that its connections cannot be used again."""
-        loop = self._loop()
-        return loop is None or loop.is_closed()
 
     async def wait(self, mark: int, timeout: float) -> None:
         """Return once something may have changed since a mark, or at the timeout."""
@@ -135,11 +130,6 @@ class LoopConnections:
                 reason = f"{self._location} did not answer in {timeout:g} s"
                 raise StoreUnavailable(reason) from late
 
-    async def close(self) -> None:
-        """Stop listening, and close every connection."""
-        await self.listener.close()
-        self.close_now()
-
     def close_now(self) -> None:
         """Close every connection at once, without a statement."""
         self.listener.close_now()
@@ -155,53 +145,10 @@ def _cursor(connection: psycopg.AsyncConnection[Any]) -> AsyncCursor[Any]:
     return cursor
 
 
-class ConnectionsPerLoop:
+class ConnectionsPerLoop(PerLoop[LoopConnections]):
     """The connections of every event loop of this process that uses the store."""
-
-    def __init__(self) -> None:
-        self._by_loop: dict[int, LoopConnections] = {}
-        self._lock = threading.Lock()
-
-    @property
-    def listening(self) -> bool:
-        """Whether any event loop receives notifications of new jobs."""
-        with self._lock:
-            return any(here.listener.listening for here in self._by_loop.values())
 
     @property
     def pools(self) -> list[AsyncPool]:
         """The pools of all event loops."""
-        with self._lock:
-            return [here.pool for here in self._by_loop.values()]
-
-    def here(self, make: Callable[[], LoopConnections]) -> LoopConnections:
-        """Return the connections of the running event loop, which only that loop can use.
-
-        `make` is not kept, so that a store without users is collected at once.
-        """
-        key = id(asyncio.get_running_loop())
-        here = self._by_loop.get(key)
-        if here is None or here.is_abandoned:
-            self._close_abandoned()
-            here = make()
-            with self._lock:
-                self._by_loop[key] = here
-        return here
-
-    async def close_here(self) -> None:
-        """Close the connections of the running event loop, and those of closed loops."""
-        key = id(asyncio.get_running_loop())
-        here = self._by_loop.get(key)
-        if here is not None:
-            # Removed only afterwards: closing the listener takes one more statement.
-            await here.close()
-            with self._lock:
-                self._by_loop.pop(key, None)
-        self._close_abandoned()
-
-    def _close_abandoned(self) -> None:
-        with self._lock:
-            for key, here in list(self._by_loop.items()):
-                if here.is_abandoned:
-                    here.close_now()
-                    del self._by_loop[key]
+        return [here.pool for here in self.all]

@@ -63,7 +63,6 @@ class _IdleConnections(Generic[C]):
         return self.open - len(self._stack)
 
     def take(self) -> C | None:
-        """Return an idle connection that is young enough, or None."""
         while self._stack:
             connection = self._stack.pop()
             if (
@@ -112,6 +111,24 @@ def _is_fresh(connection: BlockingConnection | LoopConnection) -> bool:
     return time.monotonic() - connection.idle_since < _FRESH_SECONDS
 
 
+class _Lender(Generic[C]):
+    def __init__(self, conninfo: str, location: str, limits: PoolSize, spare: int = 0) -> None:
+        self._conninfo = conninfo
+        self._location = location
+        self._limits = limits
+        self._idle: _IdleConnections[C] = _IdleConnections(limits, spare)
+
+    @property
+    def open(self) -> int:
+        """Number of open connections."""
+        return self._idle.open
+
+    @property
+    def in_use(self) -> int:
+        """Number of connections that are lent."""
+        return self._idle.in_use
+
+
 class _Borrowed:
     """A connection for the duration of a `with`; a generator would take three times as long."""
 
@@ -131,26 +148,13 @@ class _Borrowed:
         self._pool.take_back(self._connection, error)
 
 
-class Pool:
+class Pool(_Lender[BlockingConnection]):
     """Blocking connections, for threads."""
 
     def __init__(self, conninfo: str, location: str, limits: PoolSize) -> None:
-        self._conninfo = conninfo
-        self._location = location
-        self._limits = limits
+        super().__init__(conninfo, location, limits)
         self._slots = threading.BoundedSemaphore(limits.most)
         self._lock = threading.Lock()
-        self._idle: _IdleConnections[BlockingConnection] = _IdleConnections(limits)
-
-    @property
-    def open(self) -> int:
-        """Number of open connections."""
-        return self._idle.open
-
-    @property
-    def in_use(self) -> int:
-        """Number of connections that are lent."""
-        return self._idle.in_use
 
     def connection(self, timeout: float | None) -> _Borrowed:
         """Lend a connection; with a timeout, all work on it ends within that time.
@@ -237,26 +241,13 @@ class _AsyncBorrowed:
         self._pool.take_back(self._connection, error)
 
 
-class AsyncPool:
+class AsyncPool(_Lender[LoopConnection]):
     """Connections for one event loop."""
 
     def __init__(self, conninfo: str, location: str, limits: PoolSize) -> None:
-        self._conninfo = conninfo
-        self._location = location
-        self._limits = limits
+        super().__init__(conninfo, location, limits, SPARE_CONNECTIONS)
         self._slots = asyncio.BoundedSemaphore(limits.most)
         self._spare = asyncio.BoundedSemaphore(SPARE_CONNECTIONS)
-        self._idle: _IdleConnections[LoopConnection] = _IdleConnections(limits, SPARE_CONNECTIONS)
-
-    @property
-    def open(self) -> int:
-        """Number of open connections."""
-        return self._idle.open
-
-    @property
-    def in_use(self) -> int:
-        """Number of connections that are lent."""
-        return self._idle.in_use
 
     def connection(self, timeout: float | None, *, duty: bool = False) -> _AsyncBorrowed:
         """Lend a connection; the timeout is for getting one.

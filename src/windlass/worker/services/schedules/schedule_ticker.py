@@ -236,7 +236,6 @@ class ScheduleTicker(RousableService):
     async def _ring(
         self, schedules: Mapping[str, ScheduleRecord], now: datetime
     ) -> Mapping[str, Rung]:
-        """Tick some schedules, and return what they did."""
         last = {
             each.last_job: each.schedule.overlap
             for each in schedules.values()

@@ -8,16 +8,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
-from windlass.app.enqueue_options import Options
-from windlass.app.fan_out import CHUNK_JOBS, MAX_JOBS, FanOut, Plan, astream, counted, stream
+from windlass.app.enqueueing.fan_out import (
+    CHUNK_JOBS,
+    MAX_JOBS,
+    FanOut,
+    Plan,
+    astream,
+    counted,
+    stream,
+)
+from windlass.app.enqueueing.id_generator import IdGenerator
+from windlass.app.enqueueing.options import Options
+from windlass.app.enqueueing.uncertain import uncertain
 from windlass.app.handle import Handle
-from windlass.app.id_generator import IdGenerator
 from windlass.app.loop_thread import refuse_in_event_loop
 from windlass.app.producer import Draft, Producer, checked_drafts, iterable
 from windlass.app.registration.job_decorator import Given
 from windlass.app.registration.kind import Kind
 from windlass.app.secrets.encryption import Encryption
-from windlass.app.uncertain_enqueue import uncertain
 from windlass.app.workflows import flow as flows
 from windlass.app.workflows import pipeline as pipelines
 from windlass.core.errors import WriteUncertain
@@ -133,13 +141,7 @@ class Sender:
     @overload
     async def aenqueue(self, kind: str, payload: Any, /) -> Handle[Any]: ...
     async def aenqueue(self, kind: Kind[Any] | str, payload: Any, /) -> Handle[Any]:
-        """Enqueue a job of a kind by its name from a coroutine: see `enqueue`.
-
-        Raises:
-            UnknownKind: this app has handlers, and none of that name.
-            PayloadError: the payload does not fit.
-            StoreError, EnqueueUncertain: as `Producer.aenqueue`.
-        """
+        """Enqueue a job of a kind by its name from a coroutine; raises what `enqueue` does."""
         return await self.producer(kind).aenqueue(payload)
 
     def enqueue_many(self, drafts: Iterable[Draft[R]], *, tx: object = None) -> list[Handle[R]]:
@@ -161,10 +163,7 @@ class Sender:
                 answers = self.store.enqueue_in(tx, jobs)
             else:
                 answers = self._enqueue_blocking(jobs, listed)
-        return [
-            Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
-            for draft, answer in zip(listed, answers, strict=True)
-        ]
+        return [self._handle(draft, answer) for draft, answer in zip(listed, answers, strict=True)]
 
     def enqueue_draft(self, draft: Draft[R]) -> Handle[R]:
         """Enqueue one job from blocking code, in a thread that is known to run no event loop."""
@@ -193,10 +192,7 @@ class Sender:
             answers = await (
                 self._enqueue(jobs, listed) if tx is None else self.store.aenqueue_in(tx, jobs)
             )
-        return [
-            Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
-            for draft, answer in zip(listed, answers, strict=True)
-        ]
+        return [self._handle(draft, answer) for draft, answer in zip(listed, answers, strict=True)]
 
     def fan_out(
         self,
@@ -254,6 +250,9 @@ class Sender:
 
         return await astream(iterable(drafts), plan, enqueue, progress)
 
+    def _handle(self, draft: Draft[R], answer: Enqueued) -> Handle[R]:
+        return Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
+
     def _enqueue_blocking(
         self, jobs: Sequence[NewJob], drafts: Sequence[Draft[Any]]
     ) -> list[Enqueued]:
@@ -307,14 +306,7 @@ class Sender:
             self.store.send_blocking([news], self.settings.enqueue_timeout)
 
     async def asend_event(self, name: str, payload: object = None, *, tx: object = None) -> None:
-        """Send an event to all jobs that wait for it, or will, from a coroutine: see `send_event`.
-
-        Raises:
-            ValueError: this is no name for an event.
-            PayloadError: the payload cannot be JSON, or is too large.
-            WriteUncertain: the store did not answer within `enqueue_timeout`; it may be sent.
-            StoreError: the store did not take it.
-        """
+        """Send an event from a coroutine; raises what `send_event` does."""
         news = news_of(name, payload, event_id=self.ids.next(), limit=self.settings.max_payload)
         if tx is not None:
             await self.store.asend_in(tx, [news])

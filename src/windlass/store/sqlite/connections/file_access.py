@@ -15,10 +15,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from windlass.core.errors import StoreUnavailable
-from windlass.store.sqlite.connection import ChangeWatch
-from windlass.store.sqlite.file import opening
-from windlass.store.sqlite.threads import Closed, Operation, Reader, Writer, give_up, late
-from windlass.store.sqlite.write_lock import WriteLock
+from windlass.store.sqlite.connections.connection import ChangeWatch
+from windlass.store.sqlite.connections.file import opening
+from windlass.store.sqlite.connections.threads import (
+    Closed,
+    Operation,
+    Reader,
+    Writer,
+    give_up,
+    late,
+)
+from windlass.store.sqlite.connections.write_lock import WriteLock
 
 T = TypeVar("T")
 _FORK_TIMEOUT_SECONDS = 5.0

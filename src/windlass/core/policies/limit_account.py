@@ -1,4 +1,6 @@
-"""Owns the account of a limit's tokens: who holds how many, which cool, and who wants some.
+"""Owns the decision about a limit: how many tokens each worker gets, over all workers.
+
+The account in the store says who holds how many, which cool, and who wants some.
 
 `serve(account, wishes, ...)` is a pure reducer over one record's part. Workers report their
 holdings as sums, never as differences, so that a message of unknown fate can be repeated; and a

@@ -7,8 +7,8 @@ import threading
 import time
 from pathlib import Path
 
-from windlass.store.sqlite.file import connect, opening
-from windlass.store.sqlite.write_lock import WriteLock
+from windlass.store.sqlite.connections.file import connect, opening
+from windlass.store.sqlite.connections.write_lock import WriteLock
 
 _FILE_CHECK_SECONDS = 0.2
 """Seconds between checks whether the file is still the one that was opened."""

@@ -1,6 +1,6 @@
 """Owns the tokens that a worker holds of one key of a limit, its wishes, and their reducer.
 
-`token_requests` decides when the wishes are sent to the store.
+`limit_requests` decides when the wishes are sent to the store.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from windlass.core.changes import Changes
 from windlass.core.policies.limit import Limit, Measure
-from windlass.core.policies.token_account import Reply, Wish, serve
-from windlass.core.policies.token_holding import TokenHolding
+from windlass.core.policies.limit_account import Reply, Wish, serve
+from windlass.core.policies.limit_holding import TokenHolding
 from windlass.core.records import Json
 
 _STARVING_SECONDS = 1.0

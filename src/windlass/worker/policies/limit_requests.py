@@ -1,6 +1,7 @@
 """Owns when a worker asks the token accounts in the store, and for what.
 
-The store is asked a few times a second at most, for all limits at once; `core.policies` decides.
+The store is asked a few times a second at most, for all limits at once;
+`core.policies.limit_account` decides.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from windlass.core.jobs.job import Job
 from windlass.core.jobs.queries import JobFilter
 from windlass.core.jobs.states import State
 from windlass.core.policies.limit import OVERRIDE, Limit, Measure
-from windlass.core.policies.token_account import Wish
-from windlass.core.policies.token_holding import TokenHolding
+from windlass.core.policies.limit_account import Wish
+from windlass.core.policies.limit_holding import TokenHolding
 from windlass.core.records import Json
 from windlass.handlers.registry import Registry
 from windlass.observability.logs import get_logger
 from windlass.process.clocks import clock_of
 from windlass.store import Store
 from windlass.worker.policies.exhausted_lanes import ExhaustedLanes
-from windlass.worker.policies.held_tokens import HeldTokens, reducer
+from windlass.worker.policies.limit_tokens import HeldTokens, reducer
 from windlass.worker.state import WorkerState
 
 log = get_logger("windlass.limits")

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from windlass.core.jobs.job import DEFAULT_QUEUE, IDEMPOTENCY_KEY, TAGS
-from windlass.core.jobs.options import (
+from windlass.core.jobs.unique import Unique
+from windlass.core.payloads.codec import MAX_HEADERS, encode_json
+from windlass.core.values.durations import When
+from windlass.core.values.job_options import (
     checked_max_retries,
     checked_priority,
     checked_tags,
     checked_timeout,
 )
-from windlass.core.jobs.unique import Unique
-from windlass.core.payloads.codec import MAX_HEADERS, encode_json
-from windlass.core.values.durations import When
 from windlass.core.values.names import check_name
 
 

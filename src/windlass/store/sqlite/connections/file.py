@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from windlass.core.errors import SchemaMismatch, StoreError
-from windlass.store.sql_files import Migration, load_migrations
-from windlass.store.sqlite.functions import add_functions
-from windlass.store.sqlite.write_lock import WriteLock, unreachable
+import msgspec
 
+from windlass.core.errors import SchemaMismatch, StoreError
+from windlass.core.search.documents import text_at
+from windlass.store.sql_files import Migration, load_migrations
+from windlass.store.sqlite.connections.write_lock import WriteLock, unreachable
+
+_path = msgspec.json.Decoder(list[str])
 OLDEST_SQLITE = (3, 37, 0)
 _OPEN_LOCK_SECONDS = 0.3
 """Seconds that an open waits for the write lock before it continues without."""
@@ -34,7 +37,7 @@ def connect(path: Path) -> sqlite3.Connection:
             path, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         try:
-            add_functions(connection)
+            _add_functions(connection)
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             # RETURNING keeps its rows in a temporary table; in a file, that costs 0.1 ms each time.
@@ -156,3 +159,15 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> list[Migration]:
             f"BEGIN IMMEDIATE;\n{migration.sql}\nPRAGMA user_version = {migration.number};\nCOMMIT;"
         )
     return due
+
+
+def _add_functions(connection: sqlite3.Connection) -> None:
+    """Give a connection the function by which a search looks into documents.
+
+    SQLite's own paths cannot name every field of a document.
+    """
+    connection.create_function("text_at", 2, _text_at, deterministic=True)
+
+
+def _text_at(document: str | bytes | None, path: str) -> str | None:
+    return None if document is None else text_at(document, _path.decode(path))

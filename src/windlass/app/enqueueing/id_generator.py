@@ -15,8 +15,7 @@ import time
 from collections.abc import Iterator
 from uuid import UUID
 
-from windlass.core.jobs.ids import flow_id, job_id
-from windlass.core.jobs.origin import Origin
+from windlass.core.jobs.ids import Origin, flow_id, job_id
 
 _START_BITS = 73
 _FLOW_BITS = 54

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 
 _TAIL = (1 << 62) - 1
 
@@ -25,7 +25,7 @@ def steps(ids: list[UUID]) -> list[int]:
 def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all ids be made in one millisecond."""
     now = time.time_ns()
-    monkeypatch.setattr("windlass.app.id_generator.time.time_ns", lambda: now)
+    monkeypatch.setattr("windlass.app.enqueueing.id_generator.time.time_ns", lambda: now)
 
 
 def untempered(number: int) -> int:
@@ -66,7 +66,7 @@ def test_ids_stay_in_order_when_the_clock_goes_back(monkeypatch: pytest.MonkeyPa
     ids = IdGenerator()
     first = ids.next()
     now = time.time_ns()
-    monkeypatch.setattr("windlass.app.id_generator.time.time_ns", lambda: now - 10**12)
+    monkeypatch.setattr("windlass.app.enqueueing.id_generator.time.time_ns", lambda: now - 10**12)
     assert first < ids.next() < ids.next()
 
 
@@ -76,7 +76,7 @@ def test_a_fork_does_not_use_what_its_parent_has_read_ahead() -> None:
 import os, time
 now = time.time_ns()
 time.time_ns = lambda: now
-from windlass.app.id_generator import IdGenerator
+from windlass.app.enqueueing.id_generator import IdGenerator
 
 ids = IdGenerator()
 ids.next(), ids.next()

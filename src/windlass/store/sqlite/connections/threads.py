@@ -17,13 +17,13 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from windlass.core.errors import StoreUnavailable, WriteUncertain
-from windlass.store.sqlite.connection import (
+from windlass.store.sqlite.connections.connection import (
     Busy,
     FileConnection,
     Transaction,
     WaitingTransaction,
 )
-from windlass.store.sqlite.write_lock import WriteLock, unreachable
+from windlass.store.sqlite.connections.write_lock import WriteLock, unreachable
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]

@@ -1,4 +1,4 @@
-"""Owns who acts by `app.control` and `app.schedules`, and the entry that each action leaves."""
+"""Owns how the audit log is written: who acts by `app.control`, and the entry of each action."""
 
 from __future__ import annotations
 

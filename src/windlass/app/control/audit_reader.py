@@ -1,4 +1,4 @@
-"""Owns how the audit log is read: newest first, in bounded pages. `acting` writes it."""
+"""Owns how the audit log is read: newest first, in bounded pages. `audit_writer` writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the tokens of one key in one worker: idle, kept for a claim, in use, cooling.
+"""Owns the tokens of a limit that one worker was granted: idle, kept for a claim, in use, cooling.
 
 Time is the worker's own, which never jumps; only durations travel to the store and back. Rounding
 goes one way: a token is never used too early.
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from windlass.core.policies.limit import Tokens
-from windlass.core.policies.token_account import Reply, Wish
+from windlass.core.policies.limit_account import Reply, Wish
 
 _MAX_PORTIONS = 1_000
 """Into how many steps the cooling of many tokens is divided."""

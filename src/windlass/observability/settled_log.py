@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from windlass.core.jobs.crash_suspects import ALONE, CRASHED, LOST, LOST_WITH_HOST, SUSPECTED
+from windlass.core.failures.crash_suspects import ALONE, CRASHED, LOST, LOST_WITH_HOST, SUSPECTED
 from windlass.core.jobs.job import ErrorInfo, Job, Saga
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State

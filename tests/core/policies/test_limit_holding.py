@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from windlass.core.policies.limit import Tokens
-from windlass.core.policies.token_account import Reply, Wish
-from windlass.core.policies.token_holding import TokenHolding
+from windlass.core.policies.limit_account import Reply, Wish
+from windlass.core.policies.limit_holding import TokenHolding
 
 THREE = Tokens(3)
 RATE = Tokens(3, 10.0)

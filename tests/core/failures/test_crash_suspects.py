@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from windlass.core.failures.crash_suspects import is_suspect
 from windlass.core.failures.describe import describe
-from windlass.core.jobs.crash_suspects import is_suspect
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.outcomes import (
     Cancelled,

@@ -1,0 +1,1 @@
+"""Access to the database file: connections, threads, and the lock between processes."""
