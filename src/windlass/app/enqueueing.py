@@ -161,10 +161,7 @@ class Sender:
                 answers = self.store.enqueue_in(tx, jobs)
             else:
                 answers = self._enqueue_blocking(jobs, listed)
-        return [
-            Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
-            for draft, answer in zip(listed, answers, strict=True)
-        ]
+        return [self._handle(draft, answer) for draft, answer in zip(listed, answers, strict=True)]
 
     def enqueue_draft(self, draft: Draft[R]) -> Handle[R]:
         """Enqueue one job from blocking code, in a thread that is known to run no event loop."""
@@ -174,7 +171,13 @@ class Sender:
                 (answer,) = store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
             except WriteUncertain as error:
                 raise uncertain(self._app, error, [draft]) from error.__cause__
-        return Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
+        return self._handle(draft, answer)
+
+    async def aenqueue_draft(self, draft: Draft[R]) -> Handle[R]:
+        """Enqueue one job from a coroutine."""
+        with sending([draft.job], self.settings.traces) as jobs:
+            (answer,) = await self._enqueue(jobs, [draft])
+        return self._handle(draft, answer)
 
     async def aenqueue_many(
         self, drafts: Iterable[Draft[R]], *, tx: object = None
@@ -193,10 +196,7 @@ class Sender:
             answers = await (
                 self._enqueue(jobs, listed) if tx is None else self.store.aenqueue_in(tx, jobs)
             )
-        return [
-            Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
-            for draft, answer in zip(listed, answers, strict=True)
-        ]
+        return [self._handle(draft, answer) for draft, answer in zip(listed, answers, strict=True)]
 
     def fan_out(
         self,
@@ -253,6 +253,9 @@ class Sender:
             return counted(await self.aenqueue_many(piece, tx=tx))
 
         return await astream(iterable(drafts), plan, enqueue, progress)
+
+    def _handle(self, draft: Draft[R], answer: Enqueued) -> Handle[R]:
+        return Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
 
     def _enqueue_blocking(
         self, jobs: Sequence[NewJob], drafts: Sequence[Draft[Any]]

@@ -20,6 +20,7 @@ ANY_AT_ONCE = 100
 BYTES_AT_ONCE = 131_072
 """Bounds of a script: the server does nothing else meanwhile, for 1.3 ms at most."""
 LARGE_BYTES_AT_ONCE = 1 << 20
+_PING: Command = ("PING",)
 _URGENCY = AGING // MICROSECOND
 
 
@@ -75,7 +76,10 @@ def _one(names: Names, job: NewJob) -> list[Command]:
     lane, made = body(job, item.packed)
     bonus = job.priority * _URGENCY
     arguments = (lane, job.queue, job.kind, bonus, item.reference, job.id.bytes, made)
-    return [*writes(names.namespace, [item]), names.call("enqueue_one", *arguments)]
+    call = names.call("enqueue_one", *arguments)
+    # The server writes to the client that it had last something for first. A producer that is
+    # owed an answer already, by PING, comes after the worker that is woken.
+    return [*(writes(names.namespace, [item]) or [_PING]), call]
 
 
 def _plain(names: Names, jobs: Sequence[NewJob]) -> list[Command]:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, Sweep
+from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.errors import QueueFull, StoreError
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
 from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page, Retention
@@ -154,8 +154,8 @@ class RedisStore(NonTransactional):
     async def sweep(self, *, fresh: bool = True) -> Sweep:
         return await self._here().sweep(fresh=fresh)
 
-    async def wait(self, mark: int, timeout: timedelta) -> None:
-        await self._here().wait(mark, timeout)
+    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
+        await self._here().wait(mark, timeout, ask)
 
     async def busy(self) -> None:
         await self._here().rise()
