@@ -200,7 +200,8 @@ def test_a_job_whose_hand_over_was_lost_is_found_and_taken_once(
 
     async def check(bench: Bench, asker: Asker) -> None:
         listener = asker.store._here().connections.listener
-        receive, lost = listener.on_job, []
+        receive = listener.on_job
+        lost: list[bytes] = []
         listener.on_job = lost.append
         await asker.asleep(asker.ask(), timeout=SOON)
         job = await bench.enqueue()

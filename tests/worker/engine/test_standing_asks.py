@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -97,7 +96,7 @@ def test_no_ask_is_left_while_a_job_runs(bed: Bed) -> None:
 def test_kinds_under_a_policy_are_not_asked_for(bed: Bed, options: dict[str, Any]) -> None:
     app = bed.app()
 
-    @app.job(**options)
+    @app.job(**options)  # type: ignore[untyped-decorator]
     async def bounded(tenant: str) -> None: ...
 
     @app.job
@@ -164,7 +163,9 @@ def ask_of(*kinds: str) -> StandingAsk:
     return StandingAsk(worker="", token=0, kinds=kinds, take=lambda _: None)
 
 
-def test_a_job_that_may_not_start_any_more_is_given_back_uncharged(bed: Bed) -> None:
+def test_a_job_that_may_not_start_any_more_is_given_back_uncharged(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pause may reach the worker after its ask has reached the store."""
     app = bed.app()
 
@@ -175,10 +176,10 @@ def test_a_job_that_may_not_start_any_more_is_given_back_uncharged(bed: Bed) -> 
         async with serving(app, poll_interval="1m") as worker:
             await until(lambda: left(app) is not None)
             claimer = worker._parts.engine.claimer
-            refused: Callable[[Any], bool] = lambda _: False  # noqa: E731
-            claimer._may_start = refused  # type: ignore[method-assign]
-            handle = await work.aenqueue()
-            del claimer._may_start
+            with monkeypatch.context() as patch:
+                patch.setattr(claimer, "_may_start", lambda _: False)
+                handle = await work.aenqueue()
+                await until(lambda: left(app) is None)
             job = await in_state(handle, State.COMPLETED)
             assert (job.attempt, job.failures, job.history) == (2, 0, ())
 
