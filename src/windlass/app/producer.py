@@ -297,7 +297,9 @@ class Producer(Generic[P, R]):
                 `await error.aretry()` enqueues the same job again, and never twice.
             StoreError: the store did not take the job, and has not written it.
         """
-        return (await self._app.aenqueue_many([self.draft(*args, **kwargs)], tx=self._tx))[0]
+        if self._tx is not None:
+            return (await self._app.aenqueue_many([self.draft(*args, **kwargs)], tx=self._tx))[0]
+        return await self._app.aenqueue_draft(self.draft(*args, **kwargs))
 
 
 def _warn_of_past(kind: str, at: datetime) -> None:

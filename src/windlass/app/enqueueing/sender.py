@@ -173,7 +173,13 @@ class Sender:
                 (answer,) = store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
             except WriteUncertain as error:
                 raise uncertain(self._app, error, [draft]) from error.__cause__
-        return Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
+        return self._handle(draft, answer)
+
+    async def aenqueue_draft(self, draft: Draft[R]) -> Handle[R]:
+        """Enqueue one job from a coroutine."""
+        with sending([draft.job], self.settings.traces) as jobs:
+            (answer,) = await self._enqueue(jobs, [draft])
+        return self._handle(draft, answer)
 
     async def aenqueue_many(
         self, drafts: Iterable[Draft[R]], *, tx: object = None

@@ -13,11 +13,11 @@ from typing import Any, Literal
 from windlass.app.registration.job_options import DEFAULT
 from windlass.contrib.django.framework import Task
 from windlass.core.failures.error_classes import Classes
-from windlass.core.jobs.keys import Key
 from windlass.core.jobs.retry import Retry
 from windlass.core.jobs.unique import Unique
 from windlass.core.policies.breaker import Breaker
 from windlass.core.policies.fairness import Weights
+from windlass.core.policies.keys import Key
 from windlass.core.policies.limit import Per
 from windlass.core.values.durations import Duration
 from windlass.core.values.names import nearest

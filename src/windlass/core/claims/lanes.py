@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from windlass.core.jobs.job import Lane
+from windlass.core.jobs.job import Job, Lane
 
 
 class Floor(NamedTuple):
@@ -74,3 +75,16 @@ class Claim(Struct, frozen=True, kw_only=True):
     """Whether some lanes were not considered yet; stores ignore it."""
     others: bool = False
     """Whether some keys of a group have their turn later; stores ignore it."""
+
+
+class StandingAsk(Struct, frozen=True, kw_only=True):
+    """A request for the next job of some kinds, which a waiting worker leaves in the store.
+
+    A store that meets it claims one job at most, for this worker and under this token, and calls
+    `take` with it in the worker's event loop. Stores may ignore it: the worker sweeps anyway.
+    """
+
+    worker: str
+    token: int
+    kinds: tuple[str, ...]
+    take: Callable[[Job], None]

@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, Head, Sweep
+from windlass.core.claims.lanes import Claim, Head, StandingAsk, Sweep
 from windlass.core.errors import QueueFull
 from windlass.core.jobs.ids import first_id
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
@@ -128,7 +128,8 @@ class MemoryStore(NonTransactional):
                 mark=self._version,
             )
 
-    async def wait(self, mark: int, timeout: timedelta) -> None:
+    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
+        del ask
         with self._lock:
             if self._version != mark:
                 return

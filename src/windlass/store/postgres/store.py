@@ -15,7 +15,7 @@ from uuid import UUID
 import psycopg
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, Sweep
+from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
 from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page, Retention
 from windlass.core.jobs.settle import Transition
@@ -179,7 +179,8 @@ class PostgresStore:
         look = claim_and_settle.sweep if fresh else claim_and_settle.believed_sweep
         return await look(self._here(), self.sql)
 
-    async def wait(self, mark: int, timeout: timedelta) -> None:
+    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
+        del ask
         await self._here().wait(mark, timeout.total_seconds())
 
     async def busy(self) -> None:

@@ -5,7 +5,9 @@ So an operation is written once for producers' threads and for event loops.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,6 +48,29 @@ async def apump(talk: Talk[T], run: Run, **how: Any) -> T:
     except StopIteration as done:
         result: T = done.value
         return result
+
+
+async def overlapped(talks: Iterable[Talk[list[T]]], run: Run, *, most: int, **how: Any) -> list[T]:
+    """Run operations, some of them at a time; return what they return, in their order.
+
+    The server carries out one while the next is made. If one fails, those under way are waited
+    for, and no further ones begin.
+    """
+    under_way: deque[asyncio.Task[list[T]]] = deque()
+    results: list[T] = []
+    try:
+        for talk in talks:
+            if len(under_way) == most:
+                results += await under_way.popleft()
+            under_way.append(asyncio.create_task(apump(talk, run, **how)))
+            await asyncio.sleep(0)  # So that it is sent now.
+        while under_way:
+            results += await under_way.popleft()
+    finally:
+        if under_way:
+            await asyncio.wait(under_way)
+            _ = [task.exception() for task in under_way if not task.cancelled()]
+    return results
 
 
 def pump(talk: Talk[T], run: Callable[[Sequence[Command]], Sequence[Any]]) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from windlass.core.jobs.job import AGING, Enqueued, NewJob
@@ -20,7 +20,17 @@ ANY_AT_ONCE = 100
 BYTES_AT_ONCE = 131_072
 """Bounds of a script: the server does nothing else meanwhile, for 1.3 ms at most."""
 LARGE_BYTES_AT_ONCE = 1 << 20
+PIECES_UNDER_WAY = 4
+"""Calls under way, each on a connection of its own: the server syncs its file for all of them."""
+_PING: Command = ("PING",)
 _URGENCY = AGING // MICROSECOND
+
+
+class Places(NamedTuple):
+    """The first of the places that were reserved, and the time of that."""
+
+    first: int
+    due: int
 
 
 def enqueue(names: Names, jobs: Sequence[NewJob]) -> Talk[list[Enqueued]]:
@@ -31,20 +41,50 @@ def enqueue(names: Names, jobs: Sequence[NewJob]) -> Talk[list[Enqueued]]:
         if replies[-1]:
             return [Enqueued(id=jobs[0].id)]
         return (yield from _any(names, jobs))
-    plain = all(map(is_plain, jobs)) and len({job.id.int for job in jobs}) == len(jobs)
+    plain = _are_plain(jobs)
     if not plain and len(jobs) > ANY_AT_ONCE:
         return (yield from _staged(names, jobs))
+    if not plain:
+        return (yield from _any_pieces(names, jobs))
     added: list[Enqueued] = []
-    for piece in pieces(jobs, PLAIN_AT_ONCE if plain else ANY_AT_ONCE):
-        if plain:
-            replies = yield _plain(names, piece)
-            check_written(replies[-1])
-            if replies[-1]:
-                added += [Enqueued(id=job.id) for job in piece]
-                continue
-        for part in pieces(piece, ANY_AT_ONCE):
-            added += yield from _any(names, part)
+    for piece in pieces(jobs, PLAIN_AT_ONCE):
+        added += yield from plain_piece(names, piece)
     return added
+
+
+def may_overlap(jobs: Sequence[NewJob]) -> bool:
+    """Return whether jobs may be added by several calls at a time.
+
+    Jobs with a key come one call after the other: a worker must not see a later one first.
+    """
+    return len(jobs) > PLAIN_AT_ONCE and not any(job.key for job in jobs) and _are_plain(jobs)
+
+
+def reserve(names: Names, jobs: int) -> Talk[Places]:
+    """Reserve the places of jobs, so that calls in any order add them in their order."""
+    (reply,) = yield [names.call("reserve", jobs)]
+    return Places(*reply)
+
+
+def reserved_pieces(
+    names: Names, jobs: Sequence[NewJob], places: Places
+) -> Iterator[Talk[list[Enqueued]]]:
+    """Return the calls that add plain jobs at their places."""
+    first = places.first
+    for piece in pieces(jobs, PLAIN_AT_ONCE):
+        yield plain_piece(names, piece, places._replace(first=first))
+        first += len(piece)
+
+
+def plain_piece(
+    names: Names, jobs: Sequence[NewJob], places: Places | None = None
+) -> Talk[list[Enqueued]]:
+    """Add plain jobs within the bounds of a script."""
+    replies = yield _plain(names, jobs, places)
+    check_written(replies[-1])
+    if replies[-1]:
+        return [Enqueued(id=job.id) for job in jobs]
+    return (yield from _any_pieces(names, jobs))
 
 
 def send(names: Names, news: Sequence[News]) -> Talk[None]:
@@ -75,10 +115,13 @@ def _one(names: Names, job: NewJob) -> list[Command]:
     lane, made = body(job, item.packed)
     bonus = job.priority * _URGENCY
     arguments = (lane, job.queue, job.kind, bonus, item.reference, job.id.bytes, made)
-    return [*writes(names.namespace, [item]), names.call("enqueue_one", *arguments)]
+    call = names.call("enqueue_one", *arguments)
+    # The server writes to the client that it had last something for first. A producer that is
+    # owed an answer already, by PING, comes after the worker that is woken.
+    return [*(writes(names.namespace, [item]) or [_PING]), call]
 
 
-def _plain(names: Names, jobs: Sequence[NewJob]) -> list[Command]:
+def _plain(names: Names, jobs: Sequence[NewJob], places: Places | None) -> list[Command]:
     by_lane: dict[bytes, list[bytes]] = {}
     items: list[Item] = []
     for job in jobs:
@@ -93,7 +136,19 @@ def _plain(names: Names, jobs: Sequence[NewJob]) -> list[Command]:
     arguments += [item.reference for item in items]
     for made_jobs in by_lane.values():
         arguments += made_jobs
+    arguments += places or ()
     return [*writes(names.namespace, items), names.call("enqueue", *arguments)]
+
+
+def _are_plain(jobs: Sequence[NewJob]) -> bool:
+    return all(map(is_plain, jobs)) and len({job.id.int for job in jobs}) == len(jobs)
+
+
+def _any_pieces(names: Names, jobs: Sequence[NewJob]) -> Talk[list[Enqueued]]:
+    added: list[Enqueued] = []
+    for piece in pieces(jobs, ANY_AT_ONCE):
+        added += yield from _any(names, piece)
+    return added
 
 
 def _any(names: Names, jobs: Sequence[NewJob]) -> Talk[list[Enqueued]]:

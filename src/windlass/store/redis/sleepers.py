@@ -3,29 +3,40 @@
 Wake-ups are hints; polling is the truth. A sleeper that is woken is no longer listed. What waits
 has a version, which every change that may wake somebody raises: a process that falls asleep
 learns whether it has missed one since it looked.
+
+A sleeper may leave a standing ask: then an enqueue claims its job for the sleeper's worker, and the
+wake-up brings the job. The store keeps what became of the last ask of each sleeper, so that a job
+whose wake-up was lost is found at the next poll.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import struct
 import time
 import weakref
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from msgspec.structs import replace
 
-from windlass.core.claims.lanes import Claim, Sweep
+from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
+from windlass.core.jobs.job import Job
 from windlass.core.workers import WorkerInfo
 from windlass.store.redis import queries
 from windlass.store.redis.calls import Names, apump
 from windlass.store.redis.connections.per_loop import LoopConnections
 from windlass.store.redis.records import Turns
+from windlass.store.redis.rows import first_run, instant, read_rows
+from windlass.store.redis.values import NO_VALUES
 
 _BELIEVED_SECONDS = 0.02
 """Seconds for which a sweep is reused: claims notice by themselves that jobs are gone."""
 _EVERYTHING = b"\2\2"
+_MET = b"\1"
+"""First byte of an ask that was met; then come its token, \\2, and the id of the job."""
 
 
 class LoopState:
@@ -41,6 +52,11 @@ class LoopState:
         self._listed: tuple[int, int] | None = None
         """The listener's mark and the version of what waited, when it was listed as a sleeper."""
         self._believed: tuple[Sweep, float] | None = None
+        self._ask: StandingAsk | None = None
+        """The ask that was left last, unless it was met."""
+        self._unanswered: dict[int, StandingAsk] = {}
+        """Asks by token that may have been met by a job that did not arrive."""
+        connections.listener.on_job = self._take
 
     @property
     def connections(self) -> LoopConnections:
@@ -83,14 +99,14 @@ class LoopState:
 
     # -- waiting -------------------------------------------------------------------------------
 
-    async def wait(self, mark: int, timeout: timedelta) -> None:
+    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None) -> None:
         """Return once something may have changed since the sweep with a mark, or time is up."""
         listener = self.connections.listener
         listener.start()
         listed = self._listed
-        if listed is None or listed[0] != listener.mark:
+        if listed is None or listed[0] != listener.mark or not self._stands(ask):
             heard = listener.mark
-            version = await self._sleep()
+            version = await self._sleep(ask)
             self._listed = listed = (heard, version)
             if version != mark:
                 return
@@ -99,23 +115,86 @@ class LoopState:
         word = await listener.wait(listed[0], timeout.total_seconds())
         if word is not None and len(word) > 16:
             self._hear(word)
+        elif self._ask is not None:
+            # Time is up: the ask is left anew, which shows whether it was met and the job got lost.
+            self._listed = None
 
     async def rise(self) -> None:
         """Leave wake-ups to other workers, since this one has no room."""
         listed, self._listed = self._listed, None
-        if listed is not None and listed[0] == self.connections.listener.mark:
-            key = self._names.namespace + b"z:" + self._group
-            await self.connections.run(("SREM", key, self.connections.sleeper))
+        is_listed = listed is not None and listed[0] == self.connections.listener.mark
+        if not is_listed and not self._unanswered:
+            return
+        sleeper, prefix = self.connections.sleeper, self._names.namespace
+        ask = b"%bask:%b" % (prefix, sleeper.encode())
+        # In this order: nobody finds the ask of a sleeper that is no longer listed.
+        _, last, _ = await self.connections.run(
+            ("SREM", prefix + b"z:" + self._group, sleeper), ("GET", ask), ("DEL", ask), again=True
+        )
+        await self._resolve(last or b"", None)
 
     async def close(self) -> None:
         """Stop being woken."""
         await self.rise()
         await self.connections.listener.close()
 
-    async def _sleep(self) -> int:
-        call = self._names.call("sleep", self.connections.sleeper, self._group, self._serves)
+    async def _sleep(self, ask: StandingAsk | None) -> int:
+        left = b"" if ask is None else _left(ask)
+        if ask is not None:  # Already now: it may be met before this call is answered.
+            self._unanswered[ask.token] = ask
+        call = self._names.call("sleep", self.connections.sleeper, self._group, self._serves, left)
         replies: list[Any] = await self.connections.run(call, again=True)
-        return int(replies[0])
+        version, last = replies[0]
+        await self._resolve(last, ask)
+        return int(version)
+
+    # -- standing asks -------------------------------------------------------------------------
+
+    def _stands(self, ask: StandingAsk | None) -> bool:
+        """Return whether the ask that was left last serves for this one, too."""
+        if ask is None or self._ask is None:
+            return ask is self._ask
+        return (ask.worker, ask.kinds) == (self._ask.worker, self._ask.kinds)
+
+    def _take(self, word: bytes) -> None:
+        """Take the job that a wake-up brings; if it comes too late, the job was found before."""
+        token, _, row = word[9:].partition(b"\2")
+        ask = self._answered(int(token))
+        if ask is not None:
+            (now,) = struct.unpack(">Q", word[1:9])
+            (found,) = read_rows(1, row)
+            self._hand_over(first_run(found, NO_VALUES, ask.worker, ask.token, instant(now)), ask)
+
+    async def _resolve(self, last: bytes, ask: StandingAsk | None) -> None:
+        """Close the asks before this one: find the job of the last if it was met, and got lost."""
+        self._ask = ask if ask is not None and ask.token in self._unanswered else None
+        kept = ask.token if ask is not None else None
+        if last.startswith(_MET):
+            text, _, job_id = last[1:].partition(b"\2")
+            if (met := self._unanswered.get(int(text))) is not None:
+                talk = queries.get(self._names, UUID(bytes=job_id))
+                job = await apump(talk, self.connections.run)
+                # The wake-up may have come meanwhile.
+                is_ours = job is not None and job.token == met.token
+                if self._answered(met.token) is not None and job is not None and is_ours:
+                    self._hand_over(job, met)
+        self._unanswered = {
+            token: each for token, each in self._unanswered.items() if token == kept
+        }
+
+    def _answered(self, token: int) -> StandingAsk | None:
+        ask = self._unanswered.pop(token, None)
+        if ask is not None and self._ask is not None and self._ask.token == token:
+            self._ask = None
+        return ask
+
+    def _hand_over(self, job: Job, ask: StandingAsk) -> None:
+        try:
+            ask.take(job)
+        except Exception as error:  # noqa: BLE001 - the connection that has brought it must not end.
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"job {job.id} was claimed, and could not start", "exception": error}
+            )
 
     def _hear(self, word: bytes) -> None:
         """Take the lane from a wake-up: it can be claimed from without a sweep."""
@@ -123,6 +202,11 @@ class LoopState:
         head = queries.head_of(word[16:], now)
         sweep = Sweep(heads=(head,), next_due=None, now=head.position, mark=version)
         self._believed = (sweep, time.monotonic())
+
+
+def _left(ask: StandingAsk) -> bytes:
+    """Return an ask as it is left in the store."""
+    return b"\2".join((ask.worker.encode(), b"%d" % ask.token, _enclosed(ask.kinds)))
 
 
 def _enclosed(names: tuple[str, ...]) -> bytes:

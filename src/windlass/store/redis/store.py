@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, Sweep
+from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.errors import QueueFull, StoreError
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
 from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page, Retention
@@ -39,7 +39,7 @@ from windlass.store.redis import (
 )
 from windlass.store.redis import enqueue as enqueueing
 from windlass.store.redis import find as finding
-from windlass.store.redis.calls import Names, Talk, apump, pump
+from windlass.store.redis.calls import Names, Talk, apump, overlapped, pump
 from windlass.store.redis.connections.blocking import BlockingConnections
 from windlass.store.redis.connections.loop_pool import LoopPool
 from windlass.store.redis.connections.per_loop import LoopConnections
@@ -136,14 +136,17 @@ class RedisStore(NonTransactional):
     ) -> list[Enqueued]:
         if not self._has_layout:
             await self.migrate()
-        within = None if timeout is None else timeout.total_seconds()
-        return await apump(
-            enqueueing.enqueue(self._names, jobs),
-            self._connections.here().run,
-            timeout=within,
-            again=True,
-            replicas=self._address.wait_replicas,
-        )
+        how: dict[str, Any] = {
+            "timeout": None if timeout is None else timeout.total_seconds(),
+            "again": True,
+            "replicas": self._address.wait_replicas,
+        }
+        run = self._connections.here().run
+        if not enqueueing.may_overlap(jobs):
+            return await apump(enqueueing.enqueue(self._names, jobs), run, **how)
+        places = await apump(enqueueing.reserve(self._names, len(jobs)), run, **how)
+        talks = enqueueing.reserved_pieces(self._names, jobs, places)
+        return await overlapped(talks, run, most=enqueueing.PIECES_UNDER_WAY, **how)
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
         if not self._has_layout:
@@ -154,8 +157,8 @@ class RedisStore(NonTransactional):
     async def sweep(self, *, fresh: bool = True) -> Sweep:
         return await self._here().sweep(fresh=fresh)
 
-    async def wait(self, mark: int, timeout: timedelta) -> None:
-        await self._here().wait(mark, timeout)
+    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
+        await self._here().wait(mark, timeout, ask)
 
     async def busy(self) -> None:
         await self._here().rise()

@@ -11,7 +11,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, Sweep
+from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
 from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page, Retention
 from windlass.core.jobs.settle import Transition
@@ -101,7 +101,8 @@ class SqliteStore(NonTransactional):
         await self._file.write(lambda db: bury_unreadable(db, self._micros(), "pending"))
         return await self.sweep()
 
-    async def wait(self, mark: int, timeout: timedelta) -> None:
+    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
+        del ask
         await self._file.wait_for_commit(mark, timeout)
 
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:

@@ -7,12 +7,14 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from windlass.core.claims.lanes import Claim, Sweep
+from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.claims.plan import SLOTS, Pool, Room, plan, queue_budget
+from windlass.core.errors import StoreError
 from windlass.core.jobs.job import Job
 from windlass.observability.meters import Meters
 from windlass.process.service import Service
@@ -32,6 +34,8 @@ _MAX_CUT_PLANS = 20
 _COMMON_BUDGETS = 3
 """Number of budgets that every claim has; further ones belong to single queues."""
 _NO_ROOM = Room(slots=0, threads=0)
+# Module-level names, since a lookup on an enum is slow.
+_LOOP, _THREADS = Pool.LOOP, Pool.THREADS
 
 
 class _Step(Enum):
@@ -89,6 +93,8 @@ class Claimer(Service):
         await super().stop()
         if self._under_way:
             await asyncio.wait(self._under_way)
+        with suppress(StoreError):  # Jobs that are still brought are given back.
+            await self._store.busy()
 
     async def tick(self) -> float:
         step, room, at_most = self._next_step()
@@ -248,7 +254,61 @@ class Claimer(Service):
         timeout = self._poll_interval
         if sweep.next_due is not None:
             timeout = min(timeout, sweep.next_due - sweep.now)
-        await _first_of(self._store.wait(sweep.mark, timeout), self._state.claim_again.wait())
+        waiting = self._store.wait(sweep.mark, timeout, self._standing_ask())
+        await _first_of(waiting, self._state.claim_again.wait())
+
+    # -- standing asks -------------------------------------------------------------------------
+
+    def _standing_ask(self) -> StandingAsk | None:
+        """Return an ask for the next job of kinds that no policy bounds; None unless all is idle.
+
+        A job that comes by it is not waited for, so a handler that blocks the event loop would
+        delay it: no ask is left while a job runs.
+        """
+        state, policies = self._state, self._state.policies
+        if state.runs or policies.paused or not state.serves:
+            return None
+        in_turn = () if policies.rotation is None else policies.rotation.kinds
+        may_bar = self._gates.may_bar
+        kinds = [
+            kind
+            for kind in policies.kinds
+            if kind not in policies.ordered and kind not in in_turn and not may_bar(kind)
+        ]
+        if not kinds:
+            return None
+        token = secrets.randbits(63)
+        return StandingAsk(worker=state.id, token=token, kinds=tuple(kinds), take=self._take)
+
+    def _take(self, job: Job) -> None:
+        """Start a job that came by a standing ask, or give it back if it may not start any more."""
+        if not self._may_start(job):
+            self._engine.give_back(job, "its worker could not start it any more")
+            return
+        self._engine.start(job)
+        # Later, so as not to delay the handler.
+        asyncio.get_running_loop().call_soon(self._count, job)
+
+    def _count(self, job: Job) -> None:
+        self._state.store_answered()
+        self._demand.claimed(more=False)
+        self._meters.claimed([job], 0.0)
+
+    def _may_start(self, job: Job) -> bool:
+        policies, room = self._state.policies, self._engine.room()
+        return (
+            job.worker == self._state.id
+            and room.slots > self._reserved.slots
+            and room.queues.get(job.queue, 1) > self._reserved.queues.get(job.queue, 0)
+            and policies.serves(job.lane)
+            and self._has_place(policies.kinds[job.kind], room)
+            and not self._gates.may_bar(job.kind)
+        )
+
+    def _has_place(self, pool: Pool, room: Room) -> bool:
+        if pool is _THREADS:
+            return room.threads > self._reserved.threads
+        return pool is _LOOP or room.isolated_processes > self._reserved.isolated_processes
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:

@@ -106,8 +106,7 @@ class Engine:
     def start(self, job: Job) -> None:
         """Begin a job that was claimed, or give it back."""
         if self._state.draining:
-            released = self._settler.settle_job(job, Released(reason="shutdown"), timedelta(0))
-            self.completer.add(job, released)
+            self.give_back(job, "shutdown")
             return
         if self._has_queue_slots:
             self.queue_slots.take(job.queue)
@@ -127,6 +126,11 @@ class Engine:
             self.finish(run, Snoozed(due=_NO_CHILD_DELAY, begun=False, in_place=True))
             return
         self.tasks.start(run)
+
+    def give_back(self, job: Job, reason: str) -> None:
+        """Release a claimed job that was not begun."""
+        released = Released(reason=reason, begun=False)
+        self.completer.add(job, self._settler.settle_job(job, released, timedelta(0)))
 
     async def process(self, run: Run, task: GuardedTask) -> None:
         """Take one job from its handler to the store, in a task that later runs share."""

@@ -80,6 +80,11 @@ class BreakerGate(Gate):
         watch = self._by_kind.get(lane.kind)
         return watch is not None and watch.state is BreakerState.OPEN
 
+    def may_bar(self, kind: str) -> bool:
+        """Return whether the breaker of a kind is not closed, or not known yet."""
+        watch = self._by_kind.get(kind)
+        return watch is not None and not watch.is_closed
+
     def allowances(self, lane: Lane) -> Iterable[Allowance]:
         """Allow no jobs of a kind whose breaker is open, or not known yet."""
         watch = self._by_kind.get(lane.kind)

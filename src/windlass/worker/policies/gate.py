@@ -62,6 +62,14 @@ class Gate(Service):
         del lane
         return False
 
+    def may_bar(self, kind: str) -> bool:
+        """Return whether the gate may keep a job of a kind from starting, as far as is known.
+
+        If not, such a job may be claimed without asking for what is allowed.
+        """
+        del kind
+        return True
+
     def reserve(self, reserves: Mapping[str, int]) -> None:
         """Reserve what a claim under way may use; names that belong to other gates are ignored."""
         raise NotImplementedError
@@ -130,6 +138,10 @@ class Gates:
     def bars(self, lane: Lane) -> bool:
         """Return whether a gate bars a lane."""
         return any(gate.bars(lane) for gate in self._gates)
+
+    def may_bar(self, kind: str) -> bool:
+        """Return whether a gate may keep a job of a kind from starting."""
+        return any(gate.may_bar(kind) for gate in self._gates)
 
     def reserve(self, reserves: Mapping[str, int]) -> None:
         """Reserve what a claim under way may use."""

@@ -16,7 +16,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.outcomes import Outcome, Released, Snoozed
 from windlass.core.jobs.settle import Transition
-from windlass.core.policies.limit import Limit, Measure, Tokens
+from windlass.core.policies.limit import Limit, Measure, Tokens, queue_limit
 from windlass.core.policies.limit_holding import TokenHolding
 from windlass.handlers.registry import Registry
 from windlass.store import Store
@@ -91,6 +91,13 @@ class LimitGate(Gate):
     def lets(self, lane: Lane) -> bool:
         found = self._of(lane.queue, lane.kind, lane.key)
         return all(held.ledger.free >= amount for held, amount in found)
+
+    def may_bar(self, kind: str) -> bool:
+        limits = self._requests.limits
+        if any(name.startswith(queue_limit("")) for name in limits):
+            return True
+        # The queue does not matter: no queue has a limit.
+        return any(name in limits for name, _ in self._registry.limited_by(kind, ""))
 
     def _allowance(self, held: HeldTokens, amount: int, now: float) -> Allowance:
         ledger = held.ledger

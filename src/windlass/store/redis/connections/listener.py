@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
 
 from windlass.core.errors import StoreError
@@ -20,6 +21,8 @@ _LISTEN_TIMEOUT_SECONDS = 10.0
 _MAX_BACKOFF_SECONDS = 2.0
 _SUBSCRIBED = (b"subscribe", b"ssubscribe")
 _MESSAGES = (b"message", b"smessage")
+_JOB = b"\1"
+"""First byte of a message that brings a job; other messages begin with a time."""
 _PING = pack(("PING",), in_cluster=False)
 
 
@@ -36,7 +39,9 @@ class Listener:
         self._heard: asyncio.Future[Exception | None] | None = None
         self._failures = 0
         self.word = b""
-        """The last message."""
+        """The last message that was a hint."""
+        self.on_job: Callable[[bytes], None] | None = None
+        """Takes a message that brings a job, which is more than a hint."""
         self.mark = 0
         """Counts messages and changes; a wait for an older mark ends at once."""
         self.listening = False
@@ -127,7 +132,7 @@ class Listener:
         """Take an input of the connection: a message, an answer, an error, or None at its end."""
         kind = reply[0] if isinstance(reply, list) else None
         if kind in _MESSAGES and isinstance(reply, list):
-            self._ring(bytes(reply[2]))
+            self._hear_message(bytes(reply[2]))
         elif kind in _SUBSCRIBED or kind == b"pong":
             self._answer(None)
         elif isinstance(reply, ReplyError):
@@ -136,6 +141,14 @@ class Listener:
             self._answer(ConnectionLost(str(reply), sent=False))
         else:  # SUNSUBSCRIBE says that the slot has moved away.
             self._answer(ConnectionLost("the server ended the subscription", sent=False))
+
+    def _hear_message(self, message: bytes) -> None:
+        if message[:1] != _JOB:
+            self._ring(message)
+            return
+        if self.on_job is not None:
+            self.on_job(message)
+        self._ring(b"")
 
     def _answer(self, error: Exception | None) -> None:
         if self._heard is None or self._heard.done():

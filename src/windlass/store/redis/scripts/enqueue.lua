@@ -1,13 +1,19 @@
 -- Plain jobs by lanes, all or none; 0 if some id is known already, -1 if a payload is missing.
 -- ARGV = number of lanes, of references, of jobs; lane and count for each; the references; id and
--- job for each
+-- job for each; and, if their places were reserved, the first of them and the time of that
 -- requires: memory u64 count finish
 local n_lanes, n_refs, total = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 for i = 4 + 2 * n_lanes, 3 + 2 * n_lanes + n_refs do
   if call('EXISTS', P .. 'v:' .. ARGV[i]) == 0 then return -1 end
 end
-local arrival = call('INCRBY', P .. 'seq', total) - total
-local stamp, at = u64(now) .. '\207\0\0', 4 + 2 * n_lanes + n_refs
+local at = 4 + 2 * n_lanes + n_refs
+local arrival, due = tonumber(ARGV[at + 2 * total]), now
+if arrival then
+  due = tonumber(ARGV[at + 2 * total + 1])
+else
+  arrival = call('INCRBY', P .. 'seq', total) - total
+end
+local stamp = u64(due) .. '\207\0\0'
 local set, ids, members = {}, {}, {}
 for i = 1, total do
   local id, seq = ARGV[at], struct.pack('>I6', arrival + i)
@@ -23,10 +29,10 @@ local done = 0
 for l = 1, n_lanes do
   local lane, jobs = ARGV[2 + 2 * l], tonumber(ARGV[3 + 2 * l])
   local of, places = parts(lane), {}
-  for k = 1, jobs do places[2 * k - 1], places[2 * k] = now, members[done + k] end
+  for k = 1, jobs do places[2 * k - 1], places[2 * k] = due, members[done + k] end
   done = done + jobs
   call('ZADD', P .. 'L:' .. lane, unpack(places))
-  call('ZADD', P .. 'heads', 'LT', now - of[3] * 60000000, lane)
+  call('ZADD', P .. 'heads', 'LT', due - of[3] * 60000000, lane)
   count(PENDING, of[1], jobs)
   woken[lane] = jobs
 end

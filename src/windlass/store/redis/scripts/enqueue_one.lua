@@ -1,20 +1,47 @@
 -- One plain job, by hand: most enqueues are one of these.
 -- Returns 1, 0 if the id is known already, -1 if its payload is missing
 -- ARGV = lane, queue, kind, urgency bonus, reference of a large payload or '', id, job
--- requires: begin wake
-local lane, id = ARGV[1], ARGV[6]
+-- requires: begin wake is_live
+local lane, queue, id = ARGV[1], ARGV[2], ARGV[6]
 if ARGV[5] ~= '' and call('EXISTS', P .. 'v:' .. ARGV[5]) == 0 then return -1 end
 local arrival = struct.pack('>I6', call('INCR', P .. 'seq'))
 local j = ARGV[7] .. '\207' .. struct.pack('>I8', now) .. '\207\0\0' .. arrival
 if call('SETNX', P .. 'j:' .. id, j) == 0 then return 0 end
 if ARGV[5] ~= '' then call('PERSIST', P .. 'v:' .. ARGV[5]) end
 call('ZADD', P .. 'all', 0, id)
-call('ZADD', P .. 'L:' .. lane, now, arrival .. id)
-call('ZADD', P .. 'heads', 'LT', now - ARGV[4], lane)
-call('HINCRBY', P .. 'n', PENDING .. ARGV[2], 1)
 local version = call('INCR', P .. 'ver')
+local is_handed_over = false
+
+-- Claim the job for a sleeper that asks for its kind, and send it along; return whether it was done.
+-- An ask is worker, token and kinds, parted by \2; one that was met is \1, token, \2 and id.
+local function hand_over(sleeper)
+  local ask = P .. 'ask:' .. sleeper
+  local worker, token, kinds = (call('GET', ask) or ''):match('^([^\1\2]+)\2(%d+)\2(.*)$')
+  if not worker or not kinds:find('\1' .. ARGV[3] .. '\1', 1, true) or not is_live(worker) then
+    return false
+  end
+  local row = '\154\196\16' .. id .. j .. '\192\192'
+  local word = '\1' .. struct.pack('>I8', now) .. token .. '\2' .. row
+  if call(PUBLISH, P .. 'wake:' .. sleeper, word) == 0 then return false end
+  call('SET', ask, '\1' .. token .. '\2' .. id, 'EX', 3600)
+  call('SET', P .. 'h:' .. id, cmsgpack.pack({RUNNING, now, 1, 0, 0, 0, worker, token, now, 0, false, false,
+    false, '', 0, false, false, '', 0, queue, ''}) .. NIL)
+  call('SADD', P .. 'run:' .. worker, id)
+  call('SADD', P .. 'holders', worker)
+  is_handed_over = true
+  return true
+end
+
 local groups = call('HGETALL', P .. 'zz')
 if #groups > 0 then
-  wake(groups, ARGV[2], ARGV[3], 1, struct.pack('>I8I8', now, version) .. lane)
+  -- Not past a job that waits in the same lane, nor one whose payload the worker would have to fetch.
+  local may_hand_over = ARGV[5] == '' and call('EXISTS', P .. 'L:' .. lane) == 0
+  local word = struct.pack('>I8I8', now, version) .. lane
+  wake(groups, queue, ARGV[3], 1, word, may_hand_over and hand_over)
 end
+if not is_handed_over then
+  call('ZADD', P .. 'L:' .. lane, now, arrival .. id)
+  call('ZADD', P .. 'heads', 'LT', now - ARGV[4], lane)
+end
+call('HINCRBY', P .. 'n', (is_handed_over and RUNNING or PENDING) .. queue, 1)
 return 1

@@ -149,8 +149,9 @@ end
 -- requires: begin
 -- Wake sleepers that serve a lane: one for each job, and sixteen at most. A group says which queues
 -- it serves, which it does not, and which kinds: each name between two \1, the three lists parted
--- by \2. PUBLISH says how many heard it, so that the dead are passed over.
-local function wake(groups, queue, kind, jobs, word)
+-- by \2. PUBLISH says how many heard it, so that the dead are passed over. `hand_over` may give the job
+-- to a sleeper that asks for it.
+local function wake(groups, queue, kind, jobs, word, hand_over)
   for i = 1, #groups, 2 do
     local queues, excluded, kinds = groups[i + 1]:match('^([^\2]*)\2([^\2]*)\2(.*)$')
     local serves = (queues == '' or queues:find('\1' .. queue .. '\1', 1, true))
@@ -161,7 +162,7 @@ local function wake(groups, queue, kind, jobs, word)
       if not sleeper then
         call('HDEL', P .. 'zz', groups[i])
         serves = false
-      elseif call(PUBLISH, P .. 'wake:' .. sleeper, word) > 0 then
+      elseif (hand_over and hand_over(sleeper)) or call(PUBLISH, P .. 'wake:' .. sleeper, word) > 0 then
         jobs = jobs - 1
       end
     end
