@@ -32,7 +32,7 @@ from windlass.store import StoreQueries
 
 _STALE = timedelta(minutes=1)
 """The age at which rates are too old to be shown: no worker samples any more."""
-_MAX_GROUPS = 1_000
+_MAX_GROUPS = 250
 _CACHED_FOR = timedelta(seconds=15)
 
 
