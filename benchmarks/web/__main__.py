@@ -13,8 +13,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -24,7 +25,7 @@ from benchmarks.web.browser import Browser
 from benchmarks.web.fill import Sizes, fill, size_of
 from benchmarks.web.report import Report, Timing, Watched, Weight
 from benchmarks.web.shop import run_some, shop
-from benchmarks.web.viewers import load_of
+from benchmarks.web.viewers import Backends, Others, load_of
 from tests.support.postgres.server import Server
 from windlass import Windlass
 from windlass.core.jobs.queries import JobFilter
@@ -35,7 +36,9 @@ from windlass.web.site import Site
 FULL = Sizes(finished=10_000_000, pending=1_000_000, dead=100_000, groups=500)
 QUICK = Sizes(finished=200_000, pending=50_000, dead=20_000, groups=200)
 VIEWERS = 50
+_WATCHED = ("/", "/jobs", "/errors", "/flows")
 Tell = Callable[[str], None]
+Ask = Callable[[], Awaitable[int]]
 
 
 def main() -> int:
@@ -73,13 +76,12 @@ async def _measure(url: str, options: argparse.Namespace, tell: Tell) -> Report:
         await run_some(app)
         await asyncio.to_thread(fill, url, sizes, tell)
     page = app.web()
-    timings = []
-    for address in await _addresses(app):
-        timings.append(await _timed(page, address, options.rounds))
-        tell(str(timings[-1]))
+    others = Others()
+    timings = await _timings(app, page, url, options.rounds, tell)
     report = Report(
         sizes=f"{sizes}; {size_of(url)}",
-        timings=[*timings, *[await _counted(app, options.rounds)]],
+        timings=timings,
+        others=others.cpus(url),
         weights=[await _weight(page, address) for address in ("/", "/jobs", "/errors")],
         watched=await _watched(page, url, timings, options.seconds, tell),
     )
@@ -111,26 +113,37 @@ async def _addresses(app: Windlass) -> list[str]:
     ]
 
 
-async def _timed(page: Starlette, address: str, rounds: int) -> Timing:
+async def _timed(site: Site, name: str, ask: Ask, rounds: int, db: Backends) -> Timing:
     """Ask several times, each time as the first viewer after a change."""
-    site: Site = page.state.site
-    browser, seconds, size = Browser(page), [], 0
-    await browser.get(address)
+    seconds, cpu, size = [], [], 0
+    await ask()
     for _ in range(rounds):
         site.reads.forget()
-        answer = await browser.get(address)
-        seconds.append(answer.seconds)
-        size = answer.transferred
-    return Timing(name=address, seconds=seconds, transferred=size)
-
-
-async def _counted(app: Windlass, rounds: int) -> Timing:
-    seconds = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        await app.store.counts()
+        before, began = db.cpu(), time.perf_counter()
+        size = await ask()
         seconds.append(time.perf_counter() - began)
-    return Timing(name="windlass queues list", seconds=seconds, transferred=0)
+        cpu.append(db.cpu() - before)
+    return Timing(name=name, seconds=seconds, cpu_seconds=cpu, transferred=size)
+
+
+async def _timings(
+    app: Windlass, page: Starlette, url: str, rounds: int, tell: Tell
+) -> list[Timing]:
+    async def counts() -> int:
+        await app.store.counts()
+        return 0
+
+    browser, site = Browser(page), page.state.site
+    asks: dict[str, Ask] = {}
+    for address in await _addresses(app):
+        asks[address] = partial(browser.size_of, address)
+    asks["windlass queues list"] = counts
+    timings = []
+    with Backends(url) as db:
+        for name, ask in asks.items():
+            timings.append(await _timed(site, name, ask, rounds, db))
+            tell(str(timings[-1]))
+    return timings
 
 
 async def _weight(page: Starlette, address: str) -> Weight:
@@ -148,9 +161,9 @@ async def _weight(page: Starlette, address: str) -> Weight:
 async def _watched(
     page: Starlette, url: str, timings: Sequence[Timing], seconds: float, tell: Tell
 ) -> list[Watched]:
-    names = [each.name for each in timings if not each.name.startswith("/api/")]
-    chosen = [each for each in names if not each.startswith("/jobs?")]
-    cases = {each: [each] for each in chosen} | {"every page": chosen}
+    names = [each.name for each in timings if each.name.startswith("/")]
+    pages = [each for each in names if not each.startswith(("/api/", "/jobs?"))]
+    cases = {each: [each] for each in pages if each in _WATCHED} | {"every page": pages}
     watched = []
     for name, addresses in cases.items():
         many = [addresses[number % len(addresses)] for number in range(VIEWERS)]

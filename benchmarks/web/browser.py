@@ -64,6 +64,10 @@ class Browser:
             seconds=seconds,
         )
 
+    async def size_of(self, address: str) -> int:
+        """Ask for something, and return the bytes that were sent."""
+        return (await self.get(address)).transferred
+
     async def assets(self, page: Answer) -> dict[str, int]:
         """Return the bytes of everything that a page loads, by its address."""
         found: dict[str, int] = {}

@@ -26,8 +26,8 @@ _NAMES = f"'kind_' || n % {KINDS} AS kind, 'queue_' || n % {KINDS} % {QUEUES} AS
 
 FINISHED = f"""
 INSERT INTO windlass.finished_jobs (
-    seq, id, kind, queue, state, payload, due_at, created_at, updated_at, started_at, attempt, worker,
-    finished_at, result, slot)
+    seq, id, kind, queue, state, payload, due_at, created_at, updated_at, started_at, attempt,
+    worker, finished_at, result, slot)
 SELECT n, {_ID.format(at="created_at")}, kind, queue,
        CASE WHEN n % 200 = 0 THEN 'cancelled' ELSE 'completed' END, {_PAYLOAD}, created_at,
        created_at, finished_at, finished_at - interval '80 ms', 1, 'worker-' || n % 4, finished_at,
@@ -42,7 +42,8 @@ INSERT INTO windlass.jobs (
     id, kind, queue, priority, key, state, payload, due_at, created_at, updated_at)
 SELECT {_ID.format(at="at")}, kind, queue, CASE n % 10 WHEN 0 THEN 5 ELSE 0 END,
        CASE WHEN n % {KINDS} = 3 THEN 'tenant-' || n % {TENANTS * KINDS} / {KINDS} ELSE '' END,
-       state, {_PAYLOAD}, at + CASE state WHEN 'scheduled' THEN interval '1 day' ELSE '0' END, at, at
+       state, {_PAYLOAD}, at + CASE state WHEN 'scheduled' THEN interval '1 day' ELSE '0' END,
+       at, at
 FROM (SELECT n, {_NAMES}, CASE WHEN n % 50 = 0 THEN 'scheduled' ELSE 'pending' END AS state,
              now() - interval '2 hours' * (1 - n / %(total)s::float8) AS at
       FROM generate_series(%(first)s, %(last)s) AS n)
@@ -51,8 +52,8 @@ FROM (SELECT n, {_NAMES}, CASE WHEN n % 50 = 0 THEN 'scheduled' ELSE 'pending' E
 # Errors come in bursts, and few of them are most of all: group k has about 1/k of the jobs.
 DEAD = f"""
 INSERT INTO windlass.dead_jobs (
-    seq, id, kind, queue, state, payload, due_at, created_at, updated_at, started_at, attempt, failures,
-    worker, error, reason, history, finished_at, fingerprint)
+    seq, id, kind, queue, state, payload, due_at, created_at, updated_at, started_at, attempt,
+    failures, worker, error, reason, history, finished_at, fingerprint)
 SELECT n, {_ID.format(at="at")}, kind, queue, 'dead', {_PAYLOAD}, at, at, at, at, 4, 4,
        'worker-' || n % 4, error, 'gave up after 4 failures',
        (SELECT json_agg(json_build_object('number', attempt, 'outcome', 'failed',

@@ -21,6 +21,7 @@ _WIDTH = 120
 SECONDS_BAR = 0.1
 PAGE_BAR, SCRIPT_BAR = 60_000, 25_000
 LOAD_BAR = 1.2
+_BUSY = 0.5
 _BY_BUDGET = ("?state=cancelled", "?q=")
 """Searches that look at jobs until their budget is spent, which they say; shown without a bar."""
 
@@ -31,6 +32,8 @@ class Timing:
 
     name: str
     seconds: Sequence[float]
+    cpu_seconds: Sequence[float]
+    """CPU time of the page's process and of the database for each."""
     transferred: int
 
     @property
@@ -39,15 +42,23 @@ class Timing:
         return statistics.median(self.seconds)
 
     @property
-    def is_met(self) -> bool | None:
-        """Whether the median is below the bar; None: there is none."""
+    def cpu(self) -> float:
+        """The middle of the CPU times."""
+        return statistics.median(self.cpu_seconds)
+
+    def is_met(self, *, busy: bool) -> bool | None:
+        """Whether the median is below the bar; None: there is none.
+
+        On a machine that others use, the wall says how busy they are, and CPU time decides.
+        """
         if any(each in self.name for each in _BY_BUDGET):
             return None
-        return self.median < SECONDS_BAR
+        return (self.cpu if busy else self.median) < SECONDS_BAR
 
     def __str__(self) -> str:
         p95 = percentile(self.seconds, 0.95)
-        return f"{self.name}: {1000 * self.median:.1f} ms, p95 {1000 * p95:.1f} ms"
+        figures = (1000 * each for each in (self.median, p95, self.cpu))
+        return "{}: {:.1f} ms, p95 {:.1f} ms, CPU {:.1f} ms".format(self.name, *figures)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,19 +110,28 @@ class Report:
     timings: Sequence[Timing]
     weights: Sequence[Weight]
     watched: Sequence[Watched]
+    others: float
+    """CPUs that other programs used meanwhile, on the average."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether others used so much of the machine that times are too long."""
+        return self.others > _BUSY
 
     @property
     def is_met(self) -> bool:
         """Whether no bar is missed."""
-        every = (*self.timings, *self.weights, *self.watched)
-        return all(each.is_met is not False for each in every)
+        times = all(each.is_met(busy=self.is_busy) is not False for each in self.timings)
+        weights = all(each.is_met for each in self.weights)
+        return times and weights and all(each.is_met for each in self.watched)
 
     @property
     def place(self) -> str:
         """Where the figures were made."""
         return (
             f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs, Python "
-            f"{platform.python_version()}"
+            f"{platform.python_version()}; others used {self.others:.1f} CPUs meanwhile"
+            + (": judged by CPU time" if self.is_busy else "")
         )
 
     def show(self, console: Console) -> None:
@@ -128,14 +148,17 @@ class Report:
         path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
     def _times(self) -> Table:
-        table = _table("server time, nothing remembered", "page", "median ms", "p95 ms", "kB")
+        table = _table(
+            "server time, nothing remembered", "page", "median ms", "p95 ms", "CPU ms", "kB"
+        )
         for each in self.timings:
             table.add_row(
                 each.name,
                 f"{1000 * each.median:,.1f}",
                 f"{1000 * percentile(each.seconds, 0.95):,.1f}",
+                f"{1000 * each.cpu:,.1f}",
                 f"{each.transferred / 1000:,.1f}",
-                _met(each.is_met),
+                _met(each.is_met(busy=self.is_busy)),
             )
         return table
 

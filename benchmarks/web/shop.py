@@ -1,11 +1,11 @@
-"""Owns the app whose page is measured: kinds, a schedule, a limit, a flow, and jobs that really ran."""
+"""Owns the app whose page is measured, and some jobs of it that really ran."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
-from windlass import Context, PermanentError, Windlass
+from windlass import PermanentError, Windlass
 
 KINDS, QUEUES, TENANTS = 20, 8, 500
 _RUNS = 40
@@ -36,7 +36,7 @@ def shop(url: str) -> Windlass:
 
 
 def _register(app: Windlass, number: int) -> None:
-    async def handler(ctx: Context, order: int = 0, note: str = "") -> dict[str, Any]:
+    async def handler(order: int = 0, note: str = "") -> dict[str, Any]:
         if number == 0:
             raise PermanentError(f"order {order} is refused")
         return {"order": order, "note": len(note)}

@@ -12,17 +12,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from starlette.applications import Starlette
 
-from benchmarks.capacity.proc import cpu_seconds
+from benchmarks.capacity.proc import busy_seconds, cpu_seconds
 from benchmarks.web.browser import Browser
 from windlass.web.site import Site
 
 _ENQUEUE_EVERY = 0.5
-_ENQUEUE = b"""SELECT windlass.enqueue('{"kind": "kind_2", "queue": "queue_2", "payload": {}}')"""
+_ENQUEUE = b"""SELECT windlass.enqueue('{"kind": "kind_2", "queue": "live", "payload": {}}')"""
 _OWN = "bench web"
 
 
@@ -89,6 +89,38 @@ async def _changes(url: str) -> None:
         while True:
             await db.execute(_ENQUEUE)
             await asyncio.sleep(_ENQUEUE_EVERY)
+
+
+class Backends:
+    """The CPU time of this process, and of the server's processes for its connections."""
+
+    def __init__(self, url: str) -> None:
+        self._db = psycopg.connect(url, autocommit=True, application_name=_OWN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def cpu(self) -> float:
+        """Return the seconds so far."""
+        return _account(self._db)[2] + time.process_time()
+
+
+class Others:
+    """How many CPUs other programs use, from the moment on at which this is made."""
+
+    def __init__(self) -> None:
+        self._began, self._busy, self._own = time.monotonic(), busy_seconds(), time.process_time()
+
+    def cpus(self, url: str) -> float:
+        """Return the CPUs that were used by others than this process and its connections."""
+        with psycopg.connect(url, application_name=_OWN) as db:
+            served = _account(db)[2]
+        own = time.process_time() - self._own + served
+        busy = busy_seconds() - self._busy
+        return max(busy - own, 0.0) / (time.monotonic() - self._began)
 
 
 def _account(db: psycopg.Connection[Any]) -> tuple[float, float, float]:

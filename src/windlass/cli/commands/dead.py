@@ -21,9 +21,9 @@ from windlass.core import documents as facts
 from windlass.core.errors import ConfigError
 from windlass.core.failures.fingerprint import place
 from windlass.core.jobs.moves import Verb
-from windlass.core.jobs.queries import ErrorGroup, Where
+from windlass.core.jobs.queries import ErrorGroups, Where
 from windlass.core.jobs.states import State
-from windlass.core.payloads.masked_job import masked_group
+from windlass.core.payloads.masked_job import masked_groups
 
 dead = options.Commands("List, redrive and purge dead jobs.")
 
@@ -77,17 +77,16 @@ def groups(
 ) -> None:
     """List the errors that jobs died of: how many jobs each, and since when."""
 
-    async def work(chosen: Windlass) -> tuple[list[ErrorGroup], datetime]:
+    async def work(chosen: Windlass) -> tuple[ErrorGroups, datetime]:
         found = await chosen.control.aerror_groups(kind=kind, limit=limit)
         redaction = redaction_of(chosen)
-        seen = [masked_group(group, redaction) for group in found]
-        return seen, (await chosen.store.sweep()).now
+        return masked_groups(found, redaction), (await chosen.store.sweep()).now
 
     found, now = target.visit(work)
     if as_json:
-        show.document({"groups": [facts.group_facts(group) for group in found]})
+        show.document(facts.groups_facts(found))
         return
-    if not found:
+    if not found and found.searched_to is None:
         show.note("no dead jobs")
         return
     listing = Listing(
@@ -102,14 +101,17 @@ def groups(
     for group in found:
         listing.add(
             show.cell(group.fingerprint or "-"),
-            show.count(group.count, "red"),
+            show.count(group.count, "red", capped=found.searched_to is not None),
             show.cell(group.kind),
             show.cell(show.ago(group.first_seen, now), "dim"),
             show.cell(show.ago(group.last_seen, now), "dim"),
             show.cell("" if group.error is None else place(group.error), "dim"),
             show.cell(group.error or group.reason, "red"),
         )
-    listing.print(show.stdout())
+    if found:
+        listing.print(show.stdout())
+    if found.searched_to is not None:
+        show.note(f"jobs that died {show.ago(found.searched_to, now)} or before are not counted")
 
 
 @dead.command(

@@ -127,6 +127,8 @@ class Stats:
     """The names of the breakers that are open."""
     half_open: tuple[str, ...] = ()
     """The names of the half-open breakers."""
+    errors_searched_to: datetime | None = None
+    """Jobs that died then or before were not looked at for their errors; None: all were."""
     unknown: Mapping[str, str]
     """Why a figure is None, by its name, or which queues a sum is without."""
 
@@ -144,6 +146,8 @@ class StatsFacts:
     history: History
     kinds: Mapping[str, Json]
     groups: Sequence[ErrorGroup]
+    groups_searched_to: datetime | None = None
+    """How far back dead jobs were grouped; None: all of them were."""
     workers: Sequence[WorkerRecord]
     pauses: Pauses
     redaction: Redaction
@@ -193,7 +197,13 @@ def stats_of(facts: StatsFacts, *, queue: str | None = None, kind: str | None = 
         whole=queue is None and kind is None,
         queues=tuple(queue_of(name, scene) for name in names),
         kinds=tuple(sorted(kinds, key=lambda each: (-each.busy, -each.runs, each.name))),
-        errors=errors_of(chosen, groups, facts.now, facts.redaction),
+        errors=errors_of(
+            chosen,
+            groups,
+            facts.now,
+            facts.redaction,
+            capped=facts.groups_searched_to is not None,
+        ),
         workers=tuple(_worker(each) for each in alive if _is_for(each, queue, kind)),
         short=shortages(alive, waiting, facts.pauses),
     )
@@ -261,6 +271,7 @@ def _stats(
         services=services,
         breakers=breakers_in(facts.sample, BreakerState.OPEN),
         half_open=breakers_in(facts.sample, BreakerState.HALF_OPEN),
+        errors_searched_to=facts.groups_searched_to,
         unknown=unknown,
     )
 

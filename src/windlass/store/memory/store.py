@@ -327,8 +327,7 @@ class MemoryStore(NonTransactional):
         return Standing() if own is None else queries.standing(jobs, own, now, limit)
 
     async def depths(self, most: int) -> Depths:
-        with self._lock:
-            counted = Counter((job.queue, job.state) for job in self._tables.jobs)
+        counted = Counter((job.queue, job.state) for job in self.all_jobs())
         return depths_of(((*place, count) for place, count in counted.items()), most)
 
     async def arrivals(

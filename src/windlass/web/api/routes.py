@@ -16,13 +16,12 @@ from starlette.routing import Route
 
 from windlass.app.control.why import why_facts
 from windlass.app.workflows.flow_rows import flow_facts, flow_parts
-from windlass.app.workflows.flow_view import view_of
 from windlass.core.audit import entry_facts
 from windlass.core.documents import (
     Facts,
     breaker_facts,
     figures_facts,
-    group_facts,
+    groups_facts,
     limit_facts,
     page_facts,
     schedule_facts,
@@ -93,7 +92,7 @@ async def _stats(request: Request, query: StatsQuery) -> Facts:
     site = site_of(request)
     if not (query.queue or query.kind):
         return figures_facts((await site.reads.snapshot()).stats)
-    return figures_facts(await site.app.astats(queue=query.queue or None, kind=query.kind or None))
+    return figures_facts(await site.reads.stats(query.queue or None, query.kind or None))
 
 
 async def _jobs(request: Request, query: JobsQuery) -> Facts:
@@ -104,22 +103,23 @@ async def _jobs(request: Request, query: JobsQuery) -> Facts:
 
 async def _job(request: Request, _query: NoQuery) -> Facts:
     app = site_of(request).app
-    job_id = await app.control.ajob_id(request.path_params["id"])
-    job = await app.store.get(job_id)
+    reads = site_of(request).reads
+    job_id = await reads.job_id(request.path_params["id"])
+    job = await reads.job(job_id)
     if job is None:
         raise UnknownJob(job_id)
     return visible_facts(visible(app, job), access_of(request))
 
 
 async def _why(request: Request, _query: NoQuery) -> Facts:
-    app = site_of(request).app
-    why = await app.control.awhy(await app.control.ajob_id(request.path_params["id"]))
+    reads = site_of(request).reads
+    why = await reads.why(await reads.job_id(request.path_params["id"]))
     return why_facts(why)
 
 
 async def _errors(request: Request, query: KindQuery) -> Facts:
     groups = await site_of(request).reads.groups(query.kind or None)
-    return {"groups": [group_facts(each) for each in groups]}
+    return groups_facts(groups)
 
 
 async def _workers(request: Request, _query: NoQuery) -> Facts:
@@ -129,7 +129,7 @@ async def _workers(request: Request, _query: NoQuery) -> Facts:
 async def _flow(request: Request, _query: NoQuery) -> Facts:
     app = site_of(request).app
     job_id = await app.control.ajob_id(request.path_params["id"], kind=FLOW_KIND)
-    view = await view_of(app.store, job_id)
+    view = await site_of(request).reads.flow(job_id)
     facts = flow_facts(view) | {"reason": visible(app, view.job).reason}
     return facts | {"states": dict(view.own_counts), "parts": flow_parts(view)}
 
@@ -149,7 +149,7 @@ async def _breakers(request: Request, _query: NoQuery) -> Facts:
 
 
 async def _audit(request: Request, query: AuditQuery) -> Facts:
-    page = await site_of(request).app.control.aaudit(
+    page = await site_of(request).reads.audit(
         since=query.since or None,
         by=query.by or None,
         limit=query.limit,
@@ -206,7 +206,7 @@ ENDPOINTS = (
     Endpoint(
         path="/errors",
         summary="The errors that jobs died of",
-        keys=("groups",),
+        keys=("groups", "searched_to"),
         answer=_errors,
         query=KindQuery,
     ),

@@ -5,29 +5,43 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.app.app import Windlass
+from windlass.app.control.why import Why
 from windlass.app.doctor.report import Report, examine_settings, examine_store
 from windlass.app.masking import redaction_of
 from windlass.app.snapshot import Snapshot, take_snapshot
 from windlass.app.stats import Slow
+from windlass.app.workflows.flow_view import FlowView, view_of, viewed
+from windlass.core.audit import AuditPage
+from windlass.core.errors import FlowInvalid
 from windlass.core.jobs.bulk import BulkOperation
-from windlass.core.jobs.queries import ErrorGroup, Page, Where
-from windlass.core.payloads.masked_job import masked_group, masked_summary
+from windlass.core.jobs.ids import made_at
+from windlass.core.jobs.job import FLOW, Job
+from windlass.core.jobs.queries import ErrorGroups, JobFilter, Page, Where
+from windlass.core.payloads.masked_job import masked_groups, masked_summary
 from windlass.core.policies.breaker_record import BreakerStatus
 from windlass.core.policies.limit_usage import LimitState
+from windlass.core.records import RecordPage
 from windlass.core.schedules.status import ScheduleStatus
+from windlass.core.search.scan import Budget
 from windlass.core.stats.live_counts import Trend
+from windlass.core.stats.stats import Stats
 from windlass.core.workers import WorkerRecord
+from windlass.core.workflows.flow_graph import FLOW_KIND
 
 T = TypeVar("T")
 _FRESH_SECONDS = 1.0
 _DOCTOR_SECONDS = 10.0
 _MAX_ENTRIES = 200
 _FIGURES = "figures"
+_FLOWS_BUDGET = Budget(rows=20_000)
+"""Few jobs are flows, and no index has them: how many are looked at for the newest ones."""
 MAX_GROUPS = 100
 
 
@@ -78,13 +92,22 @@ class Reads:
     async def bulks(self) -> list[BulkOperation]:
         return await self._shared("bulks", self._app.control.abulks)
 
-    async def groups(self, kind: str | None = None) -> list[ErrorGroup]:
+    async def upcoming(self, name: str, count: int) -> list[datetime]:
+        """Return when a schedule will tick."""
+        key = ("upcoming", name, count)
+        return await self._shared(key, lambda: self._app.schedules.aupcoming(name, count))
+
+    async def stats(self, queue: str | None, kind: str | None) -> Stats:
+        """Return the figures of a queue, or of a kind."""
+        key = ("stats", queue, kind)
+        return await self._shared(key, lambda: self._app.astats(queue=queue, kind=kind))
+
+    async def groups(self, kind: str | None = None) -> ErrorGroups:
         """Return the errors that jobs died of, masked."""
 
-        async def read() -> list[ErrorGroup]:
+        async def read() -> ErrorGroups:
             found = await self._app.control.aerror_groups(kind=kind, limit=MAX_GROUPS)
-            redaction = redaction_of(self._app)
-            return [masked_group(each, redaction) for each in found]
+            return masked_groups(found, redaction_of(self._app))
 
         return await self._shared(("groups", kind), read)
 
@@ -101,6 +124,52 @@ class Reads:
             )
 
         return await self._shared(("jobs", repr(where), limit, after), read)
+
+    async def job_id(self, given: str) -> UUID:
+        """Return the id of which a part was given."""
+        return await self._shared(("id", given), lambda: self._app.control.ajob_id(given))
+
+    async def job(self, job_id: UUID) -> Job | None:
+        """Return a job, which is not masked."""
+        return await self._shared(("job", job_id), lambda: self._app.store.get(job_id))
+
+    async def why(self, job_id: UUID) -> Why:
+        """Return why a job does not run."""
+        return await self._shared(("why", job_id), lambda: self._app.control.awhy(job_id))
+
+    async def audit(self, **which: Any) -> AuditPage:
+        """Return a page of the audit log, as `app.control.audit` does."""
+        key = ("audit", *sorted((name, repr(value)) for name, value in which.items()))
+        return await self._shared(key, lambda: self._app.control.aaudit(**which))
+
+    async def flows(self, limit: int) -> tuple[list[FlowView], datetime | None]:
+        """Return the newest flows, and how far back was looked if that was not all."""
+
+        async def read() -> tuple[list[FlowView], datetime | None]:
+            which, store = JobFilter(kind=FLOW_KIND), self._app.store
+            page = await store.find(which, limit=limit, budget=_FLOWS_BUDGET)
+            jobs = {each.id: each for each in page.jobs} | await self._flows_under_way(limit)
+            views = []
+            for flow_id in sorted(jobs, reverse=True)[:limit]:
+                with suppress(FlowInvalid):
+                    views.append(await viewed(store, jobs[flow_id]))
+            return views, None if page.searched_to is None else made_at(page.searched_to)
+
+        return await self._shared(("flows", limit), read)
+
+    async def _flows_under_way(self, limit: int) -> dict[UUID, Job]:
+        """Return flows by their records, which they have until they end: however old they are."""
+        records = await self._app.store.records(FLOW, RecordPage(limit))
+        ids = []
+        for name in records:
+            with suppress(ValueError):
+                ids.append(UUID(name.removeprefix(FLOW)))
+        found = await self._app.store.get_many(ids)
+        return {key: job for key, job in found.items() if job.kind == FLOW_KIND}
+
+    async def flow(self, flow_id: UUID) -> FlowView:
+        """Return one flow."""
+        return await self._shared(("flow", flow_id), lambda: view_of(self._app.store, flow_id))
 
     async def doctor(self) -> Report:
         """Return what `windlass doctor` finds."""

@@ -19,7 +19,7 @@ async def audit(request: Request) -> Response:
     given = {name: request.query_params.get(name, "").strip() for name in ("by", "since", "after")}
     page, problem = AuditPage(entries=(), after=None), ""
     try:
-        page = await site.app.control.aaudit(
+        page = await site.reads.audit(
             since=given["since"] or None,
             by=given["by"] or None,
             limit=_LIMIT,

@@ -7,10 +7,7 @@ from starlette.responses import Response
 
 from windlass.app.masking import redaction_of
 from windlass.app.workflows.flow_rows import rows_of
-from windlass.app.workflows.flow_view import FlowView, view_of, viewed
-from windlass.core.errors import FlowInvalid
-from windlass.core.jobs.job import Job
-from windlass.core.jobs.queries import JobFilter
+from windlass.app.workflows.flow_view import FlowView
 from windlass.core.jobs.states import FINISHED
 from windlass.core.payloads.masked_job import masked_texts
 from windlass.core.workflows.flow_graph import FLOW_KIND, ids_of
@@ -24,11 +21,13 @@ _LIMIT = 25
 async def flows(request: Request) -> Response:
     """List flows, the newest first."""
     site = site_of(request)
-    page = await site.app.store.find(JobFilter(kind=FLOW_KIND), limit=_LIMIT)
-    found = [await _glance(request, each) for each in page.jobs]
-    views = [each for each in found if each is not None]
+    views, searched_to = await site.reads.flows(_LIMIT)
     stats = (await site.reads.snapshot()).stats
-    context = {"views": views, "done": {view.job.id: _done(view) for view in views}}
+    context = {
+        "views": views,
+        "done": {view.job.id: _done(view) for view in views},
+        "searched_to": searched_to,
+    }
     return render(request, "flows.html", context, now=stats.at)
 
 
@@ -36,7 +35,7 @@ async def flow(request: Request) -> Response:
     """Draw one flow, and list its jobs, those that are alike together."""
     site = site_of(request)
     job_id = await site.app.control.ajob_id(request.path_params["id"], kind=FLOW_KIND)
-    view = await view_of(site.app.store, job_id)
+    view = await site.reads.flow(job_id)
     rows = rows_of(view)
     stats = (await site.reads.snapshot()).stats
     context = {
@@ -55,10 +54,3 @@ async def flow(request: Request) -> Response:
 def _done(view: FlowView) -> tuple[int, int]:
     ended = sum(view.own_counts[state.value] for state in FINISHED)
     return ended, view.chart.size + len(view.chart.last)
-
-
-async def _glance(request: Request, job: Job) -> FlowView | None:
-    try:
-        return await viewed(site_of(request).app.store, job)
-    except FlowInvalid:
-        return None

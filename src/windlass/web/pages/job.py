@@ -19,18 +19,18 @@ _MAX_ACTIONS = 20
 
 async def job(request: Request) -> Response:
     """Show one job by its id, or by a part of it that is unique."""
-    app = site_of(request).app
+    app, reads = site_of(request).app, site_of(request).reads
     given = request.path_params["id"]
-    job_id = await app.control.ajob_id(given)
+    job_id = await reads.job_id(given)
     if given != str(job_id):
         return see_other(request, f"/jobs/{job_id}")
     # The two reads of the job may differ; the second is the newer one.
-    why = await app.control.awhy(job_id)
-    found = visible(app, await app.store.get(job_id) or why.job)
+    why = await reads.why(job_id)
+    found = visible(app, await reads.job(job_id) or why.job)
     access = access_of(request)
     shown = found if access.payloads else without_data(found)
     steps = _steps(shown)
-    acted = await app.control.aaudit(job=job_id, since=found.created_at, limit=_MAX_ACTIONS)
+    acted = await reads.audit(job=job_id, since=found.created_at, limit=_MAX_ACTIONS)
     context = {
         "job": shown,
         "payload": value_of(shown.payload) if access.payloads else None,

@@ -33,6 +33,7 @@ async def errors(request: Request) -> Response:
         "since": since,
         "problem": problem,
         "search_term": term,
+        "searched_to": stats.errors_searched_to,
     }
     return render(request, "errors.html", context, now=stats.at, status=422 if problem else 200)
 
@@ -77,12 +78,10 @@ async def workers(request: Request) -> Response:
 
 async def schedules(request: Request) -> Response:
     """Show the schedules: when each ticks next, and its last job."""
-    site = site_of(request)
-    found = await site.reads.schedules()
-    upcoming = {}
-    for each in found[:_MAX_SCHEDULES_READ]:
-        if not each.paused:
-            upcoming[each.name] = await site.app.schedules.aupcoming(each.name, _MAX_UPCOMING)
+    reads = site_of(request).reads
+    found = await reads.schedules()
+    names = [each.name for each in found[:_MAX_SCHEDULES_READ] if not each.paused]
+    upcoming = {name: await reads.upcoming(name, _MAX_UPCOMING) for name in names}
     now = found[0].now if found else None
     context = {"schedules": found, "upcoming": upcoming}
     return render(request, "schedules.html", context, now=now)
