@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import re
 import time
@@ -42,8 +43,11 @@ class Browser:
         started: dict[str, Any] = {}
         body: list[bytes] = []
 
+        received = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"", "more_body": False}
+            # After the request there is nothing to hear: a browser that stays says no more.
+            return next(received, None) or await asyncio.get_running_loop().create_future()
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -90,7 +94,7 @@ def _scope(path: str, query: str) -> dict[str, Any]:
     ]
     return {
         "type": "http",
-        "asgi": {"version": "3.0"},
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
         "http_version": "1.1",
         "method": "GET",
         "scheme": "http",
