@@ -22,8 +22,8 @@ SECONDS_BAR = 0.1
 PAGE_BAR, SCRIPT_BAR = 60_000, 25_000
 LOAD_BAR = 1.2
 _BUSY = 0.5
-_BY_BUDGET = ("?state=cancelled", "?q=")
-"""Searches that look at jobs until their budget is spent, which they say; shown without a bar."""
+_WITH_BAR = ("/", "/jobs")
+"""The pages that people open first; the others are shown without a bar."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Timing:
 
         On a machine that others use, the wall says how busy they are, and CPU time decides.
         """
-        if any(each in self.name for each in _BY_BUDGET):
+        if self.name not in _WITH_BAR:
             return None
         return (self.cpu if busy else self.median) < SECONDS_BAR
 

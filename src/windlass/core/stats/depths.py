@@ -21,7 +21,7 @@ class QueueCount(Struct, frozen=True, kw_only=True):
     """Whether there are more, which were not counted."""
 
 
-MAX_COUNTED = 50_000
+MAX_COUNTED = 10_000
 """How many jobs of each state are counted."""
 
 
