@@ -216,7 +216,7 @@ def test_a_count_that_may_be_too_low_has_a_plus(
 ) -> None:
     shell.dead(count=3)
     assert "+" not in shell.ok("queues", "list").out
-    monkeypatch.setitem(SqliteStore.counts.__kwdefaults__, "most", 2)
+    monkeypatch.setattr(SqliteStore.counts, "__kwdefaults__", {"most": 2})
     assert "2+" in shell.ok("queues", "list").out
     (queue,) = shell.ok("queues", "list", "--json").json["queues"]
     assert (queue["dead"], queue["capped"]) == (2, ["dead"])
