@@ -16,7 +16,7 @@ CASES ?= long
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture test-wheel test-pythons test-system check format bench bench-sqlite bench-redis bench-capacity profile clean
+.PHONY: help demo test torture test-wheel test-pythons test-system check format bench bench-sqlite bench-redis bench-capacity bench-web profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench-redis: $(VENV)/.bench ## race the Redis store against its peers, side by s
 
 bench-capacity: $(VENV)/.bench ## measure the figures of docs/capacity.md, and write them there (eight minutes)
 	@$(BIN)/python -m benchmarks.capacity --page docs/capacity.md
+
+bench-web: $(VENV)/.bench ## measure the web page with ten million jobs on PostgreSQL (half an hour); QUICK=1 a fraction
+	@$(BIN)/python -m benchmarks.web $(if $(QUICK),--quick)
 
 profile: $(VENV)/.bench ## show where the time of a drain goes, and the cost of a single run
 	@$(BIN)/python -m benchmarks.profile

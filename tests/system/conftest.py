@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.store.conftest import prepare_postgres, shared_database
 from tests.support.postgres import scratch
@@ -64,3 +65,12 @@ def postgres_scratches(debian: Debian) -> Iterator[Scratches]:
         scratches = Scratches(debian)
         yield scratches
         scratches.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Give Debian's Chromium."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=str(program("chromium")))
+        yield chromium
+        chromium.close()

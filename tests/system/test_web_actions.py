@@ -10,11 +10,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.system.test_web_page import PROMPT, Shown, browser, watched
+from tests.system.browsing import PROMPT, Shown, watched
 from windlass import PermanentError, Windlass
 from windlass.web.actions.registry import ACTIONS
 
-__all__ = ["browser"]
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -39,14 +38,14 @@ STEPS = (
     Step(
         action="edit-job",
         page="jobs/{failed}",
-        typed={"payload": '{"number": 8}'},
+        typed={"payload.number.number": "8"},
         says="The job is pending again, with the new payload.",
     ),
     Step(
         action="enqueue",
         page="kinds",
         names="send_email",
-        typed={"payload": '{"to": "b@example.org"}'},
+        typed={"payload.text.to": "b@example.org"},
         says="The job is enqueued.",
     ),
     Step(

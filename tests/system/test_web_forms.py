@@ -12,10 +12,9 @@ from uuid import UUID
 import msgspec
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from tests.system.debian import program
-from tests.system.test_web_page import LOOKS, PROMPT, Shown, watched
+from tests.system.browsing import LOOKS, PROMPT, Shown, watched
 from windlass import PermanentError, Windlass
 
 pytestmark = pytest.mark.timeout(600)
@@ -72,15 +71,6 @@ class Order(Shown):
             return handle.id
 
         return UUID(str(self.do(work)))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Give Debian's Chromium."""
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(program("chromium")))
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

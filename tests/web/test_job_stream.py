@@ -4,91 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 
 from tests.support.app_on_store import serving, until
+from tests.web.streaming import Told, at_a_server, events_in, events_of
 from tests.web.viewing import TOKEN, of_role, viewer
-from windlass import Context, Handle, Retry, Windlass
 from windlass.web.live.open_streams import MAX_JOB_STREAMS
-from windlass.web.server import address_of, listen
 
 _PROMPT = 60
-
-
-class Told:
-    """What a handler streams, and the gate that it waits at after the first chunks."""
-
-    def __init__(self, url: str = "memory://", **settings: Any) -> None:
-        self.app = app = Windlass(url, **settings)
-        self.gate = asyncio.Event()
-
-        @app.job(retry=Retry(max_retries=1, initial="1ms"))
-        async def tell(ctx: Context, first: list[Any], rest: list[Any], fail: str = "") -> None:
-            for chunk in first:
-                await ctx.stream(chunk)
-            await self.gate.wait()
-            if fail == "once" and ctx.attempt == 1:
-                raise RuntimeError("once more")
-            for chunk in rest:
-                await ctx.stream(chunk)
-            if fail == "always":
-                raise RuntimeError("no more")
-
-        self.tell = tell
-
-    async def enqueue(self, first: list[Any], rest: list[Any], fail: str = "") -> Handle[None]:
-        return await self.tell.aenqueue(first, rest, fail)
-
-
-def events_in(text: str) -> list[tuple[str, str, Any]]:
-    """Return the events of a response: type, id and data."""
-    found = []
-    for part in text.split("\n\n"):
-        lines = dict(each.split(": ", 1) for each in part.splitlines() if not each.startswith(":"))
-        if "data" in lines:
-            event = lines.get("event", "message"), lines.get("id", ""), json.loads(lines["data"])
-            found.append(event)
-    return found
-
-
-@asynccontextmanager
-async def at_a_server(page: Starlette, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
-    """Serve a page by uvicorn, and give a client of it."""
-    listening = listen("127.0.0.1", 0, has_login=False)
-    server = uvicorn.Server(uvicorn.Config(page, log_config=None, lifespan="off"))
-    task = asyncio.create_task(server.serve([listening]))
-    try:
-        async with httpx.AsyncClient(
-            base_url=address_of(listening), headers=headers, timeout=_PROMPT
-        ) as client:
-            yield client
-    finally:
-        server.should_exit = True
-        await asyncio.wait_for(task, _PROMPT)
-
-
-async def _events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:
-    text = ""
-    async for part in response.aiter_text():
-        text += part
-        whole, mark, rest = text.rpartition("\n\n")
-        for event in events_in(whole):
-            yield event
-        text = rest if mark else text
 
 
 def test_a_listener_gets_each_chunk_while_the_job_runs_and_learns_its_end(tmp_path: Path) -> None:
@@ -98,7 +29,7 @@ def test_a_listener_gets_each_chunk_while_the_job_runs_and_learns_its_end(tmp_pa
             job = (await told.enqueue(["a", {"row": 2}], ["c"])).id
             async with client.stream("GET", f"jobs/{job}/stream") as response:
                 assert response.headers["content-type"].startswith("text/event-stream")
-                events = _events(response)
+                events = events_of(response)
                 assert await anext(events) == ("message", "1-1", "a")
                 assert await anext(events) == ("message", "1-2", {"row": 2})
                 told.gate.set()
@@ -126,7 +57,7 @@ def test_a_listener_who_connects_again_gets_neither_a_gap_nor_a_chunk_twice(
                 headers = {"last-event-id": last} if last else {}
                 async with client.stream("GET", f"jobs/{job}/stream", headers=headers) as response:
                     taken = 0
-                    async for name, position, data in _events(response):
+                    async for name, position, data in events_of(response):
                         if name == "end":
                             break
                         got.append(data)
@@ -273,7 +204,7 @@ def test_a_listener_who_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
         async with serving(told.app), at_a_server(page) as client:
             job = (await told.enqueue(["a"], [])).id
             async with client.stream("GET", f"jobs/{job}/stream") as response:
-                assert await anext(_events(response)) == ("message", "1-1", "a")
+                assert await anext(events_of(response)) == ("message", "1-1", "a")
                 assert streams.streams == 1
             await until(lambda: gc.collect() >= 0 and streams.streams == 0)
             told.gate.set()
@@ -399,13 +330,15 @@ def test_the_page_of_a_job_without_a_stream_shows_none() -> None:
     async def main() -> None:
         told = Told()
         handle = await told.enqueue([], [])
-        async with viewer(told.app.web()) as person:
+        page = told.app.web()
+        async with viewer(page) as person:
             assert (
                 "hidden>" in (await person.get(f"/jobs/{handle.id}")).text.split("data-stream=")[1]
             )
             async with serving(told.app):
                 told.gate.set()
                 await handle.aresult("60s")
+            page.state.site.reads.forget()
             assert "data-stream=" not in (await person.get(f"/jobs/{handle.id}")).text
 
     asyncio.run(main())

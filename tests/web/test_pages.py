@@ -386,3 +386,15 @@ def test_the_answer_to_an_action_is_masked() -> None:
         assert "hunter2" not in reason
 
     asyncio.run(main())
+
+
+def test_pages_are_compressed_for_browsers_that_can_read_that() -> None:
+    async def main() -> None:
+        async with viewer(shop().web()) as person:
+            packed = await person.get("/", headers={"accept-encoding": "gzip"})
+            plain = await person.get("/", headers={"accept-encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip"
+        assert "content-encoding" not in plain.headers
+        assert int(packed.headers["content-length"]) < len(plain.content) / 3
+
+    asyncio.run(main())

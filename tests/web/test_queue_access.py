@@ -3,119 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
 
+from tests.web.queue_scene import MARK, OWN, Scene, queue_app, seeded_queues
 from tests.web.viewing import of_role, viewer
-from windlass import Breaker, ConfigError, ErrorClass, PermanentError, Windlass
+from windlass import ConfigError
 from windlass.web import Access
 from windlass.web.actions.registry import ACTIONS
 from windlass.web.api.routes import API_ROUTES
 from windlass.web.asgi import PAGE_ROUTES
 
-MARK = "zzforbidden"
-OWN = ("mail", "reports")
 _WITHOUT_JOBS = {"/login", "/logout", "/events", "/static/{release}/{name}", "/favicon.ico"}
 """Routes without data: the stream of events names only what changed, like `jobs`."""
 _PREFIX_DIGITS = 24
-
-
-_Unreachable = type(f"{MARK}Error", (RuntimeError,), {})
-"""The history of a breaker names the type of the error."""
-
-
-def _app() -> Windlass:
-    app = Windlass("memory://", max_retries=0)
-    app.limit(f"{MARK}-limit", concurrency=2)
-
-    @app.job(queue="mail")
-    async def send_email(to: str) -> str:
-        return f"sent to {to}"
-
-    @app.job(queue="mail")
-    async def fail(number: int) -> None:
-        raise PermanentError(f"number {number} is wrong")
-
-    @app.job(queue=f"{MARK}-queue", name=f"{MARK}_kind", limit=f"{MARK}-limit")
-    async def forbidden(text: str) -> str:
-        if text.endswith("bad"):
-            raise PermanentError(f"{MARK} error")
-        return text
-
-    @app.job(queue=f"{MARK}-queue", name="shared")
-    async def shared(text: str) -> None:
-        raise PermanentError(f"{text} shared error")
-
-    @app.job(
-        queue="mail", breaker=Breaker("both", failures=1), errors={RuntimeError: ErrorClass.SYSTEM}
-    )
-    async def charge(text: str) -> None:
-        raise _Unreachable(f"{text} cannot be reached")
-
-    @app.every("1h", name=f"{MARK}-hourly", queue=f"{MARK}-queue")
-    async def sweep() -> None: ...
-
-    return app
-
-
-@dataclass
-class Scene:
-    app: Windlass
-    own: dict[str, UUID] = field(default_factory=dict)
-    other: dict[str, UUID] = field(default_factory=dict)
-    flow: UUID | None = None
-    bulk: UUID | None = None
-    own_bulk: UUID | None = None
-
-
-async def _seeded() -> Scene:
-    app = _app()
-    mail, bad = app.producer("send_email"), app.producer("fail")
-    forbidden, shared = app.producer(f"{MARK}_kind"), app.producer("shared")
-    done, dead, hidden, hidden_dead, *_ = await app.aenqueue_many(
-        [
-            mail.draft({"to": "a@example.org"}),
-            bad.draft({"number": 7}),
-            forbidden.draft({"text": MARK}),
-            forbidden.draft({"text": f"{MARK} bad"}),
-            shared.using(queue="mail").draft({"text": "own"}),
-            shared.draft({"text": MARK}),
-            app.producer("charge").using(queue=f"{MARK}-queue").draft({"text": MARK}),
-        ]
-    )
-    flow = app.flow(f"{MARK}-flow", queue="mail")
-    first = flow.add(mail.draft({"to": "b@example.org"}))
-    flow.add(forbidden.draft({"text": MARK}), name=f"{MARK}-part", after=[first])
-    flowing = await flow.aenqueue()
-    await app.arun_worker(burst=True, queues=["mail", f"{MARK}-queue"])
-    waiting, held, hidden_waiting = await app.aenqueue_many(
-        [
-            mail.draft({"to": "w@example.org"}),
-            app.producer("charge").draft({"text": "own"}),
-            forbidden.draft({"text": MARK}),
-        ]
-    )
-    assert MARK in next(each.why for each in await app.control.abreakers())
-    operator = app.control.acting_as("grace", reason=f"{MARK} reason")
-    await operator.apause(f"{MARK}-queue")
-    await operator.apause(kind=f"{MARK}_kind")
-    await operator.apause(key=f"{MARK}-key")
-    await operator.acancel(hidden_waiting.id, reason=f"{MARK} cancelled")
-    await operator.aset_limit(f"{MARK}-limit", concurrency=3)
-    started = await operator.astart_bulk("cancel", search=f"queue:{MARK}-queue state:pending")
-    own = await app.control.astart_bulk("cancel", search="queue:mail state:scheduled", reason="x")
-    return Scene(
-        app=app,
-        own={"completed": done.id, "dead": dead.id, "pending": waiting.id, "held": held.id},
-        other={"completed": hidden.id, "dead": hidden_dead.id, "cancelled": hidden_waiting.id},
-        flow=flowing.id,
-        bulk=started.id,
-        own_bulk=own.id,
-    )
 
 
 def _addresses(scene: Scene, path: str) -> list[str]:
@@ -167,7 +71,7 @@ def _answers_of(path: str) -> bool:
 @pytest.mark.parametrize("role", ["viewer", "admin"])
 def test_no_route_shows_anything_of_another_queue(role: str) -> None:
     async def main() -> None:
-        scene = await _seeded()
+        scene = await seeded_queues()
         async with viewer(scene.app.web(access=of_role(role, queues=OWN))) as person:
             seen = 0
             for route in (*PAGE_ROUTES, *API_ROUTES):
@@ -199,7 +103,7 @@ def _said(answer: httpx.Response) -> str:
 @pytest.mark.parametrize("scripted", [False, True], ids=["page", "api"])
 def test_no_action_changes_or_shows_anything_of_another_queue(scripted: bool) -> None:
     async def main() -> None:
-        scene = await _seeded()
+        scene = await seeded_queues()
         before = await _state_of(scene)
         page = scene.app.web(access=of_role("admin", queues=OWN))
         async with viewer(page) as person:
@@ -267,7 +171,7 @@ async def _state_of(scene: Scene) -> Any:
 
 def test_every_address_of_a_foreign_job_says_what_one_of_no_job_says() -> None:
     async def main() -> None:
-        scene = await _seeded()
+        scene = await seeded_queues()
         nobody = UUID("0197f3a2-6c1e-7b60-8000-3f1d2c4b5a69")
         async with viewer(scene.app.web(access=of_role("admin", queues=OWN))) as person:
             for path in ("/jobs/{}", "/api/v1/jobs/{}", "/api/v1/jobs/{}/why", "/api/v1/flows/{}"):
@@ -285,7 +189,7 @@ def test_every_address_of_a_foreign_job_says_what_one_of_no_job_says() -> None:
 
 def test_a_limited_person_sees_and_acts_on_the_own_queues() -> None:
     async def main() -> None:
-        scene = await _seeded()
+        scene = await seeded_queues()
         async with viewer(scene.app.web(access=of_role("admin", queues=OWN))) as person:
             listed = (await person.get("/api/v1/jobs")).json()["jobs"]
             assert {each["queue"] for each in listed} == {"mail"}
@@ -317,7 +221,7 @@ def test_a_limited_person_sees_and_acts_on_the_own_queues() -> None:
 
 def test_a_bulk_operation_of_a_limited_person_is_narrowed_to_the_own_queues() -> None:
     async def main() -> None:
-        scene = await _seeded()
+        scene = await seeded_queues()
         async with viewer(scene.app.web(access=of_role("admin", queues=OWN))) as person:
             asked = await person.get("/actions/redrive-jobs", params={"search": "state:dead"})
             assert "queue:mail,reports" in asked.text
@@ -332,7 +236,7 @@ def test_a_bulk_operation_of_a_limited_person_is_narrowed_to_the_own_queues() ->
 
 def test_a_bulk_operation_of_a_limited_person_cancels_no_flow_with_jobs_of_others() -> None:
     async def main() -> None:
-        app = _app()
+        app = queue_app()
         flow = app.flow("both", queue="mail")
         first = flow.add(app.producer("send_email").draft({"to": "b@example.org"}))
         flow.add(app.producer(f"{MARK}_kind").draft({"text": MARK}), after=[first])
@@ -353,7 +257,7 @@ def test_a_bulk_operation_of_a_limited_person_cancels_no_flow_with_jobs_of_other
 
 def test_an_unknown_kind_names_no_kinds_of_other_queues() -> None:
     async def main() -> None:
-        async with viewer(_app().web(access=of_role("admin", queues=OWN))) as person:
+        async with viewer(queue_app().web(access=of_role("admin", queues=OWN))) as person:
             given = {"kind": f"{MARK[:-1]}_kind", "queue": "mail", "payload": "{}"}
             for path in ("/actions/enqueue", "/api/v1/actions/enqueue"):
                 body = {"json": {**given, "payload": {}}} if "api" in path else {"data": given}
@@ -365,7 +269,7 @@ def test_an_unknown_kind_names_no_kinds_of_other_queues() -> None:
 
 def test_a_lever_that_spans_queues_is_refused_with_the_reason_and_has_no_button() -> None:
     async def main() -> None:
-        scene = await _seeded()
+        scene = await seeded_queues()
         async with viewer(scene.app.web(access=of_role("admin", queues=OWN))) as person:
             answer = await person.post("/api/v1/actions/pause-kind", json={"name": "send_email"})
             assert answer.status_code == 403
@@ -381,7 +285,7 @@ def test_a_lever_that_spans_queues_is_refused_with_the_reason_and_has_no_button(
 
 def test_a_read_only_page_keeps_the_queues_of_a_person() -> None:
     async def main() -> None:
-        scene = await _seeded()
+        scene = await seeded_queues()
         page = scene.app.web(access=of_role("admin", queues=OWN), read_only=True)
         async with viewer(page) as person:
             answer = await person.get(f"/api/v1/jobs/{scene.other['dead']}")
@@ -392,7 +296,7 @@ def test_a_read_only_page_keeps_the_queues_of_a_person() -> None:
 
 def test_a_person_without_queues_sees_no_job() -> None:
     async def main() -> None:
-        scene = await _seeded()
+        scene = await seeded_queues()
         async with viewer(scene.app.web(access=of_role("admin", queues=()))) as person:
             for path in ("/", "/jobs", "/errors", "/kinds", "/queues", "/workers", "/flows"):
                 answer = await person.get(path)

@@ -167,17 +167,27 @@ def test_the_watcher_survives_an_outage(monkeypatch: pytest.MonkeyPatch) -> None
     asyncio.run(main())
 
 
-def test_many_viewers_read_the_store_as_often_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+_PAGES = (
+    "/", "/jobs", "/jobs/{pending}", "/errors", "/kinds", "/queues", "/workers", "/flows",
+    "/flows/{flow}", "/schedules", "/limits", "/audit", "/bulk", "/api/v1/stats?kind=fail",
+    "/api/v1/jobs/{pending}/why",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("address", _PAGES)
+def test_many_viewers_read_the_store_as_often_as_one(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         app = shop()
-        await seeded(app)
+        path = address.format(**await seeded(app))
         calls = _counted(app, monkeypatch)
         async with viewer(app.web()) as person:
-            await person.get("/")
+            assert (await person.get(path)).status_code == 200
             alone = len(calls)
         calls.clear()
         async with viewer(app.web()) as person:
-            await asyncio.gather(*(person.get("/") for _ in range(50)))
+            await asyncio.gather(*(person.get(path) for _ in range(50)))
         assert alone
         assert len(calls) <= 2 * alone, "a second may pass while fifty pages are drawn"
 
@@ -186,7 +196,8 @@ def test_many_viewers_read_the_store_as_often_as_one(monkeypatch: pytest.MonkeyP
 
 def _counted(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
-    for name in ("sweep", "depths", "records", "workers", "error_groups"):
+    reads = ("sweep", "depths", "records", "workers", "error_groups", "find", "get", "get_many")
+    for name in (*reads, "standing", "held"):
         read = getattr(app.store, name)
 
         def counted(*args: Any, _read: Any = read, _name: str = name, **kwargs: Any) -> Any:

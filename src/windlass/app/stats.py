@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from windlass.core.claims.lanes import Sweep
 from windlass.core.errors import StoreError
-from windlass.core.jobs.queries import ErrorGroup
+from windlass.core.jobs.queries import ErrorGroups
 from windlass.core.payloads.redaction import Redaction
 from windlass.core.policies.breaker_record import RECORD as BREAKERS
 from windlass.core.policies.pauses import PAUSES, Pauses
@@ -32,7 +32,7 @@ from windlass.store import StoreQueries
 
 _STALE = timedelta(minutes=1)
 """The age at which rates are too old to be shown: no worker samples any more."""
-_MAX_GROUPS = 1_000
+_MAX_GROUPS = 250
 _CACHED_FOR = timedelta(seconds=15)
 
 
@@ -53,7 +53,7 @@ class Slow:
         self._next = 0.0
         self._round = object()
 
-    async def read(self) -> tuple[Mapping[str, Json], list[ErrorGroup]]:
+    async def read(self) -> tuple[Mapping[str, Json], ErrorGroups]:
         """Return the records of kinds, and the errors that jobs died of."""
         if time.monotonic() >= self._next:
             round_ = self._round
@@ -104,6 +104,7 @@ async def gather_facts(
         history=read_history(look.samples.get(HISTORY)),
         kinds=look.kinds,
         groups=groups,
+        groups_searched_to=groups.searched_to,
         workers=look.workers,
         pauses=look.pauses,
         redaction=redaction,

@@ -14,7 +14,7 @@ import msgspec
 
 from windlass.core.failures.fingerprint import place
 from windlass.core.jobs.job import Attempt, ErrorInfo, Job
-from windlass.core.jobs.queries import ErrorGroup, Page
+from windlass.core.jobs.queries import ErrorGroup, ErrorGroups, Page
 from windlass.core.payloads.masked_job import value_of
 from windlass.core.policies.breaker_record import BreakerStatus
 from windlass.core.policies.limit_usage import LimitState
@@ -137,6 +137,14 @@ def group_facts(group: ErrorGroup) -> Facts:
         "error": None if group.error is None else str(group.error),
         "place": None if group.error is None else place(group.error),
         "reason": group.reason,
+    }
+
+
+def groups_facts(groups: ErrorGroups) -> Facts:
+    """Return errors, and how far back dead jobs were looked at: null if all were."""
+    return {
+        "groups": [group_facts(group) for group in groups],
+        "searched_to": iso(groups.searched_to),
     }
 
 

@@ -27,6 +27,7 @@ from windlass.demo.jobs import app, import_feed
 from windlass.demo.tally import complaints, tally
 from windlass.demo.worker_process import last_lines, worker_process
 
+_ALL = 10**9
 _POLL_SECONDS = 0.1
 _STALL_SECONDS = 60.0
 _PAGE = 500
@@ -127,7 +128,7 @@ async def _watch(count: int, worker: Popen[bytes], directory: Path, console: Con
 
 async def _counts() -> Counts:
     counts: Counts = Counter()
-    for each in await app.store.counts():
+    for each in await app.store.counts(most=_ALL):
         counts[each.state] += each.count
     return counts
 

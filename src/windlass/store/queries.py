@@ -9,11 +9,11 @@ from uuid import UUID
 
 from windlass.core.claims.lanes import Sweep
 from windlass.core.jobs.job import Job
-from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page
+from windlass.core.jobs.queries import MAX_GROUPED, ErrorGroups, Finding, JobFilter, Page
 from windlass.core.jobs.streams import Position, StreamPage
 from windlass.core.records import Json, RecordPage
 from windlass.core.search.scan import Budget
-from windlass.core.stats.depths import Depths, Disk, QueueCount, Standing
+from windlass.core.stats.depths import MAX_COUNTED, Depths, Disk, QueueCount, Standing
 from windlass.core.workers import WorkerRecord
 
 
@@ -66,11 +66,22 @@ class StoreQueries(Protocol):
         and that no list shows: payload (then `{}`), result, headers, history and steps.
         """
 
-    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
-        """Return the dead jobs grouped by error, the largest group first."""
+    async def error_groups(
+        self, *, kind: str | None = None, limit: int, most: int = MAX_GROUPED
+    ) -> ErrorGroups:
+        """Return the dead jobs grouped by error, the largest group first.
 
-    async def counts(self) -> list[QueueCount]:
-        """Count the jobs of every queue by state."""
+        The store looks at the `most` jobs, of all kinds, that died last; the answer says how far
+        back that was.
+        """
+
+    async def counts(self, *, most: int = MAX_COUNTED) -> list[QueueCount]:
+        """Count the jobs of every queue by state.
+
+        Unless it keeps the numbers, the store looks at about `most` jobs of each state, the newest
+        of those that ended; the queues share that number equally for their pending jobs. A count
+        that may be too low is marked as capped, and a queue of which no job was seen is missing.
+        """
 
     async def standing(self, job: UUID, *, limit: int) -> Standing:
         """Count the pending jobs of the queue that are ahead of a job, up to a limit.

@@ -12,6 +12,7 @@ import pytest
 from windlass.app.control import bulk
 from windlass.cli.actions import bulk_moves
 from windlass.core.jobs.states import State
+from windlass.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell
@@ -324,3 +325,17 @@ def test_without_an_editor_the_message_says_so(
     (job_id,) = shop.dead()
     monkeypatch.setenv("PATH", str(shop.directory))
     shop("dead", "redrive", job_id, "--edit").refused("no editor is installed; set EDITOR")
+
+
+def test_groups_that_leave_out_old_jobs_say_so(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.dead(count=3)
+    whole = shell.ok("dead", "groups", "--json").json
+    assert (whole["groups"][0]["count"], whole["searched_to"]) == (3, None)
+    monkeypatch.setattr(SqliteStore.error_groups, "__kwdefaults__", {"kind": None, "most": 2})
+    said = shell.ok("dead", "groups")
+    assert "2+" in said.out
+    assert "are not counted" in said.err
+    assert shell.ok("dead", "groups", "--json").json["searched_to"] is not None
+    assert shell.ok("stats", "--json").json["errors"][0]["capped"]

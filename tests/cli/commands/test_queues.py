@@ -11,6 +11,7 @@ import pytest
 
 from windlass import Windlass
 from windlass.core.workers import WorkerPulse
+from windlass.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell
@@ -208,3 +209,14 @@ def test_kinds_with_a_target_are_listed_with_their_late_jobs(shell: Shell) -> No
     assert kind["worst_wait_seconds"] == kind["last_late"]["waited_seconds"] >= 0.05
     row = shell.ok("slo").out.splitlines()[2].split()
     assert row[:5] == ["promised", "10ms", "1", "1", "0.00%"]
+
+
+def test_a_count_that_may_be_too_low_has_a_plus(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.dead(count=3)
+    assert "+" not in shell.ok("queues", "list").out
+    monkeypatch.setattr(SqliteStore.counts, "__kwdefaults__", {"most": 2})
+    assert "2+" in shell.ok("queues", "list").out
+    (queue,) = shell.ok("queues", "list", "--json").json["queues"]
+    assert (queue["dead"], queue["capped"]) == (2, ["dead"])

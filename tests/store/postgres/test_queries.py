@@ -133,3 +133,30 @@ def test_a_budget_bounds_a_search_over_all_tables(full_url: str) -> None:
     pages = asyncio.run(look())
     assert len(pages) in (6, 7), "three tables, each in two halves"
     assert all(page.searched_to is not None for page in pages[:-1])
+
+
+BOUND = 300
+
+
+@pytest.mark.parametrize("name", ["error_groups", "last_grouped", "count_finished", "depths"])
+def test_figures_touch_no_more_rows_than_their_bound(full_url: str, name: str) -> None:
+    """Prevents: a page that takes longer the more jobs have ended."""
+    statements = Names("windlass").statements()
+    values = {"most": BOUND, "limit": 10, "kind": None, "queues": 10}
+    with psycopg.connect(full_url) as db:
+        db.execute(statements["by_index_only"].encode(), {"timeout": "0"})
+        touched = Watch(db).call(statements[name], values).touched
+    assert sum(touched.values()) <= 4 * BOUND + FEW, touched
+
+
+def test_a_job_dies_of_an_error_that_postgresql_cannot_read(migrated_url: str) -> None:
+    """Prevents: a fingerprint that is read by the INSERT, so that its job cannot die."""
+    error = '{"type": "E", "message": "\\u0000", "fingerprint": "f1"}'
+    with psycopg.connect(migrated_url, autocommit=True) as db:
+        db.execute(LIVE.encode(), [1])
+        db.execute("UPDATE windlass.jobs SET error = %s", [error])
+        db.execute(
+            "DO $$ DECLARE job windlass.jobs; BEGIN SELECT * INTO job FROM windlass.jobs;"
+            " job.state := 'dead'; PERFORM windlass.finish(job, now(), NULL); END $$"
+        )
+        assert db.execute("SELECT fingerprint FROM windlass.dead_jobs").fetchall() == [("",)]

@@ -23,7 +23,7 @@ from windlass.core.changes import Changes
 from windlass.core.errors import InvalidTransition, UnknownJob
 from windlass.core.jobs.job import Job, Saga
 from windlass.core.jobs.moves import FROM, Verb
-from windlass.core.jobs.queries import ErrorGroup
+from windlass.core.jobs.queries import ErrorGroups
 from windlass.core.payloads.redaction import Redaction
 from windlass.core.policies.pauses import PAUSES, Pauses, pause_record
 from windlass.core.records import Json
@@ -110,8 +110,12 @@ class Control(
 
     why = blocking(awhy)
 
-    async def aerror_groups(self, *, kind: str | None = None, limit: int = 100) -> list[ErrorGroup]:
-        """Return the errors that jobs died of, the most frequent first."""
+    async def aerror_groups(self, *, kind: str | None = None, limit: int = 100) -> ErrorGroups:
+        """Return the errors that jobs died of, the most frequent first.
+
+        The jobs that died last are looked at, 10,000 of them; `searched_to` says how far back that
+        was, and is None if those were all.
+        """
         return await self._app.store.error_groups(kind=kind, limit=limit)
 
     error_groups = blocking(aerror_groups)

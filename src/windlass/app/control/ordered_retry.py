@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
-from windlass.app.control.known_limits import KnownLimits
+from windlass.app.control.limits import KnownLimits
 from windlass.core.changes import Applied, Changes, Decide
 from windlass.core.errors import InvalidTransition
 from windlass.core.jobs.job import Job

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.app.control.known_limits import KnownLimits
+from windlass.app.control.limits import KnownLimits
 from windlass.app.workflows.flow_view import before
 from windlass.core.documents import Facts, iso, job_summary, reason_facts
 from windlass.core.errors import ConfigError, UnknownJob

@@ -193,7 +193,8 @@ async def _examine_work(app: Windlass, report: Report) -> None:
     # Not by counting all jobs: that would read millions of finished ones.
     groups = await app.control.aerror_groups(limit=_MAX_COUNTED_GROUPS)
     if groups:
-        more = " or more" if len(groups) == _MAX_COUNTED_GROUPS else ""
+        is_capped = groups.searched_to is not None or len(groups) == _MAX_COUNTED_GROUPS
+        more = " or more" if is_capped else ""
         report.facts["dead"] = plural(sum(each.count for each in groups), "job") + more
         redaction = redaction_of(app)
         _examine_dead([masked_group(each, redaction) for each in groups], sweep.now, report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
@@ -22,9 +23,9 @@ from windlass.core.deploys import is_new_since
 from windlass.core.errors import ConfigError
 from windlass.core.failures.fingerprint import place
 from windlass.core.jobs.moves import Verb
-from windlass.core.jobs.queries import ErrorGroup
+from windlass.core.jobs.queries import ErrorGroups
 from windlass.core.jobs.states import State
-from windlass.core.payloads.masked_job import masked_group
+from windlass.core.payloads.masked_job import masked_groups
 
 dead = options.Commands("List, redrive and purge dead jobs.")
 _MAX_GROUPS = 10_000
@@ -87,21 +88,20 @@ def groups(
 ) -> None:
     """List the errors that jobs died of: how many jobs each, and since when."""
 
-    async def work(chosen: Windlass) -> tuple[list[ErrorGroup], datetime]:
+    async def work(chosen: Windlass) -> tuple[ErrorGroups, datetime]:
         mark = None if since_deploy is None else await chosen.control.adeploy(since_deploy)
         # All of them: those that are new may be few jobs, and come last.
         most = limit if mark is None else max(limit, _MAX_GROUPS)
         found = await chosen.control.aerror_groups(kind=kind, limit=most)
-        new = [each for each in found if is_new_since(each.first_seen, mark)][:limit]
-        redaction = redaction_of(chosen)
-        seen = [masked_group(group, redaction) for group in new]
+        new = tuple(each for each in found if is_new_since(each.first_seen, mark))[:limit]
+        seen = masked_groups(replace(found, groups=new), redaction_of(chosen))
         return seen, (await chosen.store.sweep()).now
 
     found, now = target.visit(work)
     if as_json:
-        show.document({"groups": [facts.group_facts(group) for group in found]})
+        show.document(facts.groups_facts(found))
         return
-    if not found:
+    if not found and (since_deploy is not None or found.searched_to is None):
         show.note("no dead jobs" if since_deploy is None else f"no new error since {since_deploy}")
         return
     listing = Listing(
@@ -116,14 +116,17 @@ def groups(
     for group in found:
         listing.add(
             show.cell(group.fingerprint or "-"),
-            show.count(group.count, "red"),
+            show.count(group.count, "red", capped=found.searched_to is not None),
             show.cell(group.kind),
             show.cell(show.ago(group.first_seen, now), "dim"),
             show.cell(show.ago(group.last_seen, now), "dim"),
             show.cell("" if group.error is None else place(group.error), "dim"),
             show.cell(group.error or group.reason, "red"),
         )
-    listing.print(show.stdout())
+    if found:
+        listing.print(show.stdout())
+    if found.searched_to is not None:
+        show.note(f"jobs that died {show.ago(found.searched_to, now)} or before are not counted")
 
 
 @dead.command(

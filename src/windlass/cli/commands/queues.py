@@ -40,6 +40,8 @@ class Depth:
     queue: str
     paused: bool
     counts: dict[State, int]
+    capped: frozenset[State]
+    """The states of which it may have more jobs than were counted."""
     waits: timedelta | None
 
 
@@ -72,7 +74,7 @@ def _list(depths: Sequence[Depth]) -> None:
         listing.add(
             show.cell(depth.queue),
             Text("paused" if depth.paused else "", "yellow"),
-            *(_count(state, depth.counts[state]) for state in State),
+            *(_count(depth, state) for state in State),
             Text("" if depth.waits is None else brief(depth.waits)),
         )
     listing.print(show.stdout())
@@ -184,6 +186,7 @@ async def _measure(app: Windlass, paused: frozenset[str]) -> list[Depth]:
                 state: sum(c.count for c in counts if c.queue == queue and c.state is state)
                 for state in State
             },
+            capped=frozenset(c.state for c in counts if c.queue == queue and c.capped),
             waits=max(
                 (
                     now - c.oldest
@@ -197,8 +200,9 @@ async def _measure(app: Windlass, paused: frozenset[str]) -> list[Depth]:
     ]
 
 
-def _count(state: State, number: int) -> Text:
-    return show.count(number, show.STATE_STYLES[state])
+def _count(depth: Depth, state: State) -> Text:
+    style = show.STATE_STYLES[state]
+    return show.count(depth.counts[state], style, capped=state in depth.capped)
 
 
 def _facts(depth: Depth) -> facts.Facts:
@@ -206,6 +210,7 @@ def _facts(depth: Depth) -> facts.Facts:
         "queue": depth.queue,
         "paused": depth.paused,
         **{state.value: depth.counts[state] for state in State},
+        "capped": [state.value for state in State if state in depth.capped],
         "oldest_waiting_seconds": None if depth.waits is None else depth.waits.total_seconds(),
     }
 

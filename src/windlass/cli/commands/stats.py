@@ -185,7 +185,7 @@ def _errors(errors: Sequence[ErrorFigures], now: datetime) -> None:
         listing.add(
             show.cell(each.group or "-"),
             show.count(each.count, "red"),
-            show.count(each.dead, "red"),
+            show.count(each.dead, "red", capped=each.capped),
             show.cell(each.kind),
             show.cell(show.ago(each.first_seen, now), "dim"),
             show.cell(show.ago(each.last_seen, now), "dim"),
@@ -278,8 +278,8 @@ def _by_reason(unknown: Mapping[str, str]) -> dict[str, str]:
 
 
 def _count(queue: QueueFigures, state: State) -> Text:
-    cell = show.count(queue.jobs.get(state.value, 0), show.STATE_STYLES[state])
-    return cell + "+" if state.value in queue.capped else cell
+    number, style = queue.jobs.get(state.value, 0), show.STATE_STYLES[state]
+    return show.count(number, style, capped=state.value in queue.capped)
 
 
 def _percentile(value: float | None) -> Text:

@@ -97,8 +97,10 @@ def state(value: State) -> Text:
     return Text(value.value, STATE_STYLES[value])
 
 
-def count(number: int, style: str = "") -> Text:
-    return Text(f"{number:,}", style) if number else Text("0", "dim")
+def count(number: int, style: str = "", *, capped: bool = False) -> Text:
+    """Write a number; `capped`: there may be more."""
+    more = "+" if capped else ""
+    return Text(f"{number:,}{more}", style) if number else Text(f"0{more}", "dim")
 
 
 def moment(value: datetime | None, now: datetime) -> str:

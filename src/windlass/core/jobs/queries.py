@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, TypedDict, overload
 from uuid import UUID
 
 from msgspec import Struct
@@ -103,6 +104,27 @@ class ErrorGroup(Struct, frozen=True, kw_only=True):
     reason: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ErrorGroups(Sequence[ErrorGroup]):
+    """The errors that jobs died of, as far back as was looked; a sequence of them."""
+
+    groups: tuple[ErrorGroup, ...] = ()
+    searched_to: datetime | None = None
+    """Jobs that died then or before were not looked at: counts are at least what they say, and
+    errors may have been seen earlier, too. None: all dead jobs were looked at.
+    """
+
+    @overload
+    def __getitem__(self, place: int) -> ErrorGroup: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[ErrorGroup, ...]: ...
+    def __getitem__(self, place: int | slice) -> ErrorGroup | tuple[ErrorGroup, ...]:
+        return self.groups[place]
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
 class Page(Struct, frozen=True, kw_only=True):
     """A bounded piece of a listing, newest first; `after` continues it."""
 
@@ -137,6 +159,8 @@ CLOCKS_DIFFER = timedelta(hours=2)
 """By how much the clock of a producer, which is in its ids, may differ from the store's."""
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MOMENT = datetime(9999, 1, 1, tzinfo=UTC)
+MAX_GROUPED = 10_000
+"""How many dead jobs are looked at for their errors, the newest first."""
 _LEAST = UUID(int=0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from windlass.core.jobs.job import ErrorInfo, Job
-from windlass.core.jobs.queries import ErrorGroup, briefly
+from windlass.core.jobs.queries import ErrorGroup, ErrorGroups, briefly
 from windlass.core.payloads.redaction import Redaction
 
 
@@ -48,6 +48,12 @@ def masked_texts(job: Job, redaction: Redaction) -> Job:
 def masked_group(group: ErrorGroup, redaction: Redaction) -> ErrorGroup:
     """Return an error that jobs died of, masked."""
     return replace(group, error=_error(group.error, redaction))
+
+
+def masked_groups(groups: ErrorGroups, redaction: Redaction) -> ErrorGroups:
+    """Return the errors that jobs died of, masked."""
+    masked_ones = tuple(masked_group(group, redaction) for group in groups)
+    return ErrorGroups(groups=masked_ones, searched_to=groups.searched_to)
 
 
 def value_of(encoded: bytes) -> Any:

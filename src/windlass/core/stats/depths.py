@@ -17,6 +17,12 @@ class QueueCount(Struct, frozen=True, kw_only=True):
     state: State
     count: int
     oldest: datetime | None = None
+    capped: bool = False
+    """Whether there are more, which were not counted."""
+
+
+MAX_COUNTED = 10_000
+"""How many jobs of each state are counted."""
 
 
 class Standing(Struct, frozen=True, kw_only=True):

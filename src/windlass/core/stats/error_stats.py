@@ -31,11 +31,13 @@ class ErrorFigures:
     count: int
     """Runs that failed with it within the last hour."""
     dead: int
-    """Jobs that are dead of it, whenever they died."""
+    """Jobs that are dead of it, whenever they died; or at least that many if `capped`."""
     history: tuple[int, ...]
     """The failed runs in each five minutes of the last hour, oldest first."""
     first_seen: datetime | None
     last_seen: datetime | None
+    capped: bool = False
+    """Whether older dead jobs were not looked at, some of which may have died of it."""
 
 
 def errors_of(
@@ -43,8 +45,13 @@ def errors_of(
     groups: Iterable[ErrorGroup],
     now: datetime,
     redaction: Redaction,
+    *,
+    capped: bool = False,
 ) -> tuple[ErrorFigures, ...]:
-    """Combine recent failures and dead jobs, the most frequent errors first."""
+    """Combine recent failures and dead jobs, the most frequent errors first.
+
+    `capped`: there are dead jobs that the groups leave out.
+    """
     dead = {(group.kind, group.fingerprint): group for group in groups}
     failed: dict[tuple[str, str], tuple[int, ...]] = {}
     for kind, record in records.items():
@@ -65,6 +72,7 @@ def errors_of(
             dead.get(key),
             records[key[0]].errors.get(key[1]) if key[0] in records else None,
             redaction,
+            capped,
         )
         for key in failed.keys() | dead.keys()
     ]
@@ -78,6 +86,7 @@ def _figures(
     dead: ErrorGroup | None,
     seen: Seen | None,
     redaction: Redaction,
+    capped: bool,
 ) -> ErrorFigures:
     kind, name = key
     moments = [] if dead is None else [dead.first_seen, dead.last_seen]
@@ -92,6 +101,7 @@ def _figures(
         history=history or (0,) * int(SPAN / WINDOW),
         first_seen=min(moments, default=None),
         last_seen=max(moments, default=None),
+        capped=capped,
     )
 
 

@@ -6,7 +6,7 @@ and how to make it known. Displays decide nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -127,6 +127,8 @@ class Stats:
     """The names of the breakers that are open."""
     half_open: tuple[str, ...] = ()
     """The names of the half-open breakers."""
+    errors_searched_to: datetime | None = None
+    """Jobs that died then or before were not looked at for their errors; None: all were."""
     unknown: Mapping[str, str]
     """Why a figure is None, by its name, or which queues a sum is without."""
 
@@ -144,6 +146,8 @@ class StatsFacts:
     history: History
     kinds: Mapping[str, Json]
     groups: Sequence[ErrorGroup]
+    groups_searched_to: datetime | None = None
+    """How far back dead jobs were grouped; None: all of them were."""
     workers: Sequence[WorkerRecord]
     pauses: Pauses
     redaction: Redaction
@@ -197,7 +201,7 @@ def stats_of(
         whole=wanted == _Wanted(),
         queues=tuple(queue_of(name, scene) for name in names),
         kinds=tuple(sorted(kinds, key=lambda each: (-each.busy, -each.runs, each.name))),
-        errors=errors_of({} if among is not None else chosen, groups, facts.now, facts.redaction),
+        errors=_errors(facts, {} if among is not None else chosen, groups),
         workers=tuple(_worker(each, among) for each in alive if _is_for(each, wanted)),
         short=shortages(alive, waiting, facts.pauses),
     )
@@ -284,6 +288,7 @@ def _stats(
         services=services,
         breakers=breakers_in(facts.sample, BreakerState.OPEN),
         half_open=breakers_in(facts.sample, BreakerState.HALF_OPEN),
+        errors_searched_to=facts.groups_searched_to,
         unknown=unknown,
     )
 
@@ -320,6 +325,13 @@ def _curves(
 
 def _curve(facts: StatsFacts, rates: Sequence[float | None]) -> tuple[float, ...]:
     return () if facts.counted else curve(facts.history, rates, facts.now.timestamp())
+
+
+def _errors(
+    facts: StatsFacts, records: Mapping[str, KindStats], groups: Iterable[ErrorGroup]
+) -> tuple[ErrorFigures, ...]:
+    is_capped = facts.groups_searched_to is not None
+    return errors_of(records, groups, facts.now, facts.redaction, capped=is_capped)
 
 
 def _worker(record: WorkerRecord, among: Collection[str] | None) -> WorkerFigures:

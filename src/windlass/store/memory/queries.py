@@ -11,7 +11,15 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from windlass.core.jobs.job import AGING, Job, Saga
-from windlass.core.jobs.queries import ErrorGroup, JobFilter, Page, Retention, briefly, id_range
+from windlass.core.jobs.queries import (
+    ErrorGroup,
+    ErrorGroups,
+    JobFilter,
+    Page,
+    Retention,
+    briefly,
+    id_range,
+)
 from windlass.core.jobs.states import FINISHED, WAITING, State
 from windlass.core.search.matching import matches
 from windlass.core.search.scan import Budget, Scan
@@ -51,14 +59,18 @@ def find(
     return replace(page, jobs=tuple(map(briefly, page.jobs))) if brief else page
 
 
-def error_groups(jobs: Sequence[Job], kind: str | None, limit: int) -> list[ErrorGroup]:
-    dead = [job for job in jobs if job.state is State.DEAD and kind in (None, job.kind)]
+def error_groups(jobs: Sequence[Job], kind: str | None, limit: int, most: int) -> ErrorGroups:
+    dead = [(job.finished_at, job) for job in jobs if job.state is State.DEAD and job.finished_at]
+    dead.sort(key=lambda each: each[0], reverse=True)
+    most = max(most, 1)
     by_error: dict[tuple[str, str], list[Job]] = {}
-    for job in sorted(dead, key=lambda job: job.id):
+    chosen = [job for _, job in dead[:most] if kind in (None, job.kind)]
+    for job in sorted(chosen, key=lambda job: job.id):
         by_error.setdefault((_fingerprint(job), job.kind), []).append(job)
     groups = [_group(*names, members) for names, members in by_error.items()]
     groups.sort(key=lambda group: (-group.count, group.kind, group.fingerprint))
-    return groups[: max(limit, 1)]
+    searched_to = dead[most][0] if len(dead) > most else None
+    return ErrorGroups(groups=tuple(groups[: max(limit, 1)]), searched_to=searched_to)
 
 
 def counts(jobs: Sequence[Job]) -> list[QueueCount]:

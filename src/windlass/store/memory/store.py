@@ -20,14 +20,14 @@ from windlass.core.claims.lanes import Claim, Head, StandingAsk, Sweep
 from windlass.core.errors import QueueFull
 from windlass.core.jobs.ids import first_id
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
-from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page, Retention
+from windlass.core.jobs.queries import MAX_GROUPED, ErrorGroups, Finding, JobFilter, Page, Retention
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State
 from windlass.core.jobs.streams import Appended, ChunkGroup, Position, StreamPage
 from windlass.core.records import Json, News, RecordPage, Ringing
 from windlass.core.schedules.clock_step import AHEAD, Places
 from windlass.core.search.scan import Budget
-from windlass.core.stats.depths import Depths, QueueCount, Standing
+from windlass.core.stats.depths import MAX_COUNTED, Depths, QueueCount, Standing
 from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
 from windlass.store.depth_counts import depths_of
 from windlass.store.memory import queries
@@ -314,10 +314,12 @@ class MemoryStore(NonTransactional):
             budget=budget,
         )
 
-    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
-        return queries.error_groups(self.all_jobs(), kind, limit)
+    async def error_groups(
+        self, *, kind: str | None = None, limit: int, most: int = MAX_GROUPED
+    ) -> ErrorGroups:
+        return queries.error_groups(self.all_jobs(), kind, limit, most)
 
-    async def counts(self) -> list[QueueCount]:
+    async def counts(self, *, most: int = MAX_COUNTED) -> list[QueueCount]:  # noqa: ARG002
         return queries.counts(self.all_jobs())
 
     async def standing(self, job: UUID, *, limit: int) -> Standing:
@@ -326,8 +328,7 @@ class MemoryStore(NonTransactional):
         return Standing() if own is None else queries.standing(jobs, own, now, limit)
 
     async def depths(self, most: int) -> Depths:
-        with self._lock:
-            counted = Counter((job.queue, job.state) for job in self._tables.jobs)
+        counted = Counter((job.queue, job.state) for job in self.all_jobs())
         return depths_of(((*place, count) for place, count in counted.items()), most)
 
     async def arrivals(
@@ -381,9 +382,8 @@ class MemoryStore(NonTransactional):
         raise QueueFull(self._size, message)
 
     def _admit_others(self) -> None:
-        """Admit producers behind one that gave up: they may have fewer jobs."""
         with self._changing():
-            pass
+            pass  # This admits producers behind one that gave up: they may have fewer jobs.
 
     def _admit(self) -> None:
         """Add the jobs of waiting producers, first come first served, while there is capacity."""

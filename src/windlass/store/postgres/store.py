@@ -17,13 +17,13 @@ import psycopg
 from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
-from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page, Retention
+from windlass.core.jobs.queries import MAX_GROUPED, ErrorGroups, Finding, JobFilter, Page, Retention
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.streams import Appended, ChunkGroup, Position, StreamPage
 from windlass.core.records import Json, News, RecordPage, Ringing
 from windlass.core.schedules.clock_step import LATE, SPANS
 from windlass.core.search.scan import Budget
-from windlass.core.stats.depths import Connections, Depths, Disk, QueueCount, Standing
+from windlass.core.stats.depths import MAX_COUNTED, Connections, Depths, Disk, QueueCount, Standing
 from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
 from windlass.store.json_columns import as_json
 from windlass.store.postgres import claim_and_settle, health, queries, records
@@ -327,13 +327,15 @@ class PostgresStore:
             lambda cursor: find(cursor, self.sql, which, limit, after, oldest_first, brief, budget)
         )
 
-    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
+    async def error_groups(
+        self, *, kind: str | None = None, limit: int, most: int = MAX_GROUPED
+    ) -> ErrorGroups:
         return await self._here().run(
-            lambda cursor: queries.error_groups(cursor, self.sql, kind, limit)
+            lambda cursor: queries.error_groups(cursor, self.sql, kind, limit, most)
         )
 
-    async def counts(self) -> list[QueueCount]:
-        return await self._here().run(lambda cursor: queries.counts(cursor, self.sql))
+    async def counts(self, *, most: int = MAX_COUNTED) -> list[QueueCount]:
+        return await self._here().run(lambda cursor: queries.counts(cursor, self.sql, most))
 
     async def standing(self, job: UUID, *, limit: int) -> Standing:
         return await self._here().run(lambda cursor: queries.standing(cursor, self.sql, job, limit))

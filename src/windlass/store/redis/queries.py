@@ -11,7 +11,7 @@ from uuid import UUID
 from windlass.core.claims.lanes import Head, Sweep
 from windlass.core.jobs.ids import first_id, uuid_of
 from windlass.core.jobs.job import AGING, Job
-from windlass.core.jobs.queries import ErrorGroup
+from windlass.core.jobs.queries import ErrorGroup, ErrorGroups
 from windlass.core.jobs.states import State
 from windlass.core.stats.depths import QueueCount, Standing
 from windlass.core.workers import WorkerRecord
@@ -104,20 +104,36 @@ def done(names: Names, kind: str, key: str) -> Talk[Job | None]:
     return None if entry is None else (yield from get(names, UUID(bytes=entry[:16])))
 
 
-def error_groups(names: Names, kind: str | None, limit: int) -> Talk[list[ErrorGroup]]:
-    """Return the dead jobs grouped by error, the largest group first."""
+def error_groups(names: Names, kind: str | None, limit: int, most: int) -> Talk[ErrorGroups]:
+    """Return the dead jobs that died last grouped by error, the largest group first."""
+    most = max(most, 1)
+    died = yield from _died_last(names, most + 1)
+    groups: dict[tuple[str, str], ErrorGroup] = {}
+    for start in range(0, min(len(died), most), _JOBS_AT_ONCE):
+        piece = [job for _, job in died[start : min(start + _JOBS_AT_ONCE, most)]]
+        for job in (yield from get_many(names, piece, brief=True)):
+            if kind in (None, job.kind) and job.finished_at is not None:
+                _group(groups, job, job.finished_at)
+    largest = sorted(groups.values(), key=lambda each: (-each.count, each.kind, each.fingerprint))
+    return ErrorGroups(
+        groups=tuple(largest[: max(limit, 1)]),
+        searched_to=instant(died[most][0]) if len(died) > most else None,
+    )
+
+
+def _died_last(names: Names, most: int) -> Talk[list[tuple[int, UUID]]]:
+    """Return the ids of the dead jobs that died last, with when that was, the last one first."""
     (fields,) = yield [("HKEYS", names.key("n"))]
     dead = f"{NUMBERS[State.DEAD]}".encode()
-    groups: dict[tuple[str, str], ErrorGroup] = {}
-    for field in sorted(field for field in fields if field.startswith(dead)):
-        (ids,) = yield [("ZRANGE", names.key("D:") + field[1:], 0, -1)]
-        for start in range(0, len(ids), _JOBS_AT_ONCE):
-            piece = [UUID(bytes=each) for each in ids[start : start + _JOBS_AT_ONCE]]
-            for job in (yield from get_many(names, piece, brief=True)):
-                if kind in (None, job.kind) and job.finished_at is not None:
-                    _group(groups, job, job.finished_at)
-    largest = sorted(groups.values(), key=lambda each: (-each.count, each.kind, each.fingerprint))
-    return largest[: max(limit, 1)]
+    queues = sorted(field[1:] for field in fields if field.startswith(dead))
+    died: list[tuple[int, UUID]] = []
+    for queue in queues:
+        key, end = names.key("D:") + queue, most - 1
+        (page,) = yield [("ZRANGE", key, 0, end, "REV", "WITHSCORES")]
+        died += [(int(page[at + 1]), UUID(bytes=page[at])) for at in range(0, len(page), 2)]
+        # Cut after each queue: there may be thousands of them.
+        died = sorted(died, reverse=True)[:most]
+    return died
 
 
 def _group(groups: dict[tuple[str, str], ErrorGroup], job: Job, died: datetime) -> None:

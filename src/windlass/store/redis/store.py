@@ -17,12 +17,12 @@ from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.errors import QueueFull, StoreError
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
-from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page, Retention
+from windlass.core.jobs.queries import MAX_GROUPED, ErrorGroups, Finding, JobFilter, Page, Retention
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.streams import Appended, ChunkGroup, Position, StreamPage
 from windlass.core.records import Json, News, RecordPage, Ringing
 from windlass.core.search.scan import Budget
-from windlass.core.stats.depths import Connections, Depths, QueueCount, Standing
+from windlass.core.stats.depths import MAX_COUNTED, Connections, Depths, QueueCount, Standing
 from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
 from windlass.store.depth_counts import depths_of
 from windlass.store.json_columns import as_json
@@ -305,10 +305,12 @@ class RedisStore(NonTransactional):
         )
         return await self._talk(talk)
 
-    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
-        return await self._talk(queries.error_groups(self._names, kind, limit))
+    async def error_groups(
+        self, *, kind: str | None = None, limit: int, most: int = MAX_GROUPED
+    ) -> ErrorGroups:
+        return await self._talk(queries.error_groups(self._names, kind, limit, most))
 
-    async def counts(self) -> list[QueueCount]:
+    async def counts(self, *, most: int = MAX_COUNTED) -> list[QueueCount]:  # noqa: ARG002
         return await self._talk(queries.counts(self._names))
 
     async def standing(self, job: UUID, *, limit: int) -> Standing:

@@ -14,11 +14,18 @@ from msgspec.structs import replace
 from windlass.core.claims.lanes import Sweep
 from windlass.core.errors import ConfigError
 from windlass.core.jobs.job import Job
-from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page
+from windlass.core.jobs.queries import (
+    MAX_GROUPED,
+    ErrorGroup,
+    ErrorGroups,
+    Finding,
+    JobFilter,
+    Page,
+)
 from windlass.core.jobs.streams import Position, StreamPage
 from windlass.core.records import Json, RecordPage, Ringing
 from windlass.core.search.scan import Budget
-from windlass.core.stats.depths import Depths, QueueCount, Standing
+from windlass.core.stats.depths import MAX_COUNTED, Depths, QueueCount, Standing
 from windlass.core.workers import WorkerRecord
 from windlass.store.non_transactional import NonTransactional
 from windlass.store.protocol import Store
@@ -109,18 +116,23 @@ class SpaceQueries(NonTransactional):
         )
         return _one_page(pages, limit, oldest_first=oldest_first)
 
-    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
+    async def error_groups(
+        self, *, kind: str | None = None, limit: int, most: int = MAX_GROUPED
+    ) -> ErrorGroups:
         merged: dict[tuple[str, str], ErrorGroup] = {}
-        for groups in await self._ask(lambda store: store.error_groups(kind=kind, limit=limit)):
-            for group in groups:
-                key = group.kind, group.fingerprint
-                merged[key] = _both(merged[key], group) if key in merged else group
-        return sorted(merged.values(), key=lambda group: -group.count)[:limit]
+        answers = await self._ask(
+            lambda store: store.error_groups(kind=kind, limit=limit, most=most)
+        )
+        for group in (group for groups in answers for group in groups):
+            key = group.kind, group.fingerprint
+            merged[key] = _both(merged[key], group) if key in merged else group
+        largest = sorted(merged.values(), key=lambda group: -group.count)
+        ends = [groups.searched_to for groups in answers if groups.searched_to is not None]
+        return ErrorGroups(groups=tuple(largest[:limit]), searched_to=max(ends, default=None))
 
-    async def counts(self) -> list[QueueCount]:
-        return [
-            count for counts in await self._ask(lambda store: store.counts()) for count in counts
-        ]
+    async def counts(self, *, most: int = MAX_COUNTED) -> list[QueueCount]:
+        answers = await self._ask(lambda store: store.counts(most=most))
+        return [count for counts in answers for count in counts]
 
     async def standing(self, job: UUID, *, limit: int) -> Standing:
         return await (await self.of_job(job)).standing(job, limit=limit)

@@ -13,12 +13,12 @@ import msgspec
 from windlass.core.claims.lanes import Head, Sweep
 from windlass.core.jobs.ids import first_id
 from windlass.core.jobs.job import AGING, Job, Lane
-from windlass.core.jobs.queries import ErrorGroup
+from windlass.core.jobs.queries import ErrorGroups
 from windlass.core.jobs.states import State
 from windlass.core.records import Json, RecordPage, Ringing, past
 from windlass.core.stats.depths import Depths, QueueCount, Standing
 from windlass.core.workers import WorkerRecord
-from windlass.store.depth_counts import QUEUES, depths_of
+from windlass.store.depth_counts import QUEUES, counts_of, depths_of
 from windlass.store.json_columns import as_json
 from windlass.store.sql_files import load_statements
 from windlass.store.sqlite.rows import group_of, instant, job_of, micros, worker_of
@@ -64,21 +64,27 @@ def done(db: sqlite3.Connection, kind: str, key: str) -> Job | None:
     return None if row is None else job_of(row)
 
 
-def error_groups(db: sqlite3.Connection, kind: str | None, limit: int) -> list[ErrorGroup]:
-    values = {"kind": kind, "limit": max(limit, 1)}
-    return [group_of(row) for row in db.execute(sql["error_groups"], values)]
+def error_groups(db: sqlite3.Connection, kind: str | None, limit: int, most: int) -> ErrorGroups:
+    values = {"kind": kind, "limit": max(limit, 1), "most": max(most, 1)}
+    edge = db.execute(sql["last_grouped"], {"most": max(most, 1)}).fetchone()
+    return ErrorGroups(
+        groups=tuple(group_of(row) for row in db.execute(sql["error_groups"], values)),
+        searched_to=None if edge is None else instant(edge[0]),
+    )
 
 
-def counts(db: sqlite3.Connection) -> list[QueueCount]:
-    return [
-        QueueCount(
-            queue=queue,
-            state=State(state),
-            count=count,
-            oldest=None if oldest is None else instant(oldest),
-        )
-        for queue, state, count, oldest in db.execute(sql["count_jobs"])
-    ]
+def counts(db: sqlite3.Connection, most: int) -> list[QueueCount]:
+    """Count jobs of every state in bounded time."""
+    values = {"most": max(most, 1)}
+    rows = db.execute(sql["depths"], {**values, "queues": QUEUES}).fetchall()
+    rows += db.execute(sql["count_finished"], values).fetchall()
+    oldest: dict[tuple[str, State], datetime] = {}
+    for queue, _, _, _, due in db.execute(sql["sweep_heads"]):
+        place, moment = (queue, State.PENDING), instant(due)
+        oldest[place] = min(moment, oldest.get(place, moment))
+    for queue, due in db.execute(sql["oldest_scheduled"], values):
+        oldest[queue, State.SCHEDULED] = instant(due)
+    return counts_of(((queue, State(state), count) for queue, state, count in rows), oldest, most)
 
 
 def standing(db: sqlite3.Connection, job: UUID, limit: int, now: datetime) -> Standing:

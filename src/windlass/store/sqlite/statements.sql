@@ -445,15 +445,45 @@ SELECT id FROM jobs WHERE id BETWEEN :first AND :last ORDER BY id DESC LIMIT 1 O
 SELECT found.fingerprint, found.kind, number, first_seen, last_seen, newest, error, reason
 FROM (SELECT coalesce(error ->> 'fingerprint', '') AS fingerprint, kind, count(*) AS number,
              min(finished_at) AS first_seen, max(finished_at) AS last_seen, max(id) AS newest
-      FROM jobs WHERE state = 'dead' AND (:kind IS NULL OR kind = :kind)
+      FROM (SELECT id, kind, error, finished_at FROM jobs INDEXED BY jobs_finished
+            WHERE state = 'dead' AND finished_at IS NOT NULL
+            ORDER BY finished_at DESC LIMIT :most)
+      WHERE :kind IS NULL OR kind = :kind
       GROUP BY 1, 2 ORDER BY number DESC, kind, fingerprint LIMIT :limit) AS found
 JOIN jobs ON jobs.id = newest
 ORDER BY number DESC, found.kind, found.fingerprint
 
--- name: count_jobs
--- Count the jobs of every queue by state, with the due time of the oldest pending one.
-SELECT queue, state, count(*), min(CASE WHEN state IN ('scheduled', 'pending') THEN due_at END)
-FROM jobs GROUP BY queue, state ORDER BY queue, state
+-- name: last_grouped
+-- Return when the last of the dead jobs died that are not looked at for their errors.
+SELECT finished_at FROM jobs INDEXED BY jobs_finished
+WHERE state = 'dead' AND finished_at IS NOT NULL
+ORDER BY finished_at DESC LIMIT 1 OFFSET :most
+
+-- name: count_finished
+-- Count the finished jobs that ended last by queue and state.
+SELECT queue, state, count(*)
+FROM (SELECT * FROM (SELECT queue, state FROM jobs INDEXED BY jobs_finished
+                     WHERE state = 'completed' AND finished_at IS NOT NULL
+                     ORDER BY finished_at DESC LIMIT :most + 1)
+      UNION ALL
+      SELECT * FROM (SELECT queue, state FROM jobs INDEXED BY jobs_finished
+                     WHERE state = 'cancelled' AND finished_at IS NOT NULL
+                     ORDER BY finished_at DESC LIMIT :most + 1))
+GROUP BY queue, state
+
+-- name: oldest_scheduled
+-- Return the due time of the oldest scheduled job of each queue, as far as they were counted.
+SELECT queue, min(due_at)
+FROM (SELECT * FROM (SELECT queue, due_at FROM jobs INDEXED BY jobs_due
+                     WHERE state = 'scheduled'
+                       AND (waiting_for IS NULL OR substr(waiting_for, 1, 6) = 'event:')
+                     ORDER BY due_at LIMIT :most)
+      UNION ALL
+      SELECT * FROM (SELECT queue, due_at FROM jobs INDEXED BY jobs_parked
+                     WHERE waiting_for IS NOT NULL AND substr(waiting_for, 1, 6) <> 'event:'
+                       AND state = 'scheduled'
+                     LIMIT :most))
+GROUP BY queue
 
 -- name: standing
 -- Count the jobs that are ahead of one in its queue, and those that ended there since it was due,

@@ -13,13 +13,13 @@ from uuid import UUID
 from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
-from windlass.core.jobs.queries import ErrorGroup, Finding, JobFilter, Page, Retention
+from windlass.core.jobs.queries import MAX_GROUPED, ErrorGroups, Finding, JobFilter, Page, Retention
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.streams import Appended, ChunkGroup, Position, StreamPage
 from windlass.core.records import Json, News, RecordPage, Ringing
 from windlass.core.schedules.clock_step import Places
 from windlass.core.search.scan import Budget
-from windlass.core.stats.depths import Depths, Disk, QueueCount, Standing
+from windlass.core.stats.depths import MAX_COUNTED, Depths, Disk, QueueCount, Standing
 from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
 from windlass.store.json_columns import as_json
 from windlass.store.non_transactional import NonTransactional
@@ -247,11 +247,13 @@ class SqliteStore(NonTransactional):
             )
         )
 
-    async def error_groups(self, *, kind: str | None = None, limit: int) -> list[ErrorGroup]:
-        return await self._file.read(lambda db: queries.error_groups(db, kind, limit))
+    async def error_groups(
+        self, *, kind: str | None = None, limit: int, most: int = MAX_GROUPED
+    ) -> ErrorGroups:
+        return await self._file.read(lambda db: queries.error_groups(db, kind, limit, most))
 
-    async def counts(self) -> list[QueueCount]:
-        return await self._file.read(queries.counts)
+    async def counts(self, *, most: int = MAX_COUNTED) -> list[QueueCount]:
+        return await self._file.read(lambda db: queries.counts(db, most))
 
     async def standing(self, job: UUID, *, limit: int) -> Standing:
         return await self._file.read(lambda db: queries.standing(db, job, limit, self._clock()))

@@ -104,7 +104,26 @@ async def dead_jobs_are_grouped_by_their_error(bench: Bench) -> None:
     assert (groups[2].error, groups[2].reason) == (None, "gave up")
     of_b = await bench.store.error_groups(kind="b", limit=MANY)
     assert [group.fingerprint for group in of_b] == ["", "f1"]
-    assert await bench.store.error_groups(limit=2) == groups[:2]
+    assert (await bench.store.error_groups(limit=2)).groups == groups[:2]
+    assert groups.searched_to is None
+
+
+@law
+async def errors_are_grouped_as_far_back_as_the_bound_allows(bench: Bench) -> None:
+    """The jobs that died last are looked at, and the answer says where that ended."""
+    errors = [ErrorInfo(type="E", message="", fingerprint=f"f{number}") for number in range(3)]
+    began = bench.now()
+    for number in (0, 0, 1, 2, 1):
+        await _die(bench, errors[number], kind=f"kind-{number}", queue=f"queue-{number}")
+    groups = await bench.store.error_groups(limit=MANY, most=3)
+    assert [(group.fingerprint, group.count) for group in groups] == [("f1", 2), ("f2", 1)]
+    assert groups.searched_to == began + SECOND, "the last of those that were not looked at"
+    assert groups[0].first_seen == began + 2 * SECOND
+    old = await bench.store.error_groups(kind="kind-0", limit=MANY, most=3)
+    assert (old.groups, old.searched_to) == ((), groups.searched_to), "older ones are not denied"
+    whole = await bench.store.error_groups(limit=MANY, most=5)
+    assert whole.searched_to is None
+    assert sum(group.count for group in whole) == 5
 
 
 @law
@@ -196,6 +215,28 @@ async def jobs_are_counted_by_queue_and_state(bench: Bench) -> None:
         QueueCount(queue="mail", state=State.SCHEDULED, count=2, oldest=start + SECOND + MINUTE),
     ]
     assert sorted(counts, key=lambda count: (count.queue, count.state)) == expected
+
+
+@law
+async def a_count_that_may_be_too_low_is_marked(bench: Bench) -> None:
+    """A bounded count is exact, or marked and at least its share; nothing is counted twice."""
+    jobs = {State.COMPLETED: 5, State.CANCELLED: 1, State.DEAD: 4, State.PENDING: 3}
+    for state, number in jobs.items():
+        for _ in range(number):
+            await bench.job_in(state, queue="mail")
+    await bench.enqueue(queue="later", due=HOUR)
+    for most in (1, 2, 4, MANY):
+        counted = {(each.queue, each.state): each for each in await bench.store.counts(most=most)}
+        assert counted["later", State.SCHEDULED].count == 1
+        for state, number in jobs.items():
+            each = counted.get(("mail", state))
+            if each is None:
+                assert state is State.CANCELLED
+                assert counted["mail", State.COMPLETED].capped, "it was not looked at"
+            elif each.capped:
+                assert 1 <= each.count <= number, (state, most)
+            else:
+                assert each.count == number, (state, most)
 
 
 @law

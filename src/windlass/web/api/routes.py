@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -16,14 +16,13 @@ from starlette.routing import Route
 
 from windlass.app.control.why import why_facts
 from windlass.app.workflows.flow_rows import flow_facts, flow_parts
-from windlass.app.workflows.flow_view import view_of
 from windlass.core.audit import entry_facts
 from windlass.core.deploys import find_mark, is_new_since, mark_facts
 from windlass.core.documents import (
     Facts,
     breaker_facts,
     figures_facts,
-    group_facts,
+    groups_facts,
     limit_facts,
     page_facts,
     schedule_facts,
@@ -32,7 +31,6 @@ from windlass.core.documents import (
 from windlass.core.jobs.bulk import bulk_facts
 from windlass.core.search.parser import MAX_CHARACTERS
 from windlass.core.workflows.flow_graph import FLOW_KIND
-from windlass.web.access.own_jobs import find_job
 from windlass.web.access.visible import visible, visible_entry, visible_facts, visible_operation
 from windlass.web.actions.bulk_operations import found_operation
 from windlass.web.actions.registry import allowed_action, perform
@@ -124,15 +122,14 @@ async def _suggestions(request: Request, query: SuggestionsQuery) -> Facts:
 
 
 async def _job(request: Request, _query: NoQuery) -> Facts:
-    app, access = site_of(request).app, access_of(request)
-    job = await find_job(app, access, request.path_params["id"])
-    return visible_facts(visible(app, job), access)
+    job = await reads_of(request).find_job(request.path_params["id"])
+    return visible_facts(visible(site_of(request).app, job), access_of(request))
 
 
 async def _why(request: Request, _query: NoQuery) -> Facts:
-    app, access = site_of(request).app, access_of(request)
-    job = await find_job(app, access, request.path_params["id"])
-    return why_facts(await reads_of(request).why(job.id))
+    reads = reads_of(request)
+    job = await reads.find_job(request.path_params["id"])
+    return why_facts(await reads.why(job.id))
 
 
 async def _errors(request: Request, query: ErrorsQuery) -> Facts:
@@ -141,8 +138,8 @@ async def _errors(request: Request, query: ErrorsQuery) -> Facts:
     # Of more groups: those that are new may be few jobs, and come last.
     limit = MAX_GROUPS if mark is None else _MAX_COMPARED
     groups = await reads.groups(query.kind or None, limit=limit)
-    new = [each for each in groups if is_new_since(each.first_seen, mark)]
-    return {"groups": [group_facts(each) for each in new[:MAX_GROUPS]]}
+    new = tuple(each for each in groups if is_new_since(each.first_seen, mark))
+    return groups_facts(replace(groups, groups=new[:MAX_GROUPS]))
 
 
 async def _deploys(request: Request, _query: NoQuery) -> Facts:
@@ -154,9 +151,9 @@ async def _workers(request: Request, _query: NoQuery) -> Facts:
 
 
 async def _flow(request: Request, _query: NoQuery) -> Facts:
-    app, given = site_of(request).app, request.path_params["id"]
-    job = await find_job(app, access_of(request), given, kind=FLOW_KIND)
-    view = await view_of(app.store, job.id)
+    app, reads = site_of(request).app, reads_of(request)
+    job = await reads.find_job(request.path_params["id"], kind=FLOW_KIND)
+    view = await reads.flow(job.id)
     facts = flow_facts(view) | {"reason": visible(app, view.job).reason}
     return facts | {"states": dict(view.own_counts), "parts": flow_parts(view)}
 
@@ -240,7 +237,7 @@ ENDPOINTS = (
     Endpoint(
         path="/errors",
         summary="The errors that jobs died of",
-        keys=("groups",),
+        keys=("groups", "searched_to"),
         answer=_errors,
         query=ErrorsQuery,
     ),

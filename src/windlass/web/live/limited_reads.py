@@ -20,12 +20,20 @@ from windlass.app.app import Windlass
 from windlass.app.control.why import Why
 from windlass.app.doctor.report import Report
 from windlass.app.snapshot import Snapshot
+from windlass.app.workflows.flow_view import FlowView
 from windlass.core.audit import AuditEntry, AuditPage
 from windlass.core.deploys import DeployMark
 from windlass.core.jobs.bulk import RECORD as BULK
 from windlass.core.jobs.bulk import BulkOperation
 from windlass.core.jobs.job import Job
-from windlass.core.jobs.queries import ErrorGroup, JobFilter, Page, Where, term_of_queues
+from windlass.core.jobs.queries import (
+    ErrorGroup,
+    ErrorGroups,
+    JobFilter,
+    Page,
+    Where,
+    term_of_queues,
+)
 from windlass.core.policies.breaker_record import BreakerStatus
 from windlass.core.policies.limit import queue_limit
 from windlass.core.policies.limit_usage import LimitState
@@ -37,10 +45,10 @@ from windlass.core.stats.queue_stats import serves_queue
 from windlass.core.stats.stats import Stats, StatsFacts, stats_of
 from windlass.core.workers import WorkerRecord
 from windlass.core.workflows.flow_graph import FLOW_KIND
-from windlass.web.access.own_jobs import queues_of, sees_flow
+from windlass.web.access.own_jobs import find_job, queues_of, sees_flow
 from windlass.web.access.queue_access import check_whole, is_within
 from windlass.web.access.roles import Access
-from windlass.web.live.reads import MAX_GROUPS, Reads
+from windlass.web.live.reads import FLOWS_BUDGET, MAX_GROUPS, Reads, looked_back_to, views_of
 
 MAX_DEAD_READ = 500
 """Number of dead jobs of which errors are made: the store groups them for all queues together."""
@@ -69,7 +77,10 @@ class LimitedReads:
 
     async def stats(self, *, queue: str | None = None, kind: str | None = None) -> Stats:
         """Return the figures of the person's queues, or of one of them, or of a kind."""
-        facts = dataclasses.replace(await self._facts(), groups=await self.groups(kind))
+        groups = await self.groups(kind)
+        facts = dataclasses.replace(
+            await self._facts(), groups=groups, groups_searched_to=groups.searched_to
+        )
         stats = stats_of(facts, queue=queue, kind=kind, among=self._queues)
         names = {each.name for each in await self.breakers()}
         return dataclasses.replace(
@@ -113,21 +124,29 @@ class LimitedReads:
     async def why(self, job_id: UUID) -> Why:
         return await self._app.control.awhy(job_id, queues=self._queues)
 
-    async def flows(self, *, limit: int) -> list[Job]:
+    async def find_job(self, given: str, *, kind: str | None = None) -> Job:
+        return await find_job(self._app, self._access, given, kind=kind)
+
+    async def flows(self, limit: int) -> tuple[list[FlowView], datetime | None]:
         if not self._queues:
-            return []
+            return [], None
         which = JobFilter(kind=FLOW_KIND, terms=(term_of_queues(self._queues),))
-        page = await self._app.store.find(which, limit=limit)
-        return [
+        page = await self._app.store.find(which, limit=limit, budget=FLOWS_BUDGET)
+        own = [
             job
             for job in page.jobs
             if await sees_flow(self._app, self._access, job, most=_MAX_MEMBERS_READ)
         ]
+        return await views_of(self._app, own), looked_back_to(page)
 
-    async def groups(self, kind: str | None = None, *, limit: int = MAX_GROUPS) -> list[ErrorGroup]:
+    async def flow(self, flow_id: UUID) -> FlowView:
+        """Return one flow, which `find_job` has found."""
+        return await self._reads.flow(flow_id)
+
+    async def groups(self, kind: str | None = None, *, limit: int = MAX_GROUPS) -> ErrorGroups:
         """Return the errors of the newest dead jobs of the person's queues."""
         if not self._queues:
-            return []
+            return ErrorGroups()
         where: Where = {"search": str(term_of_queues(self._queues)), "states": ["dead"]}
         page = await self._reads.jobs(where, limit=MAX_DEAD_READ, after=None)
         found: dict[tuple[str, str], list[Job]] = {}
@@ -135,8 +154,10 @@ class LimitedReads:
             if kind in (None, job.kind):
                 fingerprint = "" if job.error is None else job.error.fingerprint
                 found.setdefault((job.kind, fingerprint), []).append(job)
-        groups = [_group(jobs) for jobs in found.values()]
-        return sorted(groups, key=lambda each: -each.count)[:limit]
+        groups = sorted(map(_group, found.values()), key=lambda each: -each.count)
+        is_capped = page.after is not None and page.jobs
+        oldest = page.jobs[-1].created_at if is_capped else None
+        return ErrorGroups(groups=tuple(groups[:limit]), searched_to=oldest)
 
     # -- everything else -----------------------------------------------------------------------
 
@@ -193,6 +214,9 @@ class LimitedReads:
 
     async def deploys(self) -> list[DeployMark]:
         return await self._reads.deploys()
+
+    async def upcoming(self, name: str, count: int) -> list[datetime]:
+        return await self._reads.upcoming(name, count)
 
     async def audit(self, **given: Any) -> AuditPage:
         """Return a page of the audit log, shorter by the entries about what the person must not

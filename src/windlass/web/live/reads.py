@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -15,15 +17,20 @@ from windlass.app.doctor.report import Report, examine_settings, examine_store
 from windlass.app.masking import redaction_of
 from windlass.app.snapshot import Snapshot, take_snapshot
 from windlass.app.stats import Slow, gather_stats
+from windlass.app.workflows.flow_view import FlowView, view_of, viewed
 from windlass.core.audit import AuditPage
 from windlass.core.deploys import DeployMark
+from windlass.core.errors import FlowInvalid, UnknownJob
 from windlass.core.jobs.bulk import BulkOperation
-from windlass.core.jobs.job import Job
-from windlass.core.jobs.queries import ErrorGroup, JobFilter, Page, Where
-from windlass.core.payloads.masked_job import masked_group, masked_summary
+from windlass.core.jobs.ids import made_at
+from windlass.core.jobs.job import FLOW, Job
+from windlass.core.jobs.queries import ErrorGroups, JobFilter, Page, Where
+from windlass.core.payloads.masked_job import masked_groups, masked_summary
 from windlass.core.policies.breaker_record import BreakerStatus
 from windlass.core.policies.limit_usage import LimitState
+from windlass.core.records import RecordPage
 from windlass.core.schedules.status import ScheduleStatus
+from windlass.core.search.scan import Budget
 from windlass.core.stats.live_counts import Trend
 from windlass.core.stats.stats import Stats
 from windlass.core.workers import WorkerRecord
@@ -34,6 +41,8 @@ _FRESH_SECONDS = 1.0
 _DOCTOR_SECONDS = 10.0
 _MAX_ENTRIES = 200
 _FIGURES = "figures"
+FLOWS_BUDGET = Budget(rows=20_000)
+"""Few jobs are flows, and no index has them: how many are looked at for the newest ones."""
 MAX_GROUPS = 100
 
 
@@ -87,13 +96,17 @@ class Reads:
     async def deploys(self) -> list[DeployMark]:
         return await self._shared("deploys", self._app.control.adeploys)
 
-    async def groups(self, kind: str | None = None, *, limit: int = MAX_GROUPS) -> list[ErrorGroup]:
+    async def upcoming(self, name: str, count: int) -> list[datetime]:
+        """Return when a schedule will tick."""
+        key = ("upcoming", name, count)
+        return await self._shared(key, lambda: self._app.schedules.aupcoming(name, count))
+
+    async def groups(self, kind: str | None = None, *, limit: int = MAX_GROUPS) -> ErrorGroups:
         """Return the errors that jobs died of, masked."""
 
-        async def read() -> list[ErrorGroup]:
+        async def read() -> ErrorGroups:
             found = await self._app.control.aerror_groups(kind=kind, limit=limit)
-            redaction = redaction_of(self._app)
-            return [masked_group(each, redaction) for each in found]
+            return masked_groups(found, redaction_of(self._app))
 
         return await self._shared(("groups", kind, limit), read)
 
@@ -135,17 +148,58 @@ class Reads:
         """Return the kinds that have a handler in this app."""
         return list(self._app.registry)
 
+    async def find_job(self, given: str, *, kind: str | None = None) -> Job:
+        """Return the job with an id, or with the beginning of one; it is not masked.
+
+        Raises:
+            ValueError: it cannot be the beginning of an id.
+            UnknownJob: there is none.
+            AmbiguousId: several jobs have such an id.
+        """
+
+        async def read() -> Job:
+            job_id = await self._app.control.ajob_id(given, kind=kind)
+            job = await self._app.store.get(job_id)
+            if job is None:
+                raise UnknownJob(job_id)
+            return job
+
+        return await self._shared(("job", given, kind), read)
+
     async def why(self, job_id: UUID) -> Why:
         """Return why a job does not run."""
-        return await self._app.control.awhy(job_id)
+        return await self._shared(("why", job_id), lambda: self._app.control.awhy(job_id))
 
-    async def flows(self, *, limit: int) -> list[Job]:
-        """Return the jobs of the newest flows."""
-        return list((await self._app.store.find(JobFilter(kind=FLOW_KIND), limit=limit)).jobs)
-
-    async def audit(self, **given: Any) -> AuditPage:
+    async def audit(self, **which: Any) -> AuditPage:
         """Return a page of the audit log: see `Control.aaudit`."""
-        return await self._app.control.aaudit(**given)
+        key = ("audit", *sorted((name, repr(value)) for name, value in which.items()))
+        return await self._shared(key, lambda: self._app.control.aaudit(**which))
+
+    async def flows(self, limit: int) -> tuple[list[FlowView], datetime | None]:
+        """Return the newest flows, and how far back was looked if that was not all."""
+
+        async def read() -> tuple[list[FlowView], datetime | None]:
+            which, store = JobFilter(kind=FLOW_KIND), self._app.store
+            page = await store.find(which, limit=limit, budget=FLOWS_BUDGET)
+            jobs = {each.id: each for each in page.jobs} | await self._flows_under_way(limit)
+            newest = [jobs[flow_id] for flow_id in sorted(jobs, reverse=True)[:limit]]
+            return await views_of(self._app, newest), looked_back_to(page)
+
+        return await self._shared(("flows", limit), read)
+
+    async def _flows_under_way(self, limit: int) -> dict[UUID, Job]:
+        """Return flows by their records, which they have until they end: however old they are."""
+        records = await self._app.store.records(FLOW, RecordPage(limit))
+        ids = []
+        for name in records:
+            with suppress(ValueError):
+                ids.append(UUID(name.removeprefix(FLOW)))
+        found = await self._app.store.get_many(ids)
+        return {key: job for key, job in found.items() if job.kind == FLOW_KIND}
+
+    async def flow(self, flow_id: UUID) -> FlowView:
+        """Return one flow."""
+        return await self._shared(("flow", flow_id), lambda: view_of(self._app.store, flow_id))
 
     async def doctor(self) -> Report:
         """Return what `windlass doctor` finds."""
@@ -187,3 +241,17 @@ class Reads:
 
 async def _awaited(read: Callable[[], Awaitable[T]]) -> T:
     return await read()
+
+
+async def views_of(app: Windlass, flows: Iterable[Job]) -> list[FlowView]:
+    """Return how far flows came, by their own jobs; what is no flow is left out."""
+    views = []
+    for each in flows:
+        with suppress(FlowInvalid):
+            views.append(await viewed(app.store, each))
+    return views
+
+
+def looked_back_to(page: Page) -> datetime | None:
+    """Return how far back a page looked, if that was not all."""
+    return None if page.searched_to is None else made_at(page.searched_to)

@@ -7,35 +7,36 @@ from starlette.responses import Response
 
 from windlass.app.masking import redaction_of
 from windlass.app.workflows.flow_rows import rows_of
-from windlass.app.workflows.flow_view import FlowView, view_of, viewed
-from windlass.core.errors import FlowInvalid
-from windlass.core.jobs.job import Job
+from windlass.app.workflows.flow_view import FlowView
 from windlass.core.jobs.states import FINISHED
 from windlass.core.payloads.masked_job import masked_texts
 from windlass.core.workflows.flow_graph import FLOW_KIND, ids_of
-from windlass.web.access.own_jobs import find_job
 from windlass.web.actions.remedies import for_job
 from windlass.web.rendering.flow_chart import MAX_NODES, drawn
-from windlass.web.site import access_of, reads_of, render, site_of, url
+from windlass.web.site import reads_of, render, site_of, url
 
 _LIMIT = 25
 
 
 async def flows(request: Request) -> Response:
     """List flows, the newest first."""
-    found = [await _glance(request, each) for each in await reads_of(request).flows(limit=_LIMIT)]
-    views = [each for each in found if each is not None]
-    stats = (await reads_of(request).snapshot()).stats
-    context = {"views": views, "done": {view.job.id: _done(view) for view in views}}
+    reads = reads_of(request)
+    views, searched_to = await reads.flows(_LIMIT)
+    stats = (await reads.snapshot()).stats
+    context = {
+        "views": views,
+        "done": {view.job.id: _done(view) for view in views},
+        "searched_to": searched_to,
+    }
     return render(request, "flows.html", context, now=stats.at)
 
 
 async def flow(request: Request) -> Response:
     """Draw one flow, and list its jobs, those that are alike together."""
     site = site_of(request)
-    given, access = request.path_params["id"], access_of(request)
-    job_id = (await find_job(site.app, access, given, kind=FLOW_KIND)).id
-    view = await view_of(site.app.store, job_id)
+    reads = reads_of(request)
+    job_id = (await reads.find_job(request.path_params["id"], kind=FLOW_KIND)).id
+    view = await reads.flow(job_id)
     rows = rows_of(view)
     stats = (await reads_of(request).snapshot()).stats
     context = {
@@ -54,10 +55,3 @@ async def flow(request: Request) -> Response:
 def _done(view: FlowView) -> tuple[int, int]:
     ended = sum(view.own_counts[state.value] for state in FINISHED)
     return ended, view.chart.size + len(view.chart.last)
-
-
-async def _glance(request: Request, job: Job) -> FlowView | None:
-    try:
-        return await viewed(site_of(request).app.store, job)
-    except FlowInvalid:
-        return None

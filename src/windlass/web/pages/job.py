@@ -8,7 +8,6 @@ from starlette.responses import Response
 from windlass.core.jobs.job import Job
 from windlass.core.payloads.masked_job import value_of
 from windlass.core.workflows.step_rows import StepRow, steps_of
-from windlass.web.access.own_jobs import find_job
 from windlass.web.access.visible import visible, without_data
 from windlass.web.actions.remedies import for_job, for_reason
 from windlass.web.live.job_stream import KeptChunks, kept_chunks
@@ -23,17 +22,16 @@ _MAX_CHUNK_CHARACTERS = 20_000
 
 async def job(request: Request) -> Response:
     """Show one job by its id, or by a part of it that is unique."""
-    app, access = site_of(request).app, access_of(request)
+    app, reads, access = site_of(request).app, reads_of(request), access_of(request)
     given = request.path_params["id"]
-    job_id = (await find_job(app, access, given)).id
+    job_id = (await reads.find_job(given)).id
     if given != str(job_id):
         return see_other(request, f"/jobs/{job_id}")
-    # The two reads of the job may differ; the second is the newer one.
-    why = await reads_of(request).why(job_id)
-    found = visible(app, await app.store.get(job_id) or why.job)
+    why = await reads.why(job_id)
+    found = visible(app, why.job)
     shown = found if access.payloads else without_data(found)
     steps = _steps(shown)
-    acted = await app.control.aaudit(job=job_id, since=found.created_at, limit=_MAX_ACTIONS)
+    acted = await reads.audit(job=job_id, since=found.created_at, limit=_MAX_ACTIONS)
     context = {
         "job": shown,
         "payload": value_of(shown.payload) if access.payloads else None,

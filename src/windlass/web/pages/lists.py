@@ -12,7 +12,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.stats.stats import ErrorFigures
 from windlass.core.values.durations import duration
 from windlass.web.search import term
-from windlass.web.site import reads_of, render, site_of
+from windlass.web.site import reads_of, render
 
 _MAX_UPCOMING = 3
 _MAX_DEPLOYS = 6
@@ -43,6 +43,7 @@ async def errors(request: Request) -> Response:
         "deploys": _latest(deploys),
         "problem": problem,
         "search_term": term,
+        "searched_to": stats.errors_searched_to,
     }
     return render(request, "errors.html", context, now=stats.at, status=422 if problem else 200)
 
@@ -95,12 +96,10 @@ async def workers(request: Request) -> Response:
 
 async def schedules(request: Request) -> Response:
     """Show the schedules: when each ticks next, and its last job."""
-    site = site_of(request)
-    found = await reads_of(request).schedules()
-    upcoming = {}
-    for each in found[:_MAX_SCHEDULES_READ]:
-        if not each.paused:
-            upcoming[each.name] = await site.app.schedules.aupcoming(each.name, _MAX_UPCOMING)
+    reads = reads_of(request)
+    found = await reads.schedules()
+    names = [each.name for each in found[:_MAX_SCHEDULES_READ] if not each.paused]
+    upcoming = {name: await reads.upcoming(name, _MAX_UPCOMING) for name in names}
     now = found[0].now if found else None
     context = {"schedules": found, "upcoming": upcoming}
     return render(request, "schedules.html", context, now=now)

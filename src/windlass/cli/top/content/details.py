@@ -266,7 +266,8 @@ async def _error(app: Windlass, error: ErrorFigures) -> Details:
             {
                 "kind": error.kind,
                 "failed runs": f"{error.count:,} in the last hour",
-                "dead jobs": f"{error.dead:,}" + (": r redrives them" if error.dead else ""),
+                "dead jobs": f"{error.dead:,}{'+' if error.capped else ''}"
+                + (": r redrives them" if error.dead else ""),
                 "first seen": show.moment(error.first_seen, now),
                 "last seen": show.moment(error.last_seen, now),
                 "group": error.group,

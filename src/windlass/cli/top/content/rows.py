@@ -83,7 +83,7 @@ def error_cells(error: ErrorFigures, now: datetime) -> tuple[Text, ...]:
         Text(printable(error.error), _BAD if error.count else ""),
         Text(printable(error.kind)),
         Text(figures.count(error.count), "" if error.count else _DIM),
-        Text(figures.count(error.dead), _BAD if error.dead else _DIM),
+        Text(figures.count(error.dead, capped=error.capped), _BAD if error.dead else _DIM),
         Text(_since(error.first_seen, now), _DIM),
         Text(_since(error.last_seen, now)),
         Text(printable(error.group), _DIM),

@@ -411,24 +411,45 @@ ORDER BY id DESC LIMIT %(limit)s
 
 -- name: error_groups
 -- List the errors of dead jobs, each with the newest job that died of it.
-SELECT found.fingerprint, found.kind, number, first_seen, last_seen, newest, error, reason
-FROM (SELECT coalesce(error ->> 'fingerprint', '') AS fingerprint, kind, count(*) AS number,
-             min(finished_at) AS first_seen, max(finished_at) AS last_seen,
-             max(id::text COLLATE "C")::uuid AS newest
-      FROM {schema}.dead_jobs WHERE %(kind)s::text IS NULL OR kind = %(kind)s
-      GROUP BY 1, 2 ORDER BY number DESC, kind, 1 LIMIT %(limit)s) AS found
-JOIN {schema}.dead_jobs AS jobs ON jobs.id = newest
-ORDER BY number DESC, found.kind, found.fingerprint COLLATE "C"
+-- Those that died last are looked at, along their index.
+WITH looked_at AS MATERIALIZED (
+    SELECT id, kind, finished_at, fingerprint
+    FROM {schema}.dead_jobs ORDER BY finished_at DESC LIMIT %(most)s
+), largest AS MATERIALIZED (
+    SELECT fingerprint, kind, count(*) AS number, min(finished_at) AS first_seen,
+           max(finished_at) AS last_seen, max(id::text COLLATE "C")::uuid AS newest
+    FROM looked_at WHERE %(kind)s::text IS NULL OR kind = %(kind)s
+    GROUP BY 1, 2 ORDER BY number DESC, kind, fingerprint LIMIT %(limit)s
+)
+SELECT largest.fingerprint, largest.kind, number, first_seen, last_seen, newest, error, reason
+FROM largest JOIN {schema}.dead_jobs AS jobs ON jobs.id = newest
+ORDER BY number DESC, largest.kind, largest.fingerprint
 
--- name: count_jobs
--- Count the jobs of every queue by state, with the due time of the oldest pending one.
-SELECT queue, state, count(*), min(due_at) FILTER (WHERE state <> 'running')
-FROM {schema}.jobs GROUP BY queue, state
+-- name: last_grouped
+-- Return when the last of the dead jobs died that are not looked at for their errors.
+SELECT finished_at FROM {schema}.dead_jobs ORDER BY finished_at DESC LIMIT 1 OFFSET %(most)s
+
+-- name: count_finished
+-- Count the newest finished jobs by queue and state.
+SELECT queue, state, count(*)
+FROM (SELECT queue, state FROM {schema}.finished_jobs ORDER BY id DESC LIMIT %(most)s + 1) AS counted
+GROUP BY queue, state
+
+-- name: oldest_waiting
+-- Return the due time of the oldest pending job of each queue, and of the oldest scheduled one, as
+-- far as those were counted.
+SELECT queue, 'pending', min(due_at) FROM {schema}.sweep() WHERE queue IS NOT NULL GROUP BY queue
 UNION ALL
-SELECT queue, state, count(*), NULL FROM {schema}.dead_jobs GROUP BY queue, state
-UNION ALL
-SELECT queue, state, count(*), NULL FROM {schema}.finished_jobs GROUP BY queue, state
-ORDER BY queue, state
+SELECT queue, 'scheduled', min(due_at)
+FROM ((SELECT queue, due_at FROM {schema}.jobs
+       WHERE state = 'scheduled' AND (waiting_for IS NULL OR starts_with(waiting_for, 'event:'))
+       ORDER BY due_at, seq LIMIT %(most)s)
+      UNION ALL
+      (SELECT queue, due_at FROM {schema}.jobs
+       WHERE state = 'scheduled' AND waiting_for IS NOT NULL
+         AND NOT starts_with(waiting_for, 'event:')
+       LIMIT %(most)s)) AS counted
+GROUP BY queue
 
 -- name: standing
 -- Count the jobs that are ahead of one in its queue, and those that ended there since it was due,
@@ -471,7 +492,7 @@ FROM {schema}.jobs AS own, {schema}.clock() AS now WHERE own.id = %(id)s
 SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('enable_indexscan', 'on', true), set_config('enable_indexonlyscan', 'on', true),
        set_config('enable_sort', 'off', true), set_config('jit', 'off', true),
-       set_config('statement_timeout', '2s', true)
+       set_config('statement_timeout', %(timeout)s, true)
 
 -- name: depths
 -- Count jobs that are not finished by queue and state, in bounded time: the pending jobs of each

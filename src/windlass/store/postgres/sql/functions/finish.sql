@@ -12,13 +12,14 @@ BEGIN
             seq, id, kind, queue, priority, key, state, payload, due_at, created_at, updated_at,
             expires_at, started_at, attempt, failures, crashes, max_retries, timeout, unique_key,
             headers, waiting_for, worker, token, cancel_requested, progress, error, reason, history,
-            steps, saga, finished_at, result)
+            steps, saga, finished_at, result, fingerprint)
         VALUES (
             job.seq, job.id, job.kind, job.queue, job.priority, job.key, job.state, job.payload,
             job.due_at, job.created_at, job.updated_at, job.expires_at, job.started_at, job.attempt,
             job.failures, job.crashes, job.max_retries, job.timeout, job.unique_key, job.headers,
             job.waiting_for, job.worker, job.token, job.cancel_requested, job.progress, job.error,
-            job.reason, job.history, job.steps, job.saga, now, result);
+            job.reason, job.history, job.steps, job.saga, now, result,
+            fingerprint_of(job.error));
     ELSE
         INSERT INTO finished_jobs (
             seq, id, kind, queue, priority, key, state, payload, due_at, created_at, updated_at,

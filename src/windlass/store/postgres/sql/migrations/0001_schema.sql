@@ -127,15 +127,18 @@ CREATE TABLE dead_jobs (
     LIKE jobs INCLUDING DEFAULTS INCLUDING COMMENTS,
     finished_at  timestamptz NOT NULL,
     result       json,
+    fingerprint  text        COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (id),
     CHECK (state = 'dead')
 );
-CREATE INDEX dead_jobs_finished ON dead_jobs (finished_at);
+CREATE INDEX dead_jobs_finished ON dead_jobs (finished_at) INCLUDE (id, queue, kind, fingerprint);
 
 COMMENT ON TABLE  dead_jobs IS 'Jobs that failed for good, and wait for a person.';
 COMMENT ON COLUMN dead_jobs.finished_at IS 'When the job died.';
 COMMENT ON COLUMN dead_jobs.result IS 'Always NULL: a dead job has no result.';
-COMMENT ON INDEX dead_jobs_finished IS 'For pruning.';
+COMMENT ON COLUMN dead_jobs.fingerprint IS 'The fingerprint of its error, by which errors are grouped.';
+COMMENT ON INDEX dead_jobs_finished IS
+    'For pruning, and to count dead jobs and group their errors without a look at the jobs.';
 
 -- == finished jobs =================================================================================
 
