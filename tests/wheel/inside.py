@@ -42,7 +42,7 @@ def _broken_modules() -> dict[str, str]:
         try:
             if each.name != "windlass.__main__":  # That would run it.
                 import_module(each.name)
-        except ImportError:
+        except Exception:  # For example a module that needs the settings of Django.
             broken[each.name] = traceback.format_exc()
     return broken
 

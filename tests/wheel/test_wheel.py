@@ -21,7 +21,9 @@ NEEDS_PSYCOPG = ("windlass.store.postgres",)
 NEEDS_TEXTUAL = tuple(f"windlass.cli.top.{name}" for name in ("app", "screens", "signals"))
 NEEDS_STARLETTE = ("windlass.web",)
 NEEDS_HIREDIS = ("windlass.store.redis",)
-"""The packages that need an extra when they are imported. All others do not."""
+NEEDS_DJANGO = ("windlass.contrib.django",)
+NEEDS_PROJECT = tuple(f"windlass.contrib.django.{name}" for name in ("admin", "project", "testing"))
+"""The packages that need an extra, or a project, when they are imported. All others do not."""
 
 
 class Call(NamedTuple):
@@ -157,9 +159,10 @@ def test_every_module_is_importable_but_those_of_other_extras(
     textual = () if environment.wanted.extra == "top" else NEEDS_TEXTUAL
     starlette = () if environment.wanted.extra == "web" else NEEDS_STARLETTE
     hiredis = () if environment.wanted.extra == "redis" else NEEDS_HIREDIS
-    needing = (*psycopg, *textual, *starlette, *hiredis)
+    django = NEEDS_PROJECT if environment.wanted.extra == "django" else NEEDS_DJANGO
+    needing = (*psycopg, *textual, *starlette, *hiredis, *django)
     assert {name for name in broken if not name.startswith(needing)} == set(), broken
-    for missing in filter(None, (psycopg, textual, starlette, hiredis)):
+    for missing in filter(None, (psycopg, textual, starlette, hiredis, django)):
         assert any(name.startswith(missing) for name in broken), f"{missing} need nothing"
 
 

@@ -141,9 +141,17 @@ def test_the_signal_of_an_enqueue_after_the_commit_comes_with_the_job(project: P
 
 def test_a_duplicate_returns_the_job_that_holds_the_key(project: Project) -> None:
     path = tasks.note.module_path
+    said: list[str] = []
+
+    def receive(task_result: Any, **_: Any) -> None:
+        said.append(task_result.id)
+
     with project.options(tasks={path: {"unique": "value"}}):
         first = tasks.note.enqueue("a")
+        task_enqueued.connect(receive)
         again, other = tasks.note.enqueue("a"), tasks.note.enqueue("b")
+        task_enqueued.disconnect(receive)
+        assert said == [other.id]
         assert (again.id, other.id != first.id) == (first.id, True)
         with transaction.atomic():
             third = tasks.note.enqueue("a")
