@@ -19,7 +19,7 @@ from tests.support.django_tasks import HAS_TASK_FIELDS, task, task_backends
 from windlass import Retry, Windlass
 from windlass.contrib.django import windlass_app
 from windlass.contrib.django.options import is_database, url_of_database
-from windlass.contrib.django.task import JOB_OPTIONS
+from windlass.contrib.django.task_jobs.task import JOB_OPTIONS
 
 SEND = "tests.contrib.django.shop.tasks.note"
 

@@ -5,6 +5,6 @@
 
 from windlass.contrib.django.backend import WindlassBackend
 from windlass.contrib.django.project_apps import windlass_app
-from windlass.contrib.django.task import WindlassTask
+from windlass.contrib.django.task_jobs.task import WindlassTask
 
 __all__ = ["WindlassBackend", "WindlassTask", "windlass_app"]

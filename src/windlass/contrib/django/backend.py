@@ -13,23 +13,23 @@ from django.utils import timezone
 from windlass.app.handle import Handle
 from windlass.app.loop_thread import refuse_in_event_loop
 from windlass.contrib.django.checks import check_backend
-from windlass.contrib.django.framework import (
+from windlass.contrib.django.project_apps import ProjectApp, app_of
+from windlass.contrib.django.task_jobs.framework import (
     BaseTaskBackend,
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
     task_enqueued,
 )
-from windlass.contrib.django.project_apps import ProjectApp, app_of
-from windlass.contrib.django.results import (
+from windlass.contrib.django.task_jobs.results import (
     POSITIONAL,
     PRIORITY_STEP,
     aware,
     payload_of,
     result_of,
 )
-from windlass.contrib.django.task import WindlassTask
-from windlass.contrib.django.task_handlers import handler_of
+from windlass.contrib.django.task_jobs.task import WindlassTask
+from windlass.contrib.django.task_jobs.task_handlers import handler_of
 from windlass.contrib.django.transaction import enqueue
 from windlass.core.jobs.job import Job
 

@@ -11,8 +11,8 @@ from django.core.checks import CheckMessage, Error, Info
 from django.core.checks import Warning as CheckWarning
 from django.core.exceptions import ImproperlyConfigured
 
-from windlass.contrib.django.framework import HAS_OWN_TASKS
 from windlass.contrib.django.options import is_database, is_under_test, problems_of
+from windlass.contrib.django.task_jobs.framework import HAS_OWN_TASKS
 from windlass.contrib.django.transaction import way_of
 from windlass.core.errors import WindlassError
 

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core import mail
 from django.core.exceptions import ImproperlyConfigured
 
-from windlass.contrib.django.task import JOB_OPTIONS, unknown_option
+from windlass.contrib.django.task_jobs.task import JOB_OPTIONS, unknown_option
 from windlass.core.values.names import nearest
 from windlass.settings import SettingArguments
 

@@ -14,9 +14,9 @@ from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
-from windlass.contrib.django.framework import InvalidTask, Task, task_backends
 from windlass.contrib.django.project_apps import ProjectApp, windlass_aliases, windlass_app
-from windlass.contrib.django.task_handlers import handler_of
+from windlass.contrib.django.task_jobs.framework import InvalidTask, Task, task_backends
+from windlass.contrib.django.task_jobs.task_handlers import handler_of
 from windlass.core.errors import ConfigError, ImportFailed, WindlassError
 
 TASKS_MODULE = "tasks"

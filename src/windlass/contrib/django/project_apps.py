@@ -13,14 +13,14 @@ from django.db import close_old_connections
 
 from windlass.app import Windlass
 from windlass.app.producer import Handler
-from windlass.contrib.django.framework import task_backends
 from windlass.contrib.django.options import (
     BackendOptions,
     is_under_test,
     read_options,
     url_of_database,
 )
-from windlass.contrib.django.signals import TaskEnds
+from windlass.contrib.django.task_jobs.framework import task_backends
+from windlass.contrib.django.task_jobs.signals import TaskEnds
 from windlass.core.errors import ConfigError
 from windlass.settings import DEFAULT
 from windlass.store import Store

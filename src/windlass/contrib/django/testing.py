@@ -15,11 +15,11 @@ from uuid import UUID
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections
 
-from windlass.contrib.django.framework import Task, TaskResult
 from windlass.contrib.django.project import register_tasks
 from windlass.contrib.django.project_apps import ProjectApp, windlass_app
-from windlass.contrib.django.results import payload_of
-from windlass.contrib.django.task_handlers import handler_of
+from windlass.contrib.django.task_jobs.framework import Task, TaskResult
+from windlass.contrib.django.task_jobs.results import payload_of
+from windlass.contrib.django.task_jobs.task_handlers import handler_of
 from windlass.contrib.django.transaction import AfterCommit
 from windlass.core.values.durations import Duration
 from windlass.testing.travel import Travel, travel_as

@@ -17,13 +17,13 @@ from uuid import UUID
 from django.db import close_old_connections
 from msgspec.structs import replace
 
-from windlass.contrib.django.framework import (
+from windlass.contrib.django.task_jobs.framework import (
     TaskResultDoesNotExist,
     task_backends,
     task_finished,
     task_started,
 )
-from windlass.contrib.django.results import result_of
+from windlass.contrib.django.task_jobs.results import result_of
 from windlass.core.errors import JobDead
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.settle import Transition

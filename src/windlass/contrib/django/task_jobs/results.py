@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from windlass.contrib.django.framework import (
+from windlass.contrib.django.task_jobs.framework import (
     InvalidTask,
     Task,
     TaskError,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from windlass.app.registration.job_options import DEFAULT
-from windlass.contrib.django.framework import Task
+from windlass.contrib.django.task_jobs.framework import Task
 from windlass.core.failures.error_classes import Classes
 from windlass.core.jobs.retry import Retry
 from windlass.core.jobs.unique import Unique

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 
-from windlass.contrib.django.framework import TaskContext, normalize_json
-from windlass.contrib.django.results import PRIORITY_STEP, parameters_of, result_of
-from windlass.contrib.django.signals import asend_started, send_started
-from windlass.contrib.django.task import job_options
+from windlass.contrib.django.task_jobs.framework import TaskContext, normalize_json
+from windlass.contrib.django.task_jobs.results import PRIORITY_STEP, parameters_of, result_of
+from windlass.contrib.django.task_jobs.signals import asend_started, send_started
+from windlass.contrib.django.task_jobs.task import job_options
 from windlass.core.errors import ConfigError, PermanentError
 from windlass.handlers.any_context import AnyContext
 from windlass.handlers.context import Context

@@ -1,0 +1,1 @@
+"""Django's tasks as jobs: their options, handlers, results and signals."""
