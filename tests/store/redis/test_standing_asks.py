@@ -250,6 +250,49 @@ def test_a_worker_whose_connection_was_cut_asks_again(redis_clock: ClockedRedis)
     asking(redis_clock, check)
 
 
+def test_an_ask_that_reaches_the_server_late_is_known(redis_clock: ClockedRedis) -> None:
+    """Prevents: a job comes by an ask that was given up, since its call was cancelled."""
+
+    async def check(bench: Bench, asker: Asker) -> None:
+        await asker.asleep(asker.ask(token=7))
+        await asker.store.busy()
+        await asker.asleep(asker.ask(token=8))
+        key = next(key for key in redis_clock.all_keys() if b":ask:" in key)
+        redis_clock.run("SET", key, b"w\x027\x02\x01work\x01")
+        job = await bench.enqueue()
+        await asker.woken()
+        assert [(each.id, each.token) for each in asker.jobs] == [(job, 7)]
+
+    asking(redis_clock, check)
+
+
+def test_two_workers_of_one_event_loop_get_their_own_jobs(redis_clock: ClockedRedis) -> None:
+    async def check(bench: Bench, store: RedisStore) -> None:
+        askers = [await ready(store, worker) for worker in ("one", "two")]
+        calls = [
+            asyncio.create_task(store.wait((await store.sweep()).mark, HOUR, asker.ask(token)))
+            for token, asker in enumerate(askers)
+        ]
+        await until(lambda: store._here()._ask is not None)
+        sent = []
+        for number in range(6):
+            sent.append(await bench.enqueue(queue=f"q{number}"))
+            for token, asker in enumerate(askers, 10 * number + 2):
+                mark = (await store.sweep()).mark
+                calls.append(asyncio.create_task(store.wait(mark, HOUR, asker.ask(token))))
+            await asyncio.wait(calls, timeout=0.02)
+        for call in calls:
+            call.cancel()
+        await store.busy()
+        waiting = [job for job in sent if await state_of(bench, job) is State.PENDING]
+        taken = [job.id for asker in askers for job in asker.jobs]
+        assert sorted(taken + waiting) == sorted(sent)
+        assert taken
+        assert all(job.worker == asker.worker for asker in askers for job in asker.jobs)
+
+    run(redis_clock, check, 1)
+
+
 def test_an_error_of_the_worker_does_not_end_the_connection(redis_clock: ClockedRedis) -> None:
     async def check(bench: Bench, asker: Asker) -> None:
         errors: list[dict[str, Any]] = []
