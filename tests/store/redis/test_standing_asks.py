@@ -121,7 +121,7 @@ def test_no_job_overtakes_one_of_its_lane_that_waits(redis_clock: ClockedRedis) 
 @pytest.mark.parametrize(
     "fields", [{"kind": "other"}, {"payload": b'"' + b"x" * 1_000 + b'"'}], ids=["kind", "payload"]
 )
-def test_what_was_not_asked_for_and_what_is_large_only_wakes(
+def test_jobs_of_other_kinds_and_large_payloads_only_wake_the_worker(
     redis_clock: ClockedRedis, fields: dict[str, Any]
 ) -> None:
     async def check(bench: Bench, asker: Asker) -> None:
