@@ -121,7 +121,7 @@ def test_no_job_overtakes_one_of_its_lane_that_waits(redis_clock: ClockedRedis) 
 @pytest.mark.parametrize(
     "fields", [{"kind": "other"}, {"payload": b'"' + b"x" * 1_000 + b'"'}], ids=["kind", "payload"]
 )
-def test_jobs_that_were_not_asked_for_and_large_ones_only_wake(
+def test_jobs_of_other_kinds_and_large_payloads_only_wake_the_worker(
     redis_clock: ClockedRedis, fields: dict[str, Any]
 ) -> None:
     async def check(bench: Bench, asker: Asker) -> None:
@@ -248,6 +248,49 @@ def test_a_worker_whose_connection_was_cut_asks_again(redis_clock: ClockedRedis)
         assert (asker.jobs[0].id, asker.jobs[0].token) == (job, 9)
 
     asking(redis_clock, check)
+
+
+def test_an_ask_that_reaches_the_server_late_is_known(redis_clock: ClockedRedis) -> None:
+    """Prevents: a job comes by an ask that was given up, since its call was cancelled."""
+
+    async def check(bench: Bench, asker: Asker) -> None:
+        await asker.asleep(asker.ask(token=7))
+        await asker.store.busy()
+        await asker.asleep(asker.ask(token=8))
+        key = next(key for key in redis_clock.all_keys() if b":ask:" in key)
+        redis_clock.run("SET", key, b"w\x027\x02\x01work\x01")
+        job = await bench.enqueue()
+        await asker.woken()
+        assert [(each.id, each.token) for each in asker.jobs] == [(job, 7)]
+
+    asking(redis_clock, check)
+
+
+def test_two_workers_of_one_event_loop_get_their_own_jobs(redis_clock: ClockedRedis) -> None:
+    async def check(bench: Bench, store: RedisStore) -> None:
+        askers = [await ready(store, worker) for worker in ("one", "two")]
+        calls = [
+            asyncio.create_task(store.wait((await store.sweep()).mark, HOUR, asker.ask(token)))
+            for token, asker in enumerate(askers)
+        ]
+        await until(lambda: store._here()._ask is not None)
+        sent = []
+        for number in range(6):
+            sent.append(await bench.enqueue(queue=f"q{number}"))
+            for token, asker in enumerate(askers, 10 * number + 2):
+                mark = (await store.sweep()).mark
+                calls.append(asyncio.create_task(store.wait(mark, HOUR, asker.ask(token))))
+            await asyncio.wait(calls, timeout=0.02)
+        for call in calls:
+            call.cancel()
+        await store.busy()
+        waiting = [job for job in sent if await state_of(bench, job) is State.PENDING]
+        taken = [job.id for asker in askers for job in asker.jobs]
+        assert sorted(taken + waiting) == sorted(sent)
+        assert taken
+        assert all(job.worker == asker.worker for asker in askers for job in asker.jobs)
+
+    run(redis_clock, check, 1)
 
 
 def test_an_error_of_the_worker_does_not_end_the_connection(redis_clock: ClockedRedis) -> None:

@@ -184,3 +184,30 @@ def test_a_job_that_may_not_start_any_more_is_given_back_uncharged(
             assert (job.attempt, job.failures, job.history) == (2, 0, ())
 
     asyncio.run(main())
+
+
+def test_a_worker_with_asks_has_a_handful_of_connections(bed: Bed) -> None:
+    """As docs/redis.md says: three, and those of the pool."""
+    app = bed.app()
+
+    @app.job
+    async def work() -> None: ...
+
+    def connected() -> set[bytes]:
+        assert bed.redis is not None
+        lines = bed.redis.call("CLIENT", "LIST").splitlines()
+        return {line.split()[0] for line in lines}
+
+    async def main() -> None:
+        before = connected()
+        async with serving(app, poll_interval="1m"):
+            for _ in range(20):
+                await until(lambda: left(app) is not None)
+                await in_state(await work.aenqueue(), State.COMPLETED)
+            pool = app.store.connections
+            assert pool is not None
+            ours = connected() - before
+            assert len(ours) <= 3 + pool.open + 1, "the last is this test's own"
+            assert pool.open <= 20
+
+    asyncio.run(main())

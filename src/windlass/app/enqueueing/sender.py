@@ -267,9 +267,7 @@ class Sender:
         except WriteUncertain as error:
             raise uncertain(self._app, error, drafts) from error.__cause__
 
-    async def _enqueue(
-        self, jobs: Sequence[NewJob], drafts: Sequence[Draft[Any]]
-    ) -> list[Enqueued]:
+    async def _enqueue(self, jobs: list[NewJob], drafts: list[Draft[Any]]) -> list[Enqueued]:
         try:
             return await self.store.enqueue(jobs, self.settings.enqueue_timeout)
         except WriteUncertain as error:

@@ -35,6 +35,7 @@ from windlass.store.redis.values import NO_VALUES
 _BELIEVED_SECONDS = 0.02
 """Seconds for which a sweep is reused: claims notice by themselves that jobs are gone."""
 _EVERYTHING = b"\2\2"
+_MAX_UNANSWERED = 16
 _MET = b"\1"
 """First byte of an ask that was met; then come its token, \\2, and the id of the job."""
 
@@ -55,7 +56,11 @@ class LoopState:
         self._ask: StandingAsk | None = None
         """The ask that was left last, unless it was met."""
         self._unanswered: dict[int, StandingAsk] = {}
-        """Asks by token that may have been met by a job that did not arrive."""
+        """The latest asks by token that may be met, or were by a job that did not arrive.
+
+        More than one: a call that was cancelled, or that of another worker of this loop, may
+        reach the server after the one that was sent last.
+        """
         connections.listener.on_job = self._take
 
     @property
@@ -137,11 +142,14 @@ class LoopState:
         """Stop being woken."""
         await self.rise()
         await self.connections.listener.close()
+        self._unanswered.clear()
 
     async def _sleep(self, ask: StandingAsk | None) -> int:
         left = b"" if ask is None else _left(ask)
         if ask is not None:  # Already now: it may be met before this call is answered.
             self._unanswered[ask.token] = ask
+            if len(self._unanswered) > _MAX_UNANSWERED:
+                del self._unanswered[next(iter(self._unanswered))]
         call = self._names.call("sleep", self.connections.sleeper, self._group, self._serves, left)
         replies: list[Any] = await self.connections.run(call, again=True)
         version, last = replies[0]
@@ -166,21 +174,15 @@ class LoopState:
             self._hand_over(first_run(found, NO_VALUES, ask.worker, ask.token, instant(now)), ask)
 
     async def _resolve(self, last: bytes, ask: StandingAsk | None) -> None:
-        """Close the asks before this one: find the job of the last if it was met, and got lost."""
+        """Believe that an ask stands; find the job that met the one before, and got lost."""
         self._ask = ask if ask is not None and ask.token in self._unanswered else None
-        kept = ask.token if ask is not None else None
-        if last.startswith(_MET):
-            text, _, job_id = last[1:].partition(b"\2")
-            if (met := self._unanswered.get(int(text))) is not None:
-                talk = queries.get(self._names, UUID(bytes=job_id))
-                job = await apump(talk, self.connections.run)
-                # The wake-up may have come meanwhile.
-                is_ours = job is not None and job.token == met.token
-                if self._answered(met.token) is not None and job is not None and is_ours:
-                    self._hand_over(job, met)
-        self._unanswered = {
-            token: each for token, each in self._unanswered.items() if token == kept
-        }
+        token, _, job_id = last.removeprefix(_MET).partition(b"\2")
+        if not last.startswith(_MET) or int(token) not in self._unanswered:
+            return
+        job = await apump(queries.get(self._names, UUID(bytes=job_id)), self.connections.run)
+        met = self._answered(int(token))  # Unless the wake-up came meanwhile.
+        if met is not None and job is not None and job.token == met.token:
+            self._hand_over(job, met)
 
     def _answered(self, token: int) -> StandingAsk | None:
         ask = self._unanswered.pop(token, None)
