@@ -163,6 +163,16 @@ def entry_facts(entry: AuditEntry) -> dict[str, Any]:
     }
 
 
+def audit_facts(page: AuditPage) -> dict[str, Any]:
+    """Return a page of the audit log for scripts."""
+    searched_to = page.searched_to
+    return {
+        "entries": [entry_facts(entry) for entry in page.entries],
+        "after": page.after,
+        "searched_to": None if searched_to is None else searched_to.isoformat(),
+    }
+
+
 def check_via(via: object) -> Via:
     """Return how an operator acts.
 

@@ -158,6 +158,9 @@ def limit_facts(limit: LimitState) -> Facts:
         "changed": limit.changed,
         "held": limit.held,
         "used": limit.used,
+        "holders": dict(limit.holders),
+        "exhausted": limit.exhausted,
+        "kinds": list(limit.kinds),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -56,6 +57,12 @@ class Site:
         self.watcher = Watcher(self.reads)
         self.job_streams = JobStreams(self.app)
         self._key = secrets.token_bytes(32)
+
+    def command(self, *words: object) -> str:
+        """Return a command line that does something to the jobs of this app."""
+        home = self.app.home
+        given = [str(each) for each in words]
+        return shlex.join(["windlass", *given, *(["--app", home] if home else [])])
 
     def sealed(self, message: str) -> str:
         """Return a message that the next page may show: no link of others can make it say more."""
@@ -165,6 +172,7 @@ def render(
         "named": partial(named_url, request),
         "static": partial(static_url, request),
         "may": lambda role, action="": _may(access, role, action),
+        "windlass": site.command,
         "now": now,
         "ago": lambda value: formats.moment(value, now) if now else formats.instant(value),
         "flash": site.unsealed(request.query_params.get("done", "")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from windlass.app.control.part import ControlPart
@@ -69,12 +70,32 @@ class LimitControl(ControlPart):
         accounts = await store.records(RECORD)
         names = known.keys() | {record.removeprefix(OVERRIDE) for record in changes}
         now = (await store.sweep()).now.timestamp()
+        kinds = self._kinds_of_limits(await store.workers())
         return [
-            limit_state(name, known.get(name), changes.get(OVERRIDE + name), accounts, now)
+            limit_state(
+                name,
+                known.get(name),
+                changes.get(OVERRIDE + name),
+                accounts,
+                now,
+                kinds.get(name, ()),
+            )
             for name in sorted(names)
         ]
 
     limits = blocking(alimits)
+
+    def _kinds_of_limits(self, workers: Iterable[WorkerRecord]) -> dict[str, set[str]]:
+        """Return the kinds of each limit, by the handlers of this app and of live workers."""
+        registry, found = self._app.registry, defaultdict[str, set[str]](set)
+        for kind in registry:
+            for name, _ in registry.limited_by(kind, registry[kind].queue):
+                found[name].add(kind)
+        for worker in workers:
+            for kind, uses in worker.info.uses.items() if worker.alive else ():
+                for name in uses:
+                    found[name].add(kind)
+        return found
 
     def _check_limit(self, name: str, change: Change) -> None:
         known = self._app.registry.limits

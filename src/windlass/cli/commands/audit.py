@@ -11,7 +11,7 @@ from windlass.app import Windlass
 from windlass.cli import options
 from windlass.cli.output import console as show
 from windlass.cli.output.tables import Column, Listing
-from windlass.core.audit import AuditEntry, AuditPage, entry_facts
+from windlass.core.audit import AuditEntry, AuditPage, audit_facts
 
 audit = options.Commands("List what operators did.")
 
@@ -63,7 +63,7 @@ def list_entries(
 
     page, now = target.visit(work)
     if as_json:
-        show.document(_facts(page))
+        show.document(audit_facts(page))
         return
     if page.entries:
         _list(page.entries, now)
@@ -103,12 +103,3 @@ def _note_rest(page: AuditPage, now: datetime) -> None:
         show.note("no entries")
     elif page.after is not None:
         show.note(f"there are more: --after {page.after}")
-
-
-def _facts(page: AuditPage) -> dict[str, object]:
-    searched_to = page.searched_to
-    return {
-        "entries": [entry_facts(entry) for entry in page.entries],
-        "after": page.after,
-        "searched_to": None if searched_to is None else searched_to.isoformat(),
-    }

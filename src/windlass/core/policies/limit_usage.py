@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from windlass.core.jobs.job import Job
@@ -27,6 +28,12 @@ class LimitState:
     changed: bool
     held: int
     used: int
+    holders: Mapping[str, int] = field(default_factory=dict)
+    """How many tokens of the concurrency each worker holds, those with most first."""
+    exhausted: bool = False
+    """Whether no token is left, so that further jobs wait; of a keyed limit, for some key."""
+    kinds: tuple[str, ...] = ()
+    """The kinds whose jobs this limit may hold back, as far as known here."""
 
 
 def limit_state(
@@ -35,6 +42,7 @@ def limit_state(
     change: Json | None,
     accounts: Mapping[str, Json],
     now: float,
+    kinds: Iterable[str] = (),
 ) -> LimitState:
     """Return a limit's state from the code, the records and the clock."""
     changed = Change.read(change or {})
@@ -44,16 +52,36 @@ def limit_state(
         for record, account in accounts.items()
         if record == RECORD + name or record.startswith(f"{RECORD}{name}/")
     ]
+    held = sum(_out(each.get(Measure.CONCURRENCY.value, {}), now) for each in own)
+    is_keyed = limit is not None and limit.keyed
+    is_full = not is_keyed and shown.concurrency is not None and held >= shown.concurrency
     return LimitState(
         name=name,
         rate=None if shown.rate is None else str(shown.rate),
         burst=shown.burst,
         concurrency=shown.concurrency,
-        keyed=limit is not None and limit.keyed,
+        keyed=is_keyed,
         changed=change is not None,
-        held=sum(_out(each.get(Measure.CONCURRENCY.value, {}), now) for each in own),
+        held=held,
         used=sum(_out(each.get(Measure.RATE.value, {}), now) for each in own),
+        holders=_holders(each.get(Measure.CONCURRENCY.value, {}) for each in own),
+        exhausted=is_full or any(_is_wanted_by_some(each, now) for each in own),
+        kinds=tuple(sorted(kinds)),
     )
+
+
+def _is_wanted_by_some(account: Json, now: float) -> bool:
+    return any(
+        _is_wanted(part, key, now) for part in account.values() for key in part.get("wants", ())
+    )
+
+
+def _holders(accounts: Iterable[Json]) -> dict[str, int]:
+    held = Counter[str]()
+    for account in accounts:
+        for worker, keys in account.get("holds", {}).items():
+            held[worker] += sum(keys.values())
+    return {worker: count for worker, count in held.most_common() if count}
 
 
 def _out(account: Json, now: float) -> int:
@@ -162,7 +190,7 @@ def holds_on(
             ),
             cooling=sum(count for _, count in cooling),
             next_at=datetime.fromtimestamp(min(cooling)[0], UTC) if cooling else None,
-            wanted=_is_wanted(part, key, now),
+            wanted=_is_wanted(part, key, now.timestamp()),
             amount=amount,
             ordered=limit is not None and limit.ordered,
         )
@@ -173,9 +201,9 @@ def _cooling(part: Json, key: str, now: datetime) -> list[tuple[float, int]]:
     return [(until, count) for until, count in cooling if until > now.timestamp()]
 
 
-def _is_wanted(part: Json, key: str, now: datetime) -> bool:
+def _is_wanted(part: Json, key: str, now: float) -> bool:
     wants = part.get("wants", {}).get(key, {})
-    return any(abs(now.timestamp() - at) < _RECENT_SECONDS for at in wants.values())
+    return any(abs(now - at) < _RECENT_SECONDS for at in wants.values())
 
 
 def _tokens(limit: Limit | None, change: Json | None) -> dict[Measure, tuple[str, Tokens]]:

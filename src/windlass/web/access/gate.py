@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from windlass.observability.logs import get_logger
 from windlass.web.access.origins import client_address, is_local, is_own_origin
 from windlass.web.access.roles import Access, Role, access_by
 from windlass.web.access.sessions import COOKIE, FAILURE_SECONDS
-from windlass.web.problems import is_api, problem
+from windlass.web.problems import is_api, on_http_error, problem
 from windlass.web.site import ACCESS, Site, path_of, url
 
+log = get_logger("windlass.web")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _OPEN = ("/static/", "/login", "/favicon.ico")
 _NOT_LOCAL = (
     "without a token or access=, this page answers only requests from this machine to localhost, "
     "and not through a proxy; set WINDLASS_WEB_TOKEN, or pass access= to app.web()"
 )
+_BROKEN = "the page met an error that it does not know; its log has the traceback: web.broken"
 _NOT_ALLOWED = "your login does not allow this page; ask its operator"
 _NO_TOKEN = "this needs the token; send it as Authorization: Bearer TOKEN"  # noqa: S105
 _THROTTLED = "too many wrong tokens came from this address; wait a minute, then try again"
@@ -40,9 +44,26 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Request(scope, receive)
-        refusal = await self._refusal(request)
-        await (refusal or self._app)(scope, receive, send)
+        request, has_begun = Request(scope, receive), False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await (await self._refusal(request) or self._app)(scope, receive, noted)
+        except Exception as error:
+            if has_begun:
+                raise
+            await (await self._broken(request, error))(scope, receive, send)
+
+    async def _broken(self, request: Request, error: Exception) -> Response:
+        """Answer an error of the program's own login, or one that nobody expects."""
+        if isinstance(error, HTTPException):
+            return await on_http_error(request, error)
+        log.error("web.broken", path=request.url.path, exc_info=error)
+        return problem(request, 500, _BROKEN)
 
     async def _refusal(self, request: Request) -> Response | None:
         path = path_of(request)
@@ -54,6 +75,8 @@ class Gate:
             wait = {"Retry-After": str(FAILURE_SECONDS)}
             return problem(request, 429, _THROTTLED, headers=wait)
         access = await self._access(request)
+        if isinstance(access, Response):
+            return access
         if access is None:
             return self._refused(request, path)
         if self._site.read_only:
@@ -67,7 +90,7 @@ class Gate:
             return self._bearer(request) is not None
         return is_own_origin(request, self._site.origins)
 
-    async def _access(self, request: Request) -> Access | None:
+    async def _access(self, request: Request) -> Access | Response | None:
         site = self._site
         if site.access is not None:
             return await access_by(site.access, request)
@@ -98,5 +121,6 @@ class Gate:
             return problem(request, 403, _NOT_LOCAL)
         if is_api(request):
             return problem(request, 401, _NO_TOKEN, headers={"WWW-Authenticate": "Bearer"})
-        back = path if request.method in _SAFE and path != "/" else None
+        query = f"?{request.url.query}" if request.url.query else ""
+        back = path + query if request.method in _SAFE and path + query != "/" else None
         return RedirectResponse(url(request, "/login", next=back), status_code=303)

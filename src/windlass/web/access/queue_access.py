@@ -45,6 +45,8 @@ def reach_of(action: str) -> Reach:
 
 def offers(access: Access, action: str) -> bool:
     """Return whether an action can be offered to a person at all, whatever the role."""
+    if action == "edit-job" and not access.payloads:
+        return False
     return access.queues is None or reach_of(action) is not Reach.ALL
 
 

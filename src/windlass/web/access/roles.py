@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from windlass.core.errors import ConfigError
 from windlass.core.search.parser import MAX_VALUES
@@ -72,11 +73,14 @@ def _checked_queues(queues: Collection[str]) -> tuple[str, ...]:
     return names
 
 
-AccessFunction = Callable[[Request], Access | Awaitable[Access | None] | None]
-"""Returns the access of a request by the program's own login; None refuses it."""
+Answer = Access | Response | None
+AccessFunction = Callable[[Request], Answer | Awaitable[Answer]]
+"""Returns the access of a request by the program's own login; None refuses it, and a response, such
+as a redirect to the login, is sent instead of the page.
+"""
 
 
-async def access_by(function: AccessFunction, request: Request) -> Access | None:
+async def access_by(function: AccessFunction, request: Request) -> Answer:
     """Ask a program's own function for the access of a request.
 
     Raises:
@@ -85,6 +89,6 @@ async def access_by(function: AccessFunction, request: Request) -> Access | None
     found = function(request)
     if inspect.isawaitable(found):
         found = await found
-    if found is not None and not isinstance(found, Access):
-        raise TypeError(f"access= must return an Access or None, got {found!r}")
+    if found is not None and not isinstance(found, Access | Response):
+        raise TypeError(f"access= must return an Access, a Response or None, got {found!r}")
     return found

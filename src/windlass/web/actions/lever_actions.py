@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from windlass.app.control.bulk_operations import count_some
 from windlass.core.documents import breaker_facts, schedule_facts
+from windlass.core.jobs.queries import JobFilter
+from windlass.core.jobs.states import State
 from windlass.core.policies.breaker_record import BreakerStatus
+from windlass.core.policies.limit_usage import LimitState
+from windlass.core.search.parser import MAX_VALUES
+from windlass.core.search.terms import Field, Term, Value
+from windlass.core.values.text import plural
 from windlass.web.access.roles import Role
 from windlass.web.actions.action import REASON, Action, AnyAction, Done, Input, Plan, Scene
 
+_WAITING = (State.PENDING,)
 _PAGES = {"queue": "/queues", "kind": "/kinds", "key": "/queues"}
 
 
@@ -44,13 +52,28 @@ async def _plan_pause(scene: Scene, form: NameForm, *, what: str, verb: str) -> 
         "resume": "Workers start its jobs again, within a second.",
     }
     named = (form.name,) if what == "queue" else (f"--{what}", form.name)
+    own: dict[str, Any] = {what: form.name}
     return Plan(
         title=f"{verb.capitalize()} {what} {form.name}",
-        effect=effects[verb],
+        effect=f"{effects[verb]} {await _waiting(scene, JobFilter(states=_WAITING, **own))}",
         command=scene.command("queues", verb, *named),
         back=_PAGES[what],
         inputs=(REASON,),
     )
+
+
+async def _waiting(scene: Scene, which: JobFilter) -> str:
+    """Say how many jobs wait that a lever concerns."""
+    number, is_capped = await count_some(scene.app.store, which)
+    jobs = f"{'At least ' if is_capped else ''}{plural(number, 'job')}"
+    return f"{jobs} {'waits' if number == 1 else 'wait'} for it now."
+
+
+async def _waiting_of(scene: Scene, kinds: Sequence[str]) -> str:
+    if not kinds:
+        return "Which jobs wait for it is not known here."
+    term = Term(field=Field.KIND, values=tuple(map(Value, kinds[:MAX_VALUES])))
+    return await _waiting(scene, JobFilter(states=_WAITING, terms=(term,)))
 
 
 async def _pause(scene: Scene, form: NameForm, *, what: str, verb: str) -> Done:
@@ -78,8 +101,12 @@ def _pauses(what: str, verb: str) -> AnyAction:
 # -- limits ------------------------------------------------------------------------------------
 
 
+async def _limit(scene: Scene, name: str) -> LimitState | None:
+    return next((each for each in await scene.control.alimits() if each.name == name), None)
+
+
 async def _plan_set_limit(scene: Scene, form: LimitForm) -> Plan:
-    known = next((each for each in await scene.control.alimits() if each.name == form.name), None)
+    known = await _limit(scene, form.name)
     fields = {
         "rate": form.rate or (known and known.rate) or "",
         "burst": form.burst or (known and known.burst) or "",
@@ -91,10 +118,11 @@ async def _plan_set_limit(scene: Scene, form: LimitForm) -> Plan:
         "concurrency": "Jobs at the same time.",
     }
     given = [(f"--{name}", str(value)) for name, value in fields.items() if value]
+    waiting = await _waiting_of(scene, known.kinds if known else ())
     return Plan(
         title=f"Change limit {form.name}",
         effect="Workers observe it within about a second; a lower limit takes effect as running "
-        "jobs end. It holds until it is reset.",
+        f"jobs end. It holds until it is reset. {waiting}",
         command=scene.command("limits", "set", form.name, *chain(*given)),
         back="/limits",
         inputs=(*(_input(name, str(value), hints[name]) for name, value in fields.items()), REASON),
@@ -107,7 +135,7 @@ def _input(name: str, value: str, hint: str) -> Input:
 
 
 async def _set_limit(scene: Scene, form: LimitForm) -> Done:
-    known = next((each for each in await scene.control.alimits() if each.name == form.name), None)
+    known = await _limit(scene, form.name)
     changes: dict[str, Any] = {
         name: value
         for name, value in (
@@ -130,9 +158,11 @@ async def _set_limit(scene: Scene, form: LimitForm) -> Done:
 
 
 async def _plan_reset_limit(scene: Scene, form: NameForm) -> Plan:
+    known = await _limit(scene, form.name)
+    waiting = await _waiting_of(scene, known.kinds if known else ())
     return Plan(
         title=f"Reset limit {form.name}",
-        effect="The limit has the value of the app's code again.",
+        effect=f"The limit has the value of the app's code again. {waiting}",
         command=scene.command("limits", "reset", form.name),
         back="/limits",
         inputs=(REASON,),
@@ -158,9 +188,11 @@ _BREAKERS = {
 
 async def _plan_breaker(scene: Scene, form: NameForm, *, name: str) -> Plan:
     label, word, effect = _BREAKERS[name]
+    found = next((each for each in await scene.control.abreakers() if each.name == form.name), None)
+    waiting = await _waiting_of(scene, found.kinds if found else ())
     return Plan(
         title=f"{label} breaker {form.name}",
-        effect=effect,
+        effect=f"{effect} {waiting}",
         command=scene.command("breakers", word, form.name),
         back="/limits",
         inputs=(REASON,),

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from uuid import UUID
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from windlass.app.control.why import why_facts
 from windlass.app.workflows.flow_rows import flow_facts, flow_parts
-from windlass.core.audit import entry_facts
+from windlass.core.audit import audit_facts
 from windlass.core.deploys import find_mark, is_new_since, mark_facts
 from windlass.core.documents import (
     Facts,
@@ -180,8 +180,8 @@ async def _audit(request: Request, query: AuditQuery) -> Facts:
         after=query.after or None,
     )
     app, access = site_of(request).app, access_of(request)
-    seen = [visible_entry(app, each, access) for each in page.entries]
-    return {"entries": [entry_facts(each) for each in seen], "after": page.after}
+    seen = tuple(visible_entry(app, each, access) for each in page.entries)
+    return audit_facts(structs.replace(page, entries=seen))
 
 
 async def _bulks(request: Request, _query: NoQuery) -> Facts:
@@ -259,7 +259,7 @@ ENDPOINTS = (
     Endpoint(
         path="/audit",
         summary="What operators did",
-        keys=("entries", "after"),
+        keys=("entries", "after", "searched_to"),
         answer=_audit,
         query=AuditQuery,
     ),

@@ -192,7 +192,13 @@ class LimitedReads:
         names |= {name for kind in kinds for name, _ in registry.limited_by(kind, "")}
         for worker in await self._reads.workers():
             names |= {name for kind in kinds for name in worker.info.uses.get(kind, ())}
-        return [each for each in await self._reads.limits() if each.name in names]
+        return [
+            dataclasses.replace(
+                each, holders={}, kinds=tuple(kind for kind in each.kinds if kind in kinds)
+            )
+            for each in await self._reads.limits()
+            if each.name in names
+        ]
 
     async def breakers(self) -> list[BreakerStatus]:
         kinds = await self._kinds()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 
 from starlette.exceptions import HTTPException
@@ -60,8 +59,8 @@ async def kind(request: Request) -> Response:
         "can_enqueue": registered is not None and not is_builtin(name),
         "page": jobs,
         "commands": [
-            _command(request, "stats", "--kind", name),
-            _command(request, "jobs", "list", "--kind", name),
+            site_of(request).command("stats", "--kind", name),
+            site_of(request).command("jobs", "list", "--kind", name),
         ],
     }
     return render(request, "kind.html", context, now=stats.at)
@@ -95,8 +94,8 @@ async def queue(request: Request) -> Response:
         "is_paused": is_paused,
         "page": jobs,
         "commands": [
-            _command(request, "stats", "--queue", name),
-            _command(request, "jobs", "list", "--queue", name),
+            site_of(request).command("stats", "--queue", name),
+            site_of(request).command("jobs", "list", "--queue", name),
         ],
     }
     return render(request, "queue.html", context, now=stats.at)
@@ -172,8 +171,3 @@ def _limits_of(request: Request, name: str, workers: Iterable[WorkerRecord]) -> 
 def _breakers_of(request: Request, name: str) -> set[str]:
     rule = site_of(request).app.registry.rules().get(name)
     return {f"kind:{name}"} if rule is None else {rule.name}
-
-
-def _command(request: Request, *words: str) -> str:
-    home = site_of(request).app.home
-    return shlex.join(("windlass", *words, *(("--app", home) if home else ())))
