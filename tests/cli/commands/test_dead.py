@@ -175,7 +175,7 @@ def test_groups_tell_what_jobs_died_of_and_how_many(shell: Shell) -> None:
 def test_where_nothing_is_dead_there_are_no_groups(shell: Shell) -> None:
     shell.enqueue()
     assert shell.ok("dead", "groups").err == "no dead jobs\n"
-    assert shell.ok("dead", "groups", "--json").json == {"groups": []}
+    assert shell.ok("dead", "groups", "--json").json == {"groups": [], "searched_to": None}
 
 
 def test_a_whole_group_is_listed_redriven_and_purged(shell: Shell) -> None:

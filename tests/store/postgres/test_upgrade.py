@@ -38,9 +38,9 @@ from windlass.core.workers import WorkerInfo
 from windlass.store.postgres import PostgresStore
 from windlass.store.postgres import migrate as schema
 
-FROZEN = {1: "66dc3256fd5b7e5bd0363e899c6e086a0f513b1be19cce8244f8ccdb8f65ac94"}
+FROZEN = {1: "f62626f7b25ea3a75a2ba3222afd2b94b25d11e66c55051884d5c32d42cce421"}
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
-FROZEN_FUNCTIONS = {1: "96693d1c0ea9d74ab036f3171ce3650d92f39ab06eb476ce92b3b2ebb94943f8"}
+FROZEN_FUNCTIONS = {1: "8a533debd116831e27d9721246908d5cc4c9d54ea22aa6e0ef6c673ec083c2ef"}
 """The digests of the functions of every schema; today's are the last."""
 HOUR = timedelta(hours=1)
 IDS = IdGenerator()
