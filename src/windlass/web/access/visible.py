@@ -35,7 +35,11 @@ def visible_facts(job: Job, access: Access) -> Facts:
     if access.payloads:
         return facts
     hidden = {name: HIDDEN for name in _DATA if facts[name] is not None}
-    steps = [{**each, "result": HIDDEN} if "result" in each else each for each in facts["steps"]]
+    # Entries of another release are not read, so nothing of them is shown.
+    steps = [
+        {**each, "result": HIDDEN} if "result" in each else {"entry": HIDDEN}
+        for each in facts["steps"]
+    ]
     return {**facts, **hidden, "steps": steps}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from windlass.app.control.why import Why
 from windlass.core.jobs.job import Job
 from windlass.core.payloads.masked_job import value_of
 from windlass.core.workflows.step_rows import StepRow, steps_of
@@ -38,10 +39,9 @@ async def job(request: Request) -> Response:
         "result": None if shown.result is None else value_of(shown.result),
         "reasons": [(each, list(for_reason(found, each))) for each in why.reasons],
         "buttons": list(for_job(found)),
-        "story": story_of(shown, why.now),
+        "story": story_of(shown, why.now, why=_waits_for(why), acted=acted.entries),
         "steps": steps[:_MAX_STEPS],
         "more_steps": max(len(steps) - _MAX_STEPS, 0),
-        "acted": acted.entries,
         "knows_limits": why.knows_limits,
         "stream": await _stream(request, found),
         "stream_from": request.query_params.get("stream", ""),
@@ -58,6 +58,10 @@ async def _stream(request: Request, found: Job) -> KeptChunks | None:
         site_of(request), found, after, most=_MAX_CHUNKS, characters=_MAX_CHUNK_CHARACTERS
     )
     return kept if kept.chunks or after or not kept.is_over else None
+
+
+def _waits_for(why: Why) -> str:
+    return why.reasons[0].message if why.reasons else ""
 
 
 def _steps(found: Job) -> list[StepRow]:

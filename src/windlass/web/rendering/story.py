@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from windlass.core.audit import AuditEntry
 from windlass.core.jobs.job import Attempt, ErrorInfo, Job
 from windlass.core.jobs.states import FINISHED, State
 from windlass.core.values.durations import brief
@@ -31,15 +32,38 @@ class Chapter:
     """Whether it lies in the future."""
 
 
-def story_of(job: Job, now: datetime) -> list[Chapter]:
-    """Tell a job from its enqueue to its end, or to what comes next."""
+def story_of(
+    job: Job, now: datetime, *, why: str = "", acted: Iterable[AuditEntry] = ()
+) -> list[Chapter]:
+    """Tell a job from its enqueue to its end, or to what comes next.
+
+    `why` says what a job that is due waits for; `acted` are the operators' actions on it.
+    """
     first = job.history[0].started_at if job.history else job.started_at
-    return [
+    story = [
         *_beginning(job, first),
         *(_attempt(each) for each in job.history),
-        *_present(job, now),
+        *_present(job, now, why),
         *_end(job),
     ]
+    for entry in sorted(acted, key=lambda each: each.at):
+        story.insert(_place(story, entry.at), _action(entry))
+    return story
+
+
+def _place(story: list[Chapter], at: datetime) -> int:
+    """Return where an action belongs: before what it caused, which has the same time."""
+    later = (n for n, each in enumerate(story) if each.at is not None and each.at >= at)
+    return next(later, len(story))
+
+
+def _action(entry: AuditEntry) -> Chapter:
+    detail = f"by {entry.by} ({entry.via})"
+    return Chapter(
+        at=entry.at,
+        title=f"Operator: {entry.action}",
+        detail=f"{detail}: {entry.reason}" if entry.reason else detail,
+    )
 
 
 def _beginning(job: Job, first: datetime | None) -> Iterator[Chapter]:
@@ -64,7 +88,7 @@ def _attempt(attempt: Attempt) -> Chapter:
     )
 
 
-def _present(job: Job, now: datetime) -> Iterator[Chapter]:
+def _present(job: Job, now: datetime, why: str) -> Iterator[Chapter]:
     if job.state is State.RUNNING:
         progress = ""
         if job.progress is not None:
@@ -83,7 +107,7 @@ def _present(job: Job, now: datetime) -> Iterator[Chapter]:
         title = f"Retry, after {plural(job.failures, 'failure')}" if job.failures else "Due"
         yield Chapter(at=job.due_at, title=title, tone="quiet", ahead=job.due_at > now)
     elif job.state is State.PENDING:
-        yield Chapter(at=job.due_at, title="Due, and waiting to start", tone="warn")
+        yield Chapter(at=job.due_at, title="Due, and waiting to start", tone="warn", detail=why)
 
 
 def _end(job: Job) -> Iterator[Chapter]:
