@@ -14,14 +14,15 @@ from windlass.core.payloads.redaction import Redaction
 
 def masked(job: Job, redaction: Redaction) -> Job:
     """Return a job with everything masked that a user, a handler or an error wrote."""
+    # Most jobs that fail again fail alike, and a traceback takes milliseconds to mask.
+    unlike = {attempt.error for attempt in job.history}
+    errors = {each: _error(each, redaction) for each in unlike}
     return replace(
         masked_texts(job, redaction),
         payload=_value(job.payload, redaction),
         result=None if job.result is None else _value(job.result, redaction),
         headers=redaction.value(job.headers),
-        history=tuple(
-            replace(attempt, error=_error(attempt.error, redaction)) for attempt in job.history
-        ),
+        history=tuple(replace(attempt, error=errors[attempt.error]) for attempt in job.history),
         steps=tuple(_step(entry, redaction) for entry in job.steps),
     )
 
