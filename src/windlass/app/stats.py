@@ -72,14 +72,9 @@ async def gather_stats(
     *,
     queue: str | None = None,
     kind: str | None = None,
-    slow: Slow | None = None,
-    trend: Trend | None = None,
 ) -> Stats:
-    """Return the figures of a store, of everything, or of a queue, or of a kind.
-
-    A caller that asks repeatedly passes the same `slow` and `trend`.
-    """
-    facts = await gather_facts(store, redaction, kind=kind, slow=slow, trend=trend)
+    """Return the figures of a store, of everything, or of a queue, or of a kind."""
+    facts = await gather_facts(store, redaction, slow=Slow(store, kind))
     return stats_of(facts, queue=queue, kind=kind)
 
 
@@ -87,12 +82,16 @@ async def gather_facts(
     store: StoreQueries,
     redaction: Redaction,
     *,
-    kind: str | None = None,
     slow: Slow | None = None,
     trend: Trend | None = None,
 ) -> StatsFacts:
-    """Return the data from which `stats_of` makes figures: see `gather_stats`."""
-    kinds, groups = await (slow or Slow(store, kind)).read()
+    """Return the data from which `stats_of` makes figures.
+
+    A caller that asks repeatedly passes the same `slow` and `trend`. The errors are those of the
+    kind of `slow`: figures of one kind need one of that kind, since the errors of all kinds are
+    cut off after the most frequent ones.
+    """
+    kinds, groups = await (slow or Slow(store)).read()
     look = await _Look.at(store, kinds)
     recorded = look.sampled()
     trend = trend or Trend()

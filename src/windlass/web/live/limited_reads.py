@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -42,10 +42,10 @@ from windlass.core.schedules.status import ScheduleStatus
 from windlass.core.stats.kind_history import RECORD as KINDS
 from windlass.core.stats.kind_history import read_stats
 from windlass.core.stats.queue_stats import serves_queue
-from windlass.core.stats.stats import Stats, StatsFacts, stats_of
+from windlass.core.stats.stats import Stats, stats_of
 from windlass.core.workers import WorkerRecord
 from windlass.core.workflows.flow_graph import FLOW_KIND
-from windlass.web.access.own_jobs import find_job, queues_of, sees_flow
+from windlass.web.access.own_jobs import find_job, members_of, queues_of, sees_flow
 from windlass.web.access.queue_access import check_whole, is_within
 from windlass.web.access.roles import Access
 from windlass.web.live.reads import FLOWS_BUDGET, MAX_GROUPS, Reads, looked_back_to, views_of
@@ -53,6 +53,7 @@ from windlass.web.live.reads import FLOWS_BUDGET, MAX_GROUPS, Reads, looked_back
 MAX_DEAD_READ = 500
 """Number of dead jobs of which errors are made: the store groups them for all queues together."""
 _MAX_MEMBERS_READ = 200
+"""Jobs of each flow in a list that are read for their queues; of the others, the handlers decide."""
 
 
 class LimitedReads:
@@ -79,7 +80,7 @@ class LimitedReads:
         """Return the figures of the person's queues, or of one of them, or of a kind."""
         groups = await self.groups(kind)
         facts = dataclasses.replace(
-            await self._facts(), groups=groups, groups_searched_to=groups.searched_to
+            await self._reads.facts(), groups=groups, groups_searched_to=groups.searched_to
         )
         stats = stats_of(facts, queue=queue, kind=kind, among=self._queues)
         names = {each.name for each in await self.breakers()}
@@ -89,15 +90,9 @@ class LimitedReads:
             half_open=tuple(each for each in stats.half_open if each in names),
         )
 
-    async def _facts(self) -> StatsFacts:
-        facts = (await self._reads.snapshot()).facts
-        if facts is None:
-            raise TypeError("a shared snapshot must keep its facts, got none")
-        return facts
-
     async def _kinds(self) -> set[str]:
         """Return the kinds that the person knows: of their queues, by jobs or by the handler."""
-        facts = await self._facts()
+        facts = await self._reads.facts()
         left = {
             name.removeprefix(KINDS)
             for name, each in facts.kinds.items()
@@ -132,11 +127,8 @@ class LimitedReads:
             return [], None
         which = JobFilter(kind=FLOW_KIND, terms=(term_of_queues(self._queues),))
         page = await self._app.store.find(which, limit=limit, budget=FLOWS_BUDGET)
-        own = [
-            job
-            for job in page.jobs
-            if await sees_flow(self._app, self._access, job, most=_MAX_MEMBERS_READ)
-        ]
+        read = partial(members_of, self._app, most=_MAX_MEMBERS_READ)
+        own = [job for job in page.jobs if await sees_flow(self._app, self._access, job, read=read)]
         return await views_of(self._app, own), looked_back_to(page)
 
     async def flow(self, flow_id: UUID) -> FlowView:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -16,7 +16,7 @@ from windlass.app.control.why import Why
 from windlass.app.doctor.report import Report, examine_settings, examine_store
 from windlass.app.masking import redaction_of
 from windlass.app.snapshot import Snapshot, take_snapshot
-from windlass.app.stats import Slow, gather_stats
+from windlass.app.stats import Slow
 from windlass.app.workflows.flow_view import FlowView, view_of, viewed
 from windlass.core.audit import AuditPage
 from windlass.core.deploys import DeployMark
@@ -32,7 +32,7 @@ from windlass.core.records import RecordPage
 from windlass.core.schedules.status import ScheduleStatus
 from windlass.core.search.scan import Budget
 from windlass.core.stats.live_counts import Trend
-from windlass.core.stats.stats import Stats
+from windlass.core.stats.stats import Stats, StatsFacts, stats_of
 from windlass.core.workers import WorkerRecord
 from windlass.core.workflows.flow_graph import FLOW_KIND
 
@@ -131,18 +131,19 @@ class Reads:
         if queue is None and kind is None:
             return (await self.snapshot()).stats
 
-        async def read() -> Stats:
-            redaction = redaction_of(self._app)
-            return await gather_stats(
-                self._app.store,
-                redaction,
-                queue=queue,
-                kind=kind,
-                slow=self._slow,
-                trend=self._trend,
-            )
+        facts = await self.facts()
+        if kind is not None:
+            # Of this kind alone: those of all kinds leave out what is rare.
+            groups = await self.groups(kind)
+            facts = replace(facts, groups=groups, groups_searched_to=groups.searched_to)
+        return stats_of(facts, queue=queue, kind=kind)
 
-        return await self._shared(("stats", queue, kind), read)
+    async def facts(self) -> StatsFacts:
+        """Return the data of which all figures are made."""
+        facts = (await self.snapshot()).facts
+        if facts is None:
+            raise TypeError("a shared snapshot must keep its facts, got none")
+        return facts
 
     def registered_kinds(self) -> Sequence[str]:
         """Return the kinds that have a handler in this app."""
