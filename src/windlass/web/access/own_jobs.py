@@ -90,9 +90,7 @@ async def members_of(app: Windlass, job: Job, *, most: int | None = None) -> Mem
     stages = (*chart.jobs, *chart.last)
     return Members(
         queues=frozenset(queues),
-        kinds=frozenset(
-            kind for each in stages for kind in (each.kind, each.undo_kind) if kind
-        ),
+        kinds=frozenset(kind for each in stages for kind in (each.kind, each.undo_kind) if kind),
         are_known=kept == chart.total,
     )
 
