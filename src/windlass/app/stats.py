@@ -46,6 +46,8 @@ class Slow:
     def __init__(self, store: StoreQueries, kind: str | None = None) -> None:
         self._store = store
         self._kind = kind
+        self.reads = 0
+        """How often the store was read: another number, another answer."""
         self.forget()
 
     def forget(self) -> None:
@@ -60,6 +62,7 @@ class Slow:
             kinds = await self._store.records(kind_history.RECORD)
             groups = await self._store.error_groups(kind=self._kind, limit=_MAX_GROUPS)
             self._known = kinds, groups
+            self.reads += 1
             # Changes during the read may be missing.
             if round_ is self._round:
                 self._next = time.monotonic() + _CACHED_FOR.total_seconds()

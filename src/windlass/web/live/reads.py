@@ -29,6 +29,7 @@ from windlass.core.policies.limit_usage import LimitState
 from windlass.core.records import RecordPage
 from windlass.core.schedules.status import ScheduleStatus
 from windlass.core.search.scan import Budget
+from windlass.core.stats.error_stats import MOST as MOST_ERRORS
 from windlass.core.stats.live_counts import Trend
 from windlass.core.stats.stats import Stats, StatsFacts, stats_of
 from windlass.core.workers import WorkerRecord
@@ -37,11 +38,12 @@ from windlass.web.live.shared_answers import SharedAnswers
 
 _FRESH_SECONDS = 1.0
 _DOCTOR_SECONDS = 10.0
-_FIGURES = "figures"
-_DOCTOR = "doctor"
+_ERRORS_SECONDS = 15.0
 FLOWS_BUDGET = Budget(rows=20_000)
 """Few jobs are flows, and no index has them: how many are looked at for the newest ones."""
 MAX_GROUPS = 100
+MAX_COMPARED = 1_000
+"""Errors among which rare ones are looked for: those of a kind, or those that are new."""
 
 
 class Reads:
@@ -62,12 +64,15 @@ class Reads:
         self._slow.forget()
 
     def refresh(self) -> None:
-        """Read anew what may have changed when the figures did; they and the doctor's are kept."""
-        self._answers.forget(but=(_FIGURES, _DOCTOR))
+        """Read all but the figures anew, since those show that something changed.
+
+        What takes long to read stays for the seconds that it lasts, too.
+        """
+        self._answers.refresh()
 
     async def snapshot(self) -> Snapshot:
         return await self._answers.get(
-            _FIGURES, lambda: take_snapshot(self._app, self._slow, self._trend)
+            "figures", lambda: take_snapshot(self._app, self._slow, self._trend), lasts=True
         )
 
     async def workers(self) -> list[WorkerRecord]:
@@ -97,8 +102,7 @@ class Reads:
         """Return the errors that jobs died of, masked."""
 
         async def read() -> ErrorGroups:
-            found = await self._app.control.aerror_groups(kind=kind, limit=limit)
-            return masked_groups(found, redaction_of(self._app))
+            return masked_groups(await self._groups(kind, limit), redaction_of(self._app))
 
         return await self._answers.get(("groups", kind, limit), read)
 
@@ -118,17 +122,33 @@ class Reads:
 
         return await self._answers.get(("jobs", repr(where), limit, after), read)
 
-    async def stats(self, *, queue: str | None = None, kind: str | None = None) -> Stats:
+    async def stats(
+        self, *, queue: str | None = None, kind: str | None = None, most_errors: int = MOST_ERRORS
+    ) -> Stats:
         """Return all figures, or those of a queue, or of a kind."""
-        if queue is None and kind is None:
+        if queue is None and kind is None and most_errors == MOST_ERRORS:
             return (await self.snapshot()).stats
-
         facts = await self.facts()
-        if kind is not None:
-            # Of this kind alone: those of all kinds leave out what is rare.
-            groups = await self.groups(kind)
+        if kind is not None or most_errors > MOST_ERRORS:
+            # The figures of everything leave out errors that are rare.
+            groups = await self._rare_groups(kind)
             facts = replace(facts, groups=groups, groups_searched_to=groups.searched_to)
-        return stats_of(facts, queue=queue, kind=kind)
+        return stats_of(facts, queue=queue, kind=kind, most_errors=most_errors)
+
+    async def _rare_groups(self, kind: str | None) -> ErrorGroups:
+        """Return more errors than `groups`, read as often as those of the figures."""
+        return await self._answers.get(
+            ("rare groups", kind, self._slow.reads),
+            lambda: self._groups(kind, MAX_COMPARED),
+            seconds=_ERRORS_SECONDS,
+            lasts=True,
+        )
+
+    async def _groups(self, kind: str | None, limit: int) -> ErrorGroups:
+        # No store has a kind with this character, and some refuse to be asked.
+        if "\0" in (kind or ""):
+            return ErrorGroups()
+        return await self._app.control.aerror_groups(kind=kind, limit=limit)
 
     async def facts(self) -> StatsFacts:
         """Return the data of which all figures are made."""
@@ -203,7 +223,7 @@ class Reads:
             await examine_store(self._app, report)
             return report
 
-        return await self._answers.get(_DOCTOR, read, seconds=_DOCTOR_SECONDS)
+        return await self._answers.get("doctor", read, seconds=_DOCTOR_SECONDS, lasts=True)
 
 
 async def views_of(app: Windlass, flows: Iterable[Job]) -> list[FlowView]:

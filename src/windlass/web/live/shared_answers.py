@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Container, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +17,7 @@ _MAX_ANSWERS = 200
 class _Answer:
     until: float
     work: asyncio.Task[Any]
+    lasts: bool
 
     def serves(self, now: float) -> bool:
         """Return whether it is under way, or is still fresh."""
@@ -38,22 +39,32 @@ class SharedAnswers(Generic[K]):
     def __len__(self) -> int:
         return len(self._answers)
 
-    def forget(self, *, but: Container[K] = ()) -> None:
-        """Ask all questions anew, but these; who waits for an answer still gets it."""
-        self._answers = {key: each for key, each in self._answers.items() if key in but}
+    def forget(self) -> None:
+        """Ask all questions anew; who waits for an answer still gets it."""
+        self._answers.clear()
+
+    def refresh(self) -> None:
+        """Ask all questions anew but those whose answers last."""
+        self._answers = {key: each for key, each in self._answers.items() if each.lasts}
 
     async def get(
-        self, key: K, read: Callable[[], Awaitable[T]], *, seconds: float | None = None
+        self,
+        key: K,
+        read: Callable[[], Awaitable[T]],
+        *,
+        seconds: float | None = None,
+        lasts: bool = False,
     ) -> T:
         """Return the answer to a question, which `read` finds; it is fresh for some seconds.
 
+        One that `lasts` is kept for them whatever changes, unless all are forgotten.
         Answers that are errors are raised by all who wait for them, and not kept.
         """
         now = time.monotonic()
         answer = self._answers.get(key)
         if answer is None or not answer.serves(now):
             until = now + (self._seconds if seconds is None else seconds)
-            answer = _Answer(until, asyncio.ensure_future(_awaited(read)))
+            answer = _Answer(until, asyncio.ensure_future(_awaited(read)), lasts)
             self._keep(key, answer)
         # Shielded: a viewer who leaves does not cancel the read of the others.
         found: T = await asyncio.shield(answer.work)
