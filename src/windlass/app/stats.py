@@ -46,6 +46,8 @@ class Slow:
     def __init__(self, store: StoreQueries, kind: str | None = None) -> None:
         self._store = store
         self._kind = kind
+        self.reads = 0
+        """How often the store was read: another number, another answer."""
         self.forget()
 
     def forget(self) -> None:
@@ -60,6 +62,7 @@ class Slow:
             kinds = await self._store.records(kind_history.RECORD)
             groups = await self._store.error_groups(kind=self._kind, limit=_MAX_GROUPS)
             self._known = kinds, groups
+            self.reads += 1
             # Changes during the read may be missing.
             if round_ is self._round:
                 self._next = time.monotonic() + _CACHED_FOR.total_seconds()
@@ -72,14 +75,9 @@ async def gather_stats(
     *,
     queue: str | None = None,
     kind: str | None = None,
-    slow: Slow | None = None,
-    trend: Trend | None = None,
 ) -> Stats:
-    """Return the figures of a store, of everything, or of a queue, or of a kind.
-
-    A caller that asks repeatedly passes the same `slow` and `trend`.
-    """
-    facts = await gather_facts(store, redaction, kind=kind, slow=slow, trend=trend)
+    """Return the figures of a store, of everything, or of a queue, or of a kind."""
+    facts = await gather_facts(store, redaction, slow=Slow(store, kind))
     return stats_of(facts, queue=queue, kind=kind)
 
 
@@ -87,12 +85,16 @@ async def gather_facts(
     store: StoreQueries,
     redaction: Redaction,
     *,
-    kind: str | None = None,
     slow: Slow | None = None,
     trend: Trend | None = None,
 ) -> StatsFacts:
-    """Return the data from which `stats_of` makes figures: see `gather_stats`."""
-    kinds, groups = await (slow or Slow(store, kind)).read()
+    """Return the data from which `stats_of` makes figures.
+
+    A caller that asks repeatedly passes the same `slow` and `trend`. The errors are those of the
+    kind of `slow`: figures of one kind need one of that kind, since the errors of all kinds are
+    cut off after the most frequent ones.
+    """
+    kinds, groups = await (slow or Slow(store)).read()
     look = await _Look.at(store, kinds)
     recorded = look.sampled()
     trend = trend or Trend()

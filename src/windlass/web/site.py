@@ -28,6 +28,7 @@ from windlass.web.live.open_streams import JobStreams
 from windlass.web.live.reads import Reads
 from windlass.web.live.watcher import Watcher
 from windlass.web.rendering import charts, formats
+from windlass.web.rendering.no_errors import no_errors
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
@@ -146,6 +147,7 @@ def _templates() -> Environment:
     )
     made.filters.update(formats.FILTERS)
     made.globals["charts"] = charts
+    made.globals["no_errors"] = no_errors
     made.globals["Role"] = Role
     return made
 

@@ -12,7 +12,7 @@ from windlass.core.payloads.redaction import Redaction
 from windlass.core.stats.kind_history import SPAN, WINDOW, KindStats, Seen, error_line
 
 MOST = 100
-"""How many errors are listed, the most frequent first."""
+"""How many errors are listed, the most frequent first, unless somebody looks for rare ones."""
 _OTHER = "other errors (too many to list)"
 
 
@@ -47,10 +47,11 @@ def errors_of(
     redaction: Redaction,
     *,
     capped: bool = False,
+    most: int = MOST,
 ) -> tuple[ErrorFigures, ...]:
     """Combine recent failures and dead jobs, the most frequent errors first.
 
-    `capped`: there are dead jobs that the groups leave out.
+    `capped`: there are dead jobs that the groups leave out. At most `most` errors are returned.
     """
     dead = {(group.kind, group.fingerprint): group for group in groups}
     failed: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -77,7 +78,7 @@ def errors_of(
         for key in failed.keys() | dead.keys()
     ]
     found.sort(key=lambda each: (-each.count, -each.dead, each.kind, each.group))
-    return tuple(found[:MOST])
+    return tuple(found[:most])
 
 
 def _figures(

@@ -18,7 +18,7 @@ from windlass.core.policies.pauses import Pauses
 from windlass.core.records import Json
 from windlass.core.stats.cluster_sample import DRAINING, Sample, breakers_in
 from windlass.core.stats.depths import Connections
-from windlass.core.stats.error_stats import ErrorFigures, errors_of
+from windlass.core.stats.error_stats import MOST, ErrorFigures, errors_of
 from windlass.core.stats.kind_history import RECORD, KindStats, read_stats
 from windlass.core.stats.kind_stats import KindFigures, kind_of
 from windlass.core.stats.live_counts import Trend
@@ -166,6 +166,7 @@ def stats_of(
     queue: str | None = None,
     kind: str | None = None,
     among: Collection[str] | None = None,
+    most_errors: int = MOST,
 ) -> Stats:
     """Make the figures of everything, or of one queue, or of one kind.
 
@@ -201,7 +202,7 @@ def stats_of(
         whole=wanted == _Wanted(),
         queues=tuple(queue_of(name, scene) for name in names),
         kinds=tuple(sorted(kinds, key=lambda each: (-each.busy, -each.runs, each.name))),
-        errors=_errors(facts, {} if among is not None else chosen, groups),
+        errors=_errors(facts, {} if among is not None else chosen, groups, most_errors),
         workers=tuple(_worker(each, among) for each in alive if _is_for(each, wanted)),
         short=shortages(alive, waiting, facts.pauses),
     )
@@ -328,10 +329,10 @@ def _curve(facts: StatsFacts, rates: Sequence[float | None]) -> tuple[float, ...
 
 
 def _errors(
-    facts: StatsFacts, records: Mapping[str, KindStats], groups: Iterable[ErrorGroup]
+    facts: StatsFacts, records: Mapping[str, KindStats], groups: Iterable[ErrorGroup], most: int
 ) -> tuple[ErrorFigures, ...]:
     is_capped = facts.groups_searched_to is not None
-    return errors_of(records, groups, facts.now, facts.redaction, capped=is_capped)
+    return errors_of(records, groups, facts.now, facts.redaction, capped=is_capped, most=most)
 
 
 def _worker(record: WorkerRecord, among: Collection[str] | None) -> WorkerFigures:

@@ -35,14 +35,12 @@ from windlass.web.access.visible import visible, visible_entry, visible_facts, v
 from windlass.web.actions.bulk_operations import found_operation
 from windlass.web.actions.registry import allowed_action, perform
 from windlass.web.forms import document_of, query_of, read
-from windlass.web.live.reads import MAX_GROUPS
+from windlass.web.live.reads import MAX_COMPARED, MAX_GROUPS
 from windlass.web.search import search_of, where_of
 from windlass.web.site import access_of, reads_of, site_of
 from windlass.web.suggestions import suggestions
 
 PREFIX = "/api/v1"
-_MAX_COMPARED = 1_000
-"""Error groups that are compared with a deploy."""
 
 
 class NoQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,7 +134,7 @@ async def _errors(request: Request, query: ErrorsQuery) -> Facts:
     reads = reads_of(request)
     mark = find_mark(await reads.deploys(), query.deploy) if query.deploy else None
     # Of more groups: those that are new may be few jobs, and come last.
-    limit = MAX_GROUPS if mark is None else _MAX_COMPARED
+    limit = MAX_GROUPS if mark is None else MAX_COMPARED
     groups = await reads.groups(query.kind or None, limit=limit)
     new = tuple(each for each in groups if is_new_since(each.first_seen, mark))
     return groups_facts(replace(groups, groups=new[:MAX_GROUPS]))

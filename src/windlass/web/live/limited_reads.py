@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -39,13 +39,14 @@ from windlass.core.policies.limit import queue_limit
 from windlass.core.policies.limit_usage import LimitState
 from windlass.core.policies.pauses import Pauses
 from windlass.core.schedules.status import ScheduleStatus
+from windlass.core.stats.error_stats import MOST as MOST_ERRORS
 from windlass.core.stats.kind_history import RECORD as KINDS
 from windlass.core.stats.kind_history import read_stats
 from windlass.core.stats.queue_stats import serves_queue
-from windlass.core.stats.stats import Stats, StatsFacts, stats_of
+from windlass.core.stats.stats import Stats, stats_of
 from windlass.core.workers import WorkerRecord
 from windlass.core.workflows.flow_graph import FLOW_KIND
-from windlass.web.access.own_jobs import find_job, queues_of, sees_flow
+from windlass.web.access.own_jobs import find_job, members_of, queues_of, sees_flow
 from windlass.web.access.queue_access import check_whole, is_within
 from windlass.web.access.roles import Access
 from windlass.web.live.reads import FLOWS_BUDGET, MAX_GROUPS, Reads, looked_back_to, views_of
@@ -53,6 +54,7 @@ from windlass.web.live.reads import FLOWS_BUDGET, MAX_GROUPS, Reads, looked_back
 MAX_DEAD_READ = 500
 """Number of dead jobs of which errors are made: the store groups them for all queues together."""
 _MAX_MEMBERS_READ = 200
+"""Jobs of a flow in a list that are read for their queues; of the others, the handlers decide."""
 
 
 class LimitedReads:
@@ -75,13 +77,15 @@ class LimitedReads:
         )
         return Snapshot(stats=stats, pauses=pauses, location=whole.location)
 
-    async def stats(self, *, queue: str | None = None, kind: str | None = None) -> Stats:
+    async def stats(
+        self, *, queue: str | None = None, kind: str | None = None, most_errors: int = MOST_ERRORS
+    ) -> Stats:
         """Return the figures of the person's queues, or of one of them, or of a kind."""
-        groups = await self.groups(kind)
+        groups = await self.groups(kind, limit=most_errors)
         facts = dataclasses.replace(
-            await self._facts(), groups=groups, groups_searched_to=groups.searched_to
+            await self._reads.facts(), groups=groups, groups_searched_to=groups.searched_to
         )
-        stats = stats_of(facts, queue=queue, kind=kind, among=self._queues)
+        stats = stats_of(facts, queue=queue, kind=kind, among=self._queues, most_errors=most_errors)
         names = {each.name for each in await self.breakers()}
         return dataclasses.replace(
             stats,
@@ -89,15 +93,9 @@ class LimitedReads:
             half_open=tuple(each for each in stats.half_open if each in names),
         )
 
-    async def _facts(self) -> StatsFacts:
-        facts = (await self._reads.snapshot()).facts
-        if facts is None:
-            raise TypeError("a shared snapshot must keep its facts, got none")
-        return facts
-
     async def _kinds(self) -> set[str]:
         """Return the kinds that the person knows: of their queues, by jobs or by the handler."""
-        facts = await self._facts()
+        facts = await self._reads.facts()
         left = {
             name.removeprefix(KINDS)
             for name, each in facts.kinds.items()
@@ -132,11 +130,8 @@ class LimitedReads:
             return [], None
         which = JobFilter(kind=FLOW_KIND, terms=(term_of_queues(self._queues),))
         page = await self._app.store.find(which, limit=limit, budget=FLOWS_BUDGET)
-        own = [
-            job
-            for job in page.jobs
-            if await sees_flow(self._app, self._access, job, most=_MAX_MEMBERS_READ)
-        ]
+        read = partial(members_of, self._app, most=_MAX_MEMBERS_READ)
+        own = [job for job in page.jobs if await sees_flow(self._app, self._access, job, read=read)]
         return await views_of(self._app, own), looked_back_to(page)
 
     async def flow(self, flow_id: UUID) -> FlowView:
@@ -145,18 +140,20 @@ class LimitedReads:
 
     async def groups(self, kind: str | None = None, *, limit: int = MAX_GROUPS) -> ErrorGroups:
         """Return the errors of the newest dead jobs of the person's queues."""
-        if not self._queues:
+        if not self._queues or "\0" in (kind or ""):
             return ErrorGroups()
         where: Where = {"search": str(term_of_queues(self._queues)), "states": ["dead"]}
+        if kind is not None:
+            where["kind"] = kind
         page = await self._reads.jobs(where, limit=MAX_DEAD_READ, after=None)
         found: dict[tuple[str, str], list[Job]] = {}
         for job in page.jobs:
-            if kind in (None, job.kind):
-                fingerprint = "" if job.error is None else job.error.fingerprint
-                found.setdefault((job.kind, fingerprint), []).append(job)
+            fingerprint = "" if job.error is None else job.error.fingerprint
+            found.setdefault((job.kind, fingerprint), []).append(job)
         groups = sorted(map(_group, found.values()), key=lambda each: -each.count)
-        is_capped = page.after is not None and page.jobs
-        oldest = page.jobs[-1].created_at if is_capped else None
+        oldest = looked_back_to(page)
+        if oldest is None and page.after is not None and page.jobs:
+            oldest = page.jobs[-1].created_at
         return ErrorGroups(groups=tuple(groups[:limit]), searched_to=oldest)
 
     # -- everything else -----------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from uuid import UUID
 
 from windlass.app.app import Windlass
 from windlass.core.jobs.streams import Position, StreamPage
+from windlass.web.live.shared_answers import SharedAnswers
 
 MAX_JOB_STREAMS = 200
 _FRESH_SECONDS = 0.2
@@ -34,7 +34,7 @@ class JobStreams:
         self._app = app
         # Weak: a response that never starts gives its place back without a word.
         self._places: weakref.WeakSet[Place] = weakref.WeakSet()
-        self._pages: dict[_Key, asyncio.Task[StreamPage]] = {}
+        self._pages = SharedAnswers[_Key](_FRESH_SECONDS)
 
     @property
     def streams(self) -> int:
@@ -56,18 +56,4 @@ class JobStreams:
     async def read_page(self, job: UUID, after: Position, limit: int) -> StreamPage:
         """Read a page of a stream, once for all who ask for it at about the same time."""
         key = job, after, limit
-        task = self._pages.get(key)
-        if task is None:
-            task = asyncio.create_task(self._app.store.stream_read(job, after, limit))
-            self._pages[key] = task
-            task.add_done_callback(lambda _: self._forget_soon(key))
-        # Shielded: a listener who leaves does not cancel the read of the others.
-        return await asyncio.shield(task)
-
-    def _forget_soon(self, key: _Key) -> None:
-        task = self._pages[key]
-        if task.cancelled() or task.exception() is not None:
-            del self._pages[key]
-            return
-        loop = asyncio.get_running_loop()
-        loop.call_later(_FRESH_SECONDS, self._pages.pop, key, None)
+        return await self._pages.get(key, lambda: self._app.store.stream_read(job, after, limit))

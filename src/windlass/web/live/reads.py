@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from windlass.app.app import Windlass
@@ -16,7 +14,7 @@ from windlass.app.control.why import Why
 from windlass.app.doctor.report import Report, examine_settings, examine_store
 from windlass.app.masking import redaction_of
 from windlass.app.snapshot import Snapshot, take_snapshot
-from windlass.app.stats import Slow, gather_stats
+from windlass.app.stats import Slow
 from windlass.app.workflows.flow_view import FlowView, view_of, viewed
 from windlass.core.audit import AuditPage
 from windlass.core.deploys import DeployMark
@@ -31,25 +29,21 @@ from windlass.core.policies.limit_usage import LimitState
 from windlass.core.records import RecordPage
 from windlass.core.schedules.status import ScheduleStatus
 from windlass.core.search.scan import Budget
+from windlass.core.stats.error_stats import MOST as MOST_ERRORS
 from windlass.core.stats.live_counts import Trend
-from windlass.core.stats.stats import Stats
+from windlass.core.stats.stats import Stats, StatsFacts, stats_of
 from windlass.core.workers import WorkerRecord
 from windlass.core.workflows.flow_graph import FLOW_KIND
+from windlass.web.live.shared_answers import SharedAnswers
 
-T = TypeVar("T")
 _FRESH_SECONDS = 1.0
 _DOCTOR_SECONDS = 10.0
-_MAX_ENTRIES = 200
-_FIGURES = "figures"
+_ERRORS_SECONDS = 15.0
 FLOWS_BUDGET = Budget(rows=20_000)
 """Few jobs are flows, and no index has them: how many are looked at for the newest ones."""
 MAX_GROUPS = 100
-
-
-@dataclass
-class _Entry:
-    until: float
-    work: asyncio.Task[Any]
+MAX_COMPARED = 1_000
+"""Errors among which rare ones are looked for: those of a kind, or those that are new."""
 
 
 class Reads:
@@ -62,53 +56,55 @@ class Reads:
         self._app = app
         self._slow = Slow(app.store)
         self._trend = Trend()
-        self._entries: dict[Hashable, _Entry] = {}
+        self._answers = SharedAnswers[Hashable](_FRESH_SECONDS)
 
     def forget(self) -> None:
         """Read everything anew, after somebody changed something."""
-        self._entries.clear()
+        self._answers.forget()
         self._slow.forget()
 
     def refresh(self) -> None:
-        """Read all but the figures anew, since those show that something changed."""
-        self._entries = {key: each for key, each in self._entries.items() if key == _FIGURES}
+        """Read all but the figures anew, since those show that something changed.
+
+        What takes long to read stays for the seconds that it lasts, too.
+        """
+        self._answers.refresh()
 
     async def snapshot(self) -> Snapshot:
-        return await self._shared(
-            _FIGURES, lambda: take_snapshot(self._app, self._slow, self._trend)
+        return await self._answers.get(
+            "figures", lambda: take_snapshot(self._app, self._slow, self._trend), lasts=True
         )
 
     async def workers(self) -> list[WorkerRecord]:
-        return await self._shared("workers", self._app.store.workers)
+        return await self._answers.get("workers", self._app.store.workers)
 
     async def limits(self) -> list[LimitState]:
-        return await self._shared("limits", self._app.control.alimits)
+        return await self._answers.get("limits", self._app.control.alimits)
 
     async def breakers(self) -> list[BreakerStatus]:
-        return await self._shared("breakers", self._app.control.abreakers)
+        return await self._answers.get("breakers", self._app.control.abreakers)
 
     async def schedules(self) -> list[ScheduleStatus]:
-        return await self._shared("schedules", self._app.schedules.alist)
+        return await self._answers.get("schedules", self._app.schedules.alist)
 
     async def bulks(self) -> list[BulkOperation]:
-        return await self._shared("bulks", self._app.control.abulks)
+        return await self._answers.get("bulks", self._app.control.abulks)
 
     async def deploys(self) -> list[DeployMark]:
-        return await self._shared("deploys", self._app.control.adeploys)
+        return await self._answers.get("deploys", self._app.control.adeploys)
 
     async def upcoming(self, name: str, count: int) -> list[datetime]:
         """Return when a schedule will tick."""
         key = ("upcoming", name, count)
-        return await self._shared(key, lambda: self._app.schedules.aupcoming(name, count))
+        return await self._answers.get(key, lambda: self._app.schedules.aupcoming(name, count))
 
     async def groups(self, kind: str | None = None, *, limit: int = MAX_GROUPS) -> ErrorGroups:
         """Return the errors that jobs died of, masked."""
 
         async def read() -> ErrorGroups:
-            found = await self._app.control.aerror_groups(kind=kind, limit=limit)
-            return masked_groups(found, redaction_of(self._app))
+            return masked_groups(await self._groups(kind, limit), redaction_of(self._app))
 
-        return await self._shared(("groups", kind, limit), read)
+        return await self._answers.get(("groups", kind, limit), read)
 
     async def jobs(self, where: Where | None, *, limit: int, after: UUID | None) -> Page:
         """Return a page of a listing, masked and without payloads; None finds nothing."""
@@ -124,25 +120,42 @@ class Reads:
                 searched_to=found.searched_to,
             )
 
-        return await self._shared(("jobs", repr(where), limit, after), read)
+        return await self._answers.get(("jobs", repr(where), limit, after), read)
 
-    async def stats(self, *, queue: str | None = None, kind: str | None = None) -> Stats:
+    async def stats(
+        self, *, queue: str | None = None, kind: str | None = None, most_errors: int = MOST_ERRORS
+    ) -> Stats:
         """Return all figures, or those of a queue, or of a kind."""
-        if queue is None and kind is None:
+        if queue is None and kind is None and most_errors == MOST_ERRORS:
             return (await self.snapshot()).stats
+        facts = await self.facts()
+        if kind is not None or most_errors > MOST_ERRORS:
+            # The figures of everything leave out errors that are rare.
+            groups = await self._rare_groups(kind)
+            facts = replace(facts, groups=groups, groups_searched_to=groups.searched_to)
+        return stats_of(facts, queue=queue, kind=kind, most_errors=most_errors)
 
-        async def read() -> Stats:
-            redaction = redaction_of(self._app)
-            return await gather_stats(
-                self._app.store,
-                redaction,
-                queue=queue,
-                kind=kind,
-                slow=self._slow,
-                trend=self._trend,
-            )
+    async def _rare_groups(self, kind: str | None) -> ErrorGroups:
+        """Return more errors than `groups`, read as often as those of the figures."""
+        return await self._answers.get(
+            ("rare groups", kind, self._slow.reads),
+            lambda: self._groups(kind, MAX_COMPARED),
+            seconds=_ERRORS_SECONDS,
+            lasts=True,
+        )
 
-        return await self._shared(("stats", queue, kind), read)
+    async def _groups(self, kind: str | None, limit: int) -> ErrorGroups:
+        # No store has a kind with this character, and some refuse to be asked.
+        if "\0" in (kind or ""):
+            return ErrorGroups()
+        return await self._app.control.aerror_groups(kind=kind, limit=limit)
+
+    async def facts(self) -> StatsFacts:
+        """Return the data of which all figures are made."""
+        facts = (await self.snapshot()).facts
+        if facts is None:
+            raise TypeError("a shared snapshot must keep its facts, got none")
+        return facts
 
     def registered_kinds(self) -> Sequence[str]:
         """Return the kinds that have a handler in this app."""
@@ -164,16 +177,16 @@ class Reads:
                 raise UnknownJob(job_id)
             return job
 
-        return await self._shared(("job", given, kind), read)
+        return await self._answers.get(("job", given, kind), read)
 
     async def why(self, job_id: UUID) -> Why:
         """Return why a job does not run."""
-        return await self._shared(("why", job_id), lambda: self._app.control.awhy(job_id))
+        return await self._answers.get(("why", job_id), lambda: self._app.control.awhy(job_id))
 
     async def audit(self, **which: Any) -> AuditPage:
         """Return a page of the audit log: see `Control.aaudit`."""
         key = ("audit", *sorted((name, repr(value)) for name, value in which.items()))
-        return await self._shared(key, lambda: self._app.control.aaudit(**which))
+        return await self._answers.get(key, lambda: self._app.control.aaudit(**which))
 
     async def flows(self, limit: int) -> tuple[list[FlowView], datetime | None]:
         """Return the newest flows, and how far back was looked if that was not all."""
@@ -185,7 +198,7 @@ class Reads:
             newest = [jobs[flow_id] for flow_id in sorted(jobs, reverse=True)[:limit]]
             return await views_of(self._app, newest), looked_back_to(page)
 
-        return await self._shared(("flows", limit), read)
+        return await self._answers.get(("flows", limit), read)
 
     async def _flows_under_way(self, limit: int) -> dict[UUID, Job]:
         """Return flows by their records, which they have until they end: however old they are."""
@@ -199,7 +212,7 @@ class Reads:
 
     async def flow(self, flow_id: UUID) -> FlowView:
         """Return one flow."""
-        return await self._shared(("flow", flow_id), lambda: view_of(self._app.store, flow_id))
+        return await self._answers.get(("flow", flow_id), lambda: view_of(self._app.store, flow_id))
 
     async def doctor(self) -> Report:
         """Return what `windlass doctor` finds."""
@@ -210,37 +223,7 @@ class Reads:
             await examine_store(self._app, report)
             return report
 
-        return await self._shared("doctor", read, seconds=_DOCTOR_SECONDS)
-
-    async def _shared(
-        self, key: Hashable, read: Callable[[], Awaitable[T]], *, seconds: float = _FRESH_SECONDS
-    ) -> T:
-        now = time.monotonic()
-        entry = self._entries.get(key)
-        if entry is None or (entry.work.done() and entry.until <= now):
-            self._drop_old(now)
-            entry = _Entry(now + seconds, asyncio.ensure_future(_awaited(read)))
-            self._entries[key] = entry
-        try:
-            # Shielded: a viewer who leaves does not cancel the read of the others.
-            found: T = await asyncio.shield(entry.work)
-        except Exception:
-            if self._entries.get(key) is entry:
-                del self._entries[key]
-            raise
-        return found
-
-    def _drop_old(self, now: float) -> None:
-        if len(self._entries) >= _MAX_ENTRIES:
-            self._entries = {
-                key: each
-                for key, each in self._entries.items()
-                if not each.work.done() or each.until > now
-            }
-
-
-async def _awaited(read: Callable[[], Awaitable[T]]) -> T:
-    return await read()
+        return await self._answers.get("doctor", read, seconds=_DOCTOR_SECONDS, lasts=True)
 
 
 async def views_of(app: Windlass, flows: Iterable[Job]) -> list[FlowView]:

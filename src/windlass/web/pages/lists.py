@@ -9,8 +9,10 @@ from starlette.responses import Response
 
 from windlass.core.deploys import DeployMark, find_mark, is_new_since
 from windlass.core.errors import ConfigError
+from windlass.core.stats.error_stats import MOST
 from windlass.core.stats.stats import ErrorFigures
 from windlass.core.values.durations import duration
+from windlass.web.live.reads import MAX_COMPARED
 from windlass.web.search import term
 from windlass.web.site import reads_of, render
 
@@ -22,11 +24,13 @@ _MAX_SCHEDULES_READ = 100
 async def errors(request: Request) -> Response:
     """Show errors by their fingerprints, of all kinds or of one; or only those that are new."""
     reads = reads_of(request)
-    stats, deploys = (await reads.snapshot()).stats, await reads.deploys()
     kind = request.query_params.get("kind", "")
     since = request.query_params.get("since", "").strip()
     deploy = request.query_params.get("deploy", "")
-    problem, found = "", [each for each in stats.errors if kind in ("", each.kind)]
+    # What is new, or of one kind, may be rare: more errors are looked at than are listed.
+    most = MAX_COMPARED if since or deploy else MOST
+    stats, deploys = await reads.stats(kind=kind or None, most_errors=most), await reads.deploys()
+    problem, found = "", list(stats.errors)
     try:
         border = stats.at - duration(since, "since") if since else None
         mark = find_mark(deploys, deploy) if deploy else None
@@ -36,7 +40,8 @@ async def errors(request: Request) -> Response:
     except (ValueError, ConfigError) as error:
         problem = str(error)
     context = {
-        "errors": found,
+        "errors": found[:MOST],
+        "may_be_more": len(found) >= MOST,
         "kind": kind,
         "since": since,
         "deploy": deploy,
