@@ -22,7 +22,7 @@ def exported(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "config")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "given"))
     program = [sys.executable, "-c", "import sys; print('\\n'.join(sys.path[1:]))"]
-    own = subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines()  # noqa: S603
+    own = subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines()
     front, behind = str(tmp_path / "project"), str(tmp_path / "apps")
     monkeypatch.setattr(sys, "path", [front, *own, behind])
     _, environment = prepared(["worker"])

@@ -77,7 +77,8 @@ def _check_transactions(app: ProjectApp) -> Iterator[CheckMessage]:
         yield CheckWarning(
             f"{where} enqueues after Django's commit, not in it: its store, {app.store.location}, "
             f"{_why_not(app)} If the process dies, or the store is away, "
-            "between the two, the data is committed and the job is lost.",
+            "between the two, the data is committed and the job is lost: a store that is away is "
+            "logged as enqueue.failed, and the result of the enqueue is FAILED.",
             hint=_remedy(app),
             id="windlass.W003",
         )
