@@ -9,7 +9,7 @@ from django.db import connections, transaction
 
 from windlass.app.handle import Handle
 from windlass.app.producer import Draft
-from windlass.contrib.django.options import is_database
+from windlass.contrib.django.database_urls import is_database
 from windlass.observability.logs import get_logger
 
 if TYPE_CHECKING:
