@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.test.utils import override_settings
 
-from tests.contrib.django.conftest import Project, use_database
+from tests.contrib.django.conftest import Project
 from tests.contrib.django.shop import tasks
 from tests.support.django_settings import BACKEND
 from tests.support.django_tasks import HAS_TASK_FIELDS, task, task_backends
 from windlass import Retry, Windlass
 from windlass.contrib.django import windlass_app
-from windlass.contrib.django.options import is_database, url_of_database
 from windlass.contrib.django.task_jobs.task import JOB_OPTIONS
 
 SEND = "tests.contrib.django.shop.tasks.note"
@@ -140,7 +137,7 @@ def test_a_task_without_a_timeout_has_none(project: Project) -> None:
         assert windlass_app().registry[SEND].timeout is None
 
 
-def test_the_app_of_a_backend_that_is_none_of_ours_is_refused(project: Project) -> None:
+def test_an_alias_without_a_windlass_backend_has_no_app(project: Project) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"Windlass backends are: default"):
         windlass_app("nobody")
 
@@ -157,65 +154,6 @@ def test_the_app_is_the_same_for_all_threads(project: Project) -> None:
     assert found == [windlass_app()] * 4
 
 
-# -- where the jobs are ----------------------------------------------------------------------------
-
-
-@on_both
-def test_jobs_are_in_the_database_of_the_project_or_beside_it(project: Project) -> None:
-    location = windlass_app().store.location
-    if project.place == "postgres":
-        assert settings.DATABASES["default"]["NAME"] in location
-    else:
-        assert location == str(project.directory / "windlass.db")
-
-
-def test_the_environment_wins_over_the_database(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WINDLASS_URL", f"sqlite:///{project.directory}/given.db")
-    with project.options():
-        assert windlass_app().store.location == str(project.directory / "given.db")
-
-
-@pytest.fixture
-def database() -> Iterator[Any]:
-    before = settings.DATABASES["default"]
-    yield lambda **given: use_database({"ENGINE": "django.db.backends.postgresql", **given})
-    use_database(before)
-
-
-@pytest.mark.parametrize(
-    ("given", "url"),
-    [
-        ({"NAME": "shop"}, "postgresql:///shop"),
-        (
-            {"NAME": "shop", "USER": "a@b", "PASSWORD": "p:/w", "HOST": "db", "PORT": "5433"},
-            "postgresql://a%40b:p%3A%2Fw@db:5433/shop",
-        ),
-        (
-            {"NAME": "shop", "HOST": "/run/postgresql", "PORT": 5433},
-            "postgresql:///shop?host=%2Frun%2Fpostgresql&port=5433",
-        ),
-        (
-            {"NAME": "shop", "HOST": "::1", "OPTIONS": {"sslmode": "require", "pool": True}},
-            "postgresql://[::1]/shop?sslmode=require",
-        ),
-    ],
-)
-def test_the_url_of_a_database(database: Any, given: dict[str, Any], url: str) -> None:
-    database(**given)
-    assert url_of_database("default") == url
-    assert is_database(url, "default")
-    assert not is_database("postgresql://elsewhere/shop", "default")
-
-
-def test_a_database_that_holds_no_jobs_needs_a_url(database: Any) -> None:
-    database(ENGINE="django.db.backends.dummy", NAME="shop")
-    (found,) = messages()
-    assert found[0] == "windlass.E002"
-    assert '["url"] must be given' in found[1]
-
-
 # -- what the store cannot promise -----------------------------------------------------------------
 
 
@@ -229,6 +167,35 @@ def test_checks_say_what_is_lost_without_a_joint_transaction(project: Project) -
         assert name == "windlass.W003"
         assert "the data is committed and the job is lost" in message
         assert "PostgreSQL database of the project" in hint
+
+
+def test_two_backends_with_one_store_and_a_common_queue_are_reported_once(
+    project: Project,
+) -> None:
+    """Prevents: two backends without a URL share their jobs, and nothing says so."""
+    assert shared_stores(QUEUES=[]) == ["all queues"]
+    assert shared_stores(QUEUES=["mail", "slow"]) == ["the queue 'mail', the queue 'slow'"]
+    own = {"url": f"sqlite:///{project.directory}/second.db"}
+    assert shared_stores(QUEUES=[], OPTIONS=own) == []
+
+
+def test_backends_with_one_store_and_queues_of_their_own_are_not_reported(
+    project: Project,
+) -> None:
+    assert shared_stores(["default"], QUEUES=["mail"]) == []
+    assert shared_stores(["default", "mail"], QUEUES=["mail"]) == ["the queue 'mail'"]
+
+
+def shared_stores(first: list[str] | None = None, **second: Any) -> list[str]:
+    """Return the queues that the checks of two backends report as common."""
+    backends = {
+        "default": {"BACKEND": BACKEND, "QUEUES": first or []},
+        "second": {"BACKEND": BACKEND, **second},
+    }
+    with override_settings(TASKS=backends):
+        found = [each for alias in backends for each in task_backends[alias].check()]
+    said = [each.msg for each in found if each.id == "windlass.W005"]
+    return [each.partition("both have ")[2].partition(":")[0] for each in said]
 
 
 def test_join_is_refused_for_a_store_that_cannot_join(project: Project) -> None:

@@ -87,7 +87,7 @@ def test_a_project_migrates_enqueues_and_works(bookshop: Bookshop) -> None:
 def test_the_tests_of_the_project_pass(bookshop: Bookshop) -> None:
     said = bookshop.manage("test", "books", "--noinput")
     assert "Ran 14 tests" in said
-    assert not list(bookshop.directory.glob("windlass.db*"))
+    assert not list(bookshop.directory.glob("*windlass.db*"))
 
 
 @on_sqlite

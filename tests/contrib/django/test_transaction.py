@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from tests.contrib.django.conftest import Project
 from tests.contrib.django.shop import tasks
 from tests.contrib.django.shop.models import Order
 from tests.support.django_tasks import TaskResultDoesNotExist, default_task_backend, task_enqueued
+from windlass import WindlassError
 
+on_sqlite = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 on_postgres = pytest.mark.parametrize("place", ["postgres"], indirect=True)
 
 
@@ -122,21 +126,75 @@ def test_a_store_elsewhere_is_not_joined(project: Project) -> None:
         assert len(connection.run_on_commit) == 1
 
 
-def test_the_signal_of_an_enqueue_after_the_commit_comes_with_the_job(project: Project) -> None:
-    said: list[str] = []
+@contextmanager
+def heard_ids() -> Iterator[list[str]]:
+    """Keep the ids of the results that `task_enqueued` is sent with."""
+    ids: list[str] = []
 
     def receive(task_result: Any, **_: Any) -> None:
-        said.append(task_result.id)
+        ids.append(task_result.id)
 
     task_enqueued.connect(receive)
     try:
-        with project.options(transaction="on_commit"):
-            with transaction.atomic():
-                result = tasks.noop.enqueue()
-                assert said == []
-            assert said == [result.id]
+        yield ids
     finally:
         task_enqueued.disconnect(receive)
+
+
+@pytest.mark.parametrize("way", [None, "on_commit"])
+def test_the_signal_of_an_enqueue_in_a_transaction_comes_with_the_commit(
+    project: Project, way: str | None
+) -> None:
+    with project.options(transaction=way), heard_ids() as ids:
+        with transaction.atomic():
+            result = tasks.noop.enqueue()
+            assert ids == []
+        assert ids == [result.id]
+
+
+def test_a_rolled_back_enqueue_sends_no_signal(project: Project) -> None:
+    with heard_ids() as ids:
+        with pytest.raises(LookupError), transaction.atomic():
+            tasks.noop.enqueue()
+            raise LookupError
+        assert ids == []
+
+
+def test_a_receiver_that_raises_after_the_commit_skips_no_other_callback(project: Project) -> None:
+    def receive(**_: Any) -> None:
+        raise LookupError("of a receiver")
+
+    called: list[str] = []
+    task_enqueued.connect(receive)
+    try:
+        with transaction.atomic():
+            first, second = tasks.noop.enqueue(), tasks.noop.enqueue()
+            transaction.on_commit(lambda: called.append("later"))
+    finally:
+        task_enqueued.disconnect(receive)
+    assert (called, exists(first), exists(second)) == (["later"], True, True)
+
+
+@on_sqlite
+def test_an_enqueue_that_fails_after_the_commit_skips_no_other_callback_and_is_known(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = project.directory / "broken.db"
+    broken.write_text("not a database, whatever its name says" * 10)
+    called: list[str] = []
+    with project.options(url=f"sqlite:///{broken}"):
+        with transaction.atomic():
+            order = Order.objects.create(name="lamp")
+            lost = [tasks.noop.enqueue(), tasks.add.enqueue(1)]
+            transaction.on_commit(lambda: called.append("later"))
+        assert [each.status for each in lost] == ["FAILED", "FAILED"]
+        assert all(each.is_finished and each.errors[0].traceback for each in lost)
+        assert issubclass(lost[0].errors[0].exception_class, WindlassError)
+    assert called == ["later"]
+    assert Order.objects.filter(pk=order.pk).exists()
+    lines = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    for result in lost:
+        assert [line for line in lines if result.id in line and result.task.module_path in line]
 
 
 def test_a_duplicate_returns_the_job_that_holds_the_key(project: Project) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,7 @@ from windlass.contrib.django.checks import check_backend
 from windlass.contrib.django.project_apps import ProjectApp, app_of
 from windlass.contrib.django.task_jobs.framework import (
     BaseTaskBackend,
+    TaskError,
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
@@ -72,19 +74,15 @@ class WindlassBackend(BaseTaskBackend):
 
         Raises:
             TypeError: the task does not take these arguments, or they have no JSON form.
-            StoreError: the store did not take the job.
+            StoreError: the store did not take the job; after a commit, that is logged and the
+                result is FAILED instead, since raising it would skip later `on_commit` callbacks.
         """
         self.validate_task(task)
         refuse_in_event_loop("{}.enqueue(...)", "await {}.aenqueue(...)", task.name)
         result = self._ready(task, args, kwargs)
         draft = self._draft(task, result)
         object.__setattr__(result, "id", str(draft.job.id))
-
-        def done(handle: Handle[Any]) -> None:
-            if not handle.is_duplicate:
-                task_enqueued.send(type(self), task_result=result)
-
-        handle = enqueue(self.app, draft, done)
+        handle = enqueue(self.app, draft, _Enqueueing(type(self), result))
         if handle is not None and handle.is_duplicate:
             object.__setattr__(result, "id", str(handle.id))
             self._refresh(result)
@@ -154,6 +152,27 @@ class WindlassBackend(BaseTaskBackend):
         if job is None:
             raise TaskResultDoesNotExist(result_id)
         return result_of(self.app, job)
+
+
+class _Enqueueing:
+    """Sends `task_enqueued` for a result, or marks it as failed."""
+
+    def __init__(self, sender: type[WindlassBackend], result: Any) -> None:
+        self._sender = sender
+        self._result = result
+
+    def enqueued(self, handle: Handle[Any], *, is_committed: bool) -> None:
+        if handle.is_duplicate:
+            return
+        send = task_enqueued.send_robust if is_committed else task_enqueued.send
+        send(self._sender, task_result=self._result)
+
+    def failed(self, error: Exception) -> None:
+        path = f"{type(error).__module__}.{type(error).__qualname__}"
+        trace = "".join(traceback.format_exception(error))
+        self._result.errors.append(TaskError(exception_class_path=path, traceback=trace))
+        object.__setattr__(self._result, "status", TaskResultStatus.FAILED)
+        object.__setattr__(self._result, "finished_at", timezone.now())
 
 
 def _id_of(result_id: object) -> UUID:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.apps import apps
 from django.conf import settings
@@ -11,13 +11,12 @@ from django.core.checks import CheckMessage, Error, Info
 from django.core.checks import Warning as CheckWarning
 from django.core.exceptions import ImproperlyConfigured
 
-from windlass.contrib.django.options import is_database, is_under_test, problems_of
-from windlass.contrib.django.task_jobs.framework import HAS_OWN_TASKS
+from windlass.contrib.django.database_urls import is_database
+from windlass.contrib.django.options import is_under_test, problems_of
+from windlass.contrib.django.project_apps import ProjectApp, windlass_aliases, windlass_app
+from windlass.contrib.django.task_jobs.framework import HAS_OWN_TASKS, task_backends
 from windlass.contrib.django.transaction import way_of
 from windlass.core.errors import WindlassError
-
-if TYPE_CHECKING:
-    from windlass.contrib.django.project_apps import ProjectApp
 
 APP = "windlass.contrib.django"
 
@@ -41,6 +40,7 @@ def check_backend(
     try:
         app = make_app()
         yield from _check_transactions(app)
+        yield from _check_shared_store(app)
     except (ImproperlyConfigured, WindlassError) as error:
         yield Error(str(error), id="windlass.E002")
 
@@ -77,7 +77,8 @@ def _check_transactions(app: ProjectApp) -> Iterator[CheckMessage]:
         yield CheckWarning(
             f"{where} enqueues after Django's commit, not in it: its store, {app.store.location}, "
             f"{_why_not(app)} If the process dies, or the store is away, "
-            "between the two, the data is committed and the job is lost.",
+            "between the two, the data is committed and the job is lost: a store that is away is "
+            "logged as enqueue.failed, and the result of the enqueue is FAILED.",
             hint=_remedy(app),
             id="windlass.W003",
         )
@@ -93,6 +94,35 @@ def _check_transactions(app: ProjectApp) -> Iterator[CheckMessage]:
             hint='Set OPTIONS["url"], like "sqlite:////var/lib/shop/windlass.db".',
             id="windlass.W004",
         )
+
+
+def _check_shared_store(app: ProjectApp) -> Iterator[CheckMessage]:
+    """Warn if an earlier backend has the same store: by default both follow from one database."""
+    if not app.store.capabilities.shared:
+        return
+    for alias in windlass_aliases()[: windlass_aliases().index(app.alias)]:
+        try:
+            is_same = windlass_app(alias).store.location == app.store.location
+        except (ImproperlyConfigured, WindlassError):
+            continue  # The check of that backend says so.
+        if is_same and (queues := _common_queues(alias, app.alias)):
+            yield CheckWarning(
+                f'TASKS["{app.alias}"] keeps its jobs in the store of TASKS["{alias}"], '
+                f"{app.store.location}, and both have {queues}: a worker of one also runs the "
+                "tasks of the other, with its own options.",
+                hint='Give each its own OPTIONS["url"], or OPTIONS["schema"] on PostgreSQL, or '
+                "QUEUES that have no name in common.",
+                id="windlass.W005",
+            )
+
+
+def _common_queues(alias: str, other: str) -> str:
+    """Return the queues that two backends have in common, for people; no QUEUES are all queues."""
+    first, second = task_backends[alias].queues, task_backends[other].queues
+    if not first and not second:
+        return "all queues"
+    common = first & second if first and second else first or second
+    return ", ".join(f"the queue {each!r}" for each in sorted(common))
 
 
 def _why_not(app: ProjectApp) -> str:

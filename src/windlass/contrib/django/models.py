@@ -1,1 +1,3 @@
-"""Owns nothing: Django sends `post_migrate` only to apps that have a module of this name."""
+"""Owns the place for models, of which there are none: Django sends `post_migrate` only to apps
+with a module of this name, and by it `manage.py migrate` makes the store.
+"""

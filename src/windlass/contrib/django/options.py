@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, get_type_hints
-from urllib.parse import quote, urlencode, urlsplit
 
 from django.conf import settings
 from django.core import mail
@@ -16,23 +14,6 @@ from windlass.contrib.django.task_jobs.task import JOB_OPTIONS, unknown_option
 from windlass.core.values.names import nearest
 from windlass.settings import SettingArguments
 
-_POSTGRES = "django.db.backends.postgresql"
-_POSTGIS = "django.contrib.gis.db.backends.postgis"
-_SQLITE = ("django.db.backends.sqlite3", "django.contrib.gis.db.backends.spatialite")
-_LIBPQ = (
-    *(
-        "sslmode",
-        "sslrootcert",
-        "sslcert",
-        "sslkey",
-        "sslpassword",
-        "sslcrl",
-        "service",
-        "passfile",
-    ),
-    *("connect_timeout", "target_session_attrs", "channel_binding", "gssencmode"),
-)
-"""The OPTIONS of a database of Django's that its connections and those of Windlass share."""
 TRANSACTION = ("join", "on_commit", "off")
 SETTING_NAMES = tuple(get_type_hints(SettingArguments))
 
@@ -132,55 +113,3 @@ def _hint(name: str, known: tuple[str, ...]) -> str:
 def is_under_test() -> bool:
     """Return whether Django's test environment is set up, by its runner or by pytest-django."""
     return hasattr(mail, "outbox")
-
-
-def url_of_database(alias: str) -> str | None:
-    """Return the URL of the store that goes with a database of Django's, if there is one.
-
-    PostgreSQL holds the jobs itself. Beside an SQLite file they are in one of their own,
-    `windlass.db`: two writers in one file would wait for each other.
-    """
-    database = settings.DATABASES[alias]
-    engine = database["ENGINE"]
-    if engine in (_POSTGRES, _POSTGIS):
-        return _postgres_url(database)
-    if engine in _SQLITE:
-        name = str(database["NAME"])
-        if name == ":memory:" or "mode=memory" in name:
-            return "memory://"
-        return "sqlite:///" + quote(str(Path(name).absolute().with_name("windlass.db")))
-    return None
-
-
-def is_database(url: str, alias: str) -> bool:
-    """Return whether the store at a URL is in a database of Django's, as far as names show it."""
-    database = settings.DATABASES.get(alias, {})
-    if database.get("ENGINE") not in (_POSTGRES, _POSTGIS):
-        return False
-    return _place(url) == _place(_postgres_url(database))
-
-
-def _place(url: str) -> tuple[str | None, int, str]:
-    parts = urlsplit(url)
-    return parts.hostname, parts.port or 5432, parts.path + parts.query.partition("host=")[2]
-
-
-def _postgres_url(database: Mapping[str, Any]) -> str:
-    user, password = database.get("USER") or "", database.get("PASSWORD") or ""
-    login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
-    host, port = str(database.get("HOST") or ""), str(database.get("PORT") or "")
-    query = {name: database["OPTIONS"][name] for name in _LIBPQ if name in _options(database)}
-    if host.startswith("/"):  # The directory of a socket.
-        query, host = {"host": host, **query}, ""
-    if ":" in host:
-        host = f"[{host}]"
-    place = f"{login}@{host}" if login else host
-    place += f":{port}" if port and host else ""
-    if port and not host:
-        query["port"] = port
-    rest = f"?{urlencode(query)}" if query else ""
-    return f"postgresql://{place}/{quote(str(database.get('NAME') or ''), safe='')}{rest}"
-
-
-def _options(database: Mapping[str, Any]) -> Mapping[str, Any]:
-    return database.get("OPTIONS") or {}

@@ -13,12 +13,8 @@ from django.db import close_old_connections
 
 from windlass.app import Windlass
 from windlass.app.producer import Handler
-from windlass.contrib.django.options import (
-    BackendOptions,
-    is_under_test,
-    read_options,
-    url_of_database,
-)
+from windlass.contrib.django.database_urls import url_of_database
+from windlass.contrib.django.options import BackendOptions, is_under_test, read_options
 from windlass.contrib.django.task_jobs.framework import task_backends
 from windlass.contrib.django.task_jobs.signals import TaskEnds
 from windlass.core.errors import ConfigError

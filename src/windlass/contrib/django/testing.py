@@ -47,7 +47,7 @@ class DjangoTravel(Travel):
         waiting = [each for each in database.run_on_commit if self._is_own(each[1])]
         database.run_on_commit = [each for each in database.run_on_commit if each not in waiting]
         for _, callback, *_ in waiting:
-            callback()
+            callback.enqueue()
         return len(waiting)
 
     def draft(self, task: Any, *args: Any, **kwargs: Any) -> Any:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from django.db import connections, transaction
 
 from windlass.app.handle import Handle
 from windlass.app.producer import Draft
-from windlass.contrib.django.options import is_database
+from windlass.contrib.django.database_urls import is_database
+from windlass.observability.logs import get_logger
 
 if TYPE_CHECKING:
     from windlass.contrib.django.project_apps import ProjectApp
 
 Way = Literal["join", "on_commit", "off"]
+log = get_logger("windlass.django")
 
 
 def way_of(app: ProjectApp) -> Way:
@@ -27,25 +29,46 @@ def way_of(app: ProjectApp) -> Way:
     return "join" if is_same else "on_commit"
 
 
+class Enqueueing(Protocol):
+    """What the caller of an enqueue wants to know of it."""
+
+    def enqueued(self, handle: Handle[Any], *, is_committed: bool) -> None:
+        """Record that the job is in the store; after a commit, raise nothing."""
+        ...
+
+    def failed(self, error: Exception) -> None:
+        """Record that the store did not take the job, after the commit."""
+        ...
+
+
 class AfterCommit:
     """An enqueue that waits for the commit; tests find these among Django's callbacks."""
 
-    def __init__(
-        self, app: ProjectApp, draft: Draft[Any], done: Callable[[Handle[Any]], None]
-    ) -> None:
+    def __init__(self, app: ProjectApp, draft: Draft[Any], caller: Enqueueing) -> None:
         self.app = app
         self._draft = draft
-        self._done = done
+        self._caller = caller
 
     def __call__(self) -> None:
-        """Enqueue the job."""
-        self._done(self.app.enqueue_draft(self._draft))
+        """Enqueue the job; an error is logged, since raising it would skip later callbacks."""
+        try:
+            self.enqueue()
+        except Exception as error:
+            job = self._draft.job
+            log.exception("enqueue.failed", kind=job.kind, job_id=str(job.id))
+            self._caller.failed(error)
+
+    def enqueue(self) -> None:
+        """Enqueue the job.
+
+        Raises:
+            StoreError: the store did not take it.
+        """
+        self._caller.enqueued(self.app.enqueue_draft(self._draft), is_committed=True)
 
 
-def enqueue(
-    app: ProjectApp, draft: Draft[Any], done: Callable[[Handle[Any]], None]
-) -> Handle[Any] | None:
-    """Enqueue a job as the current transaction wants it, and call `done` once it is.
+def enqueue(app: ProjectApp, draft: Draft[Any], caller: Enqueueing) -> Handle[Any] | None:
+    """Enqueue a job as the current transaction wants it, and tell the caller once it is committed.
 
     Returns: the handle; None if the job waits for the commit.
     """
@@ -55,10 +78,14 @@ def enqueue(
         handle = app.enqueue_draft(draft)
     elif way == "join":
         handle = app.enqueue_many([draft], tx=connections[database])[0]
+        if connections[database].in_atomic_block:  # Else Django calls nothing after the commit.
+            enqueued = partial(caller.enqueued, handle, is_committed=True)
+            transaction.on_commit(enqueued, using=database)
+            return handle
     else:
-        transaction.on_commit(AfterCommit(app, draft, done), using=database)
+        transaction.on_commit(AfterCommit(app, draft, caller), using=database)
         return None
-    done(handle)
+    caller.enqueued(handle, is_committed=False)
     return handle
 
 

@@ -5,6 +5,7 @@ It replaces this process by `python -m windlass`: a supervisor must run no code 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -71,15 +72,32 @@ def prepared(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     chosen = backend or ("default" if "default" in known else known[0])
     if chosen not in known:
         raise CommandError(f"--backend must be one of {', '.join(known)}, got {chosen!r}")
-    # As this process has it: the directory of manage.py, and --pythonpath.
-    path = [each or str(Path.cwd()) for each in sys.path]
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    python = [sys.executable, *flags]
     environment = {
         **os.environ,
         "WINDLASS_APP": f"{HOME}:{chosen}",
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+        "PYTHONPATH": os.pathsep.join([*_added_to_path(python), *_given_path()]),
     }
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [sys.executable, *flags, "-m", "windlass", *rest], environment
+    return [*python, "-m", "windlass", *rest], environment
+
+
+def _added_to_path(python: list[str]) -> list[str]:
+    """Return the entries of sys.path that another process of this Python would not have.
+
+    These are the directory of manage.py, --pythonpath, and what manage.py and the settings add.
+    The others stay out: tasks may run the tools of another Python, which inherit PYTHONPATH.
+    """
+    program = [*python, "-c", "import json, sys; print(json.dumps(sys.path))"]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)  # noqa: S603
+    own = {"", *json.loads(done.stdout.splitlines()[-1])}
+    here = [each or str(Path.cwd()) for each in sys.path]
+    return list(dict.fromkeys(each for each in here if each not in own))
+
+
+def _given_path() -> list[str]:
+    given = os.environ.get("PYTHONPATH")
+    return given.split(os.pathsep) if given else []
 
 
 def _read(arguments: list[str]) -> tuple[list[str], str | None]:
