@@ -57,6 +57,7 @@ COMMANDS = [
     "keys rotate",
     "migrate",
     "doctor",
+    "check",
 ]
 
 
@@ -71,7 +72,7 @@ def test_the_release_is_shown(shell: Shell) -> None:
 def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: Shell) -> None:
     text = shell.ok("--help").out.partition("Commands:")[2]
     named = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
-    assert named[:23] == [
+    assert named[:24] == [
         "demo",
         "worker",
         "enqueue",
@@ -91,6 +92,7 @@ def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: 
         "slo",
         "workers",
         "audit",
+        "check",
         "deploys",
         "keys",
         "migrate",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -167,6 +168,21 @@ def test_a_reader_can_look_at_everything(url: str) -> None:
     with psycopg.connect(as_role(url, "reader")) as db:
         rows = db.execute("SELECT status, payload FROM windlass.job_queue").fetchall()
         assert {status for status, _ in rows} == {"completed", "scheduled"}
+
+
+def test_a_reader_can_check_a_deploy(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, work = shop_at(url)
+    work.enqueue()
+    app.close()
+    (tmp_path / "new_shop.py").write_text("from windlass import Windlass\napp = Windlass()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    call = ["check", "new_shop:app", "--against", as_role(url, "reader")]
+    done = CliRunner().invoke(cli, call)
+    assert done.exit_code == 1, done.output
+    assert "no handler in the new code" in done.output
+    assert "permission denied" not in done.output
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,7 @@ CALLS = {
     "bulk pause": Call("0197f3a2", empty=1, filled=1),
     "bulk resume": Call("0197f3a2", empty=1, filled=1),
     "bulk stop": Call("0197f3a2", empty=1, filled=1),
+    "check": Call("shop:app"),
     "keys new": Call(),
     "keys rotate": Call("", empty=1, filled=1),
     "migrate": Call(),

@@ -37,6 +37,7 @@ _COMMANDS = [
     "slo",
     "workers",
     "audit",
+    "check",
     "deploys",
     "keys",
     "migrate",

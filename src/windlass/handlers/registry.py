@@ -211,6 +211,29 @@ class Registry:
             raise ConfigError(f"limit {limit.name!r} is defined twice; define it once")
         self._limits[limit.name] = limit
 
+    def check_limits(self) -> None:
+        """Check the limits that kinds share.
+
+        Raises: ConfigError: a kind uses one that is not defined, or more units than it has.
+        """
+        for kind, registration in self._registrations.items():
+            if registration.shared_limit is None:
+                continue
+            limit = self.limits.get(registration.shared_limit)
+            if limit is None:
+                raise ConfigError(
+                    f"kind {kind!r} uses the limit {registration.shared_limit!r}, which is not "
+                    f"defined; is the module with app.limit({registration.shared_limit!r}, "
+                    "concurrency=...) imported?"
+                )
+            for measure, tokens in limit.tokens().items():
+                if tokens.capacity < registration.units:
+                    raise ConfigError(
+                        f"kind {kind!r} uses {registration.units} units of {limit.name!r}, which "
+                        f"has only {tokens.capacity} by its {measure.value}, so it could never "
+                        "run; lower units= or raise the limit"
+                    )
+
     def add(self, registration: Registration) -> None:
         """Register a handler under its kind and its aliases.
 

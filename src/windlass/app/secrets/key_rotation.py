@@ -35,6 +35,11 @@ class Rotated:
     """Jobs whose key is not configured; they stay unchanged."""
 
 
+def sealed_by(text: bytes) -> set[str]:
+    """Return the ids of the keys that have encrypted the secrets in a JSON text."""
+    return {found[1].decode().partition(".")[0] for found in _SEALED.finditer(text)}
+
+
 async def rotate_keys(
     app: Windlass, *, dry_run: bool = False, advance: Callable[[Rotated], None] = lambda _: None
 ) -> Rotated:

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 from windlass.core.claims.lanes import Head
 from windlass.core.claims.plan import Allowance, Pool
-from windlass.core.errors import ConfigError
 from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.outcomes import Outcome, Released, Snoozed
 from windlass.core.jobs.settle import Transition
@@ -48,7 +47,7 @@ class LimitGate(Gate):
         lease: timedelta,
     ) -> None:
         super().__init__()
-        _check(registry)
+        registry.check_limits()
         self._registry = registry
         self._state = state
         self._pools = state.policies.kinds
@@ -272,24 +271,3 @@ class LimitGate(Gate):
         self._requests.forget(self._state.id)
         self._running.clear()
         self._unsettled.clear()
-
-
-def _check(registry: Registry) -> None:
-    for kind in registry:
-        registration = registry[kind]
-        if registration.shared_limit is None:
-            continue
-        limit = registry.limits.get(registration.shared_limit)
-        if limit is None:
-            raise ConfigError(
-                f"kind {kind!r} uses the limit {registration.shared_limit!r}, which is not "
-                f"defined; is the module with app.limit({registration.shared_limit!r}, "
-                "concurrency=...) imported?"
-            )
-        for measure, tokens in limit.tokens().items():
-            if tokens.capacity < registration.units:
-                raise ConfigError(
-                    f"kind {kind!r} uses {registration.units} units of {limit.name!r}, which has "
-                    f"only {tokens.capacity} by its {measure.value}, so it could never run; lower "
-                    "units= or raise the limit"
-                )

@@ -1,0 +1,1 @@
+"""What `windlass check` examines before a deploy: whether new code serves what a store holds."""
