@@ -26,6 +26,7 @@ NEEDS_PROJECT = tuple(f"windlass.contrib.django.{name}" for name in ("admin", "p
 """The packages that need an extra, or a project, when they are imported. All others do not."""
 NEEDS_FRAMEWORK = {
     "windlass.contrib.fastapi": {"fastapi"},
+    "windlass.contrib.flask": {"flask"},
     "windlass.contrib.starlette": {"fastapi", "starlette", "web"},
 }
 """Modules for frameworks, and the extras with which they can be imported."""

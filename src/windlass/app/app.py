@@ -218,6 +218,16 @@ class Windlass(EmbeddedWorkers):
         """Open what is provided without a worker: `async with app.open_provided() as provided:`."""
         return Provided(self.providers)
 
+    def add_middleware(self, layer: Middleware) -> None:
+        """Wrap every handler in this, inside the `middleware` that the app was made with.
+
+        Call it before a worker starts; it is meant for extensions.
+
+        Raises:
+            ConfigError: it cannot be called.
+        """
+        self._middleware = (*self._middleware, *checked_callables("middleware", [layer]))
+
     def on_start(self, hook: OnWorker) -> OnWorker:
         """Call this before a worker starts; if it raises, the worker does not start."""
         self._on_start.append(hook)
