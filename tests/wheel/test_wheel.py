@@ -24,6 +24,12 @@ NEEDS_HIREDIS = ("windlass.store.redis",)
 NEEDS_DJANGO = ("windlass.contrib.django",)
 NEEDS_PROJECT = tuple(f"windlass.contrib.django.{name}" for name in ("admin", "project", "testing"))
 """The packages that need an extra, or a project, when they are imported. All others do not."""
+NEEDS_FRAMEWORK = {
+    "windlass.contrib.fastapi": {"fastapi"},
+    "windlass.contrib.flask": {"flask"},
+    "windlass.contrib.starlette": {"fastapi", "starlette", "web"},
+}
+"""Modules for frameworks, and the extras with which they can be imported."""
 
 
 class Call(NamedTuple):
@@ -163,9 +169,14 @@ def test_every_module_is_importable_but_those_of_other_extras(
     starlette = () if environment.wanted.extra == "web" else NEEDS_STARLETTE
     hiredis = () if environment.wanted.extra == "redis" else NEEDS_HIREDIS
     django = NEEDS_PROJECT if environment.wanted.extra == "django" else NEEDS_DJANGO
-    needing = (*psycopg, *textual, *starlette, *hiredis, *django)
+    frameworks = [
+        (name,)
+        for name, extras in NEEDS_FRAMEWORK.items()
+        if environment.wanted.extra not in extras
+    ]
+    needing = (*psycopg, *textual, *starlette, *hiredis, *django, *sum(frameworks, ()))
     assert {name for name in broken if not name.startswith(needing)} == set(), broken
-    for missing in filter(None, (psycopg, textual, starlette, hiredis, django)):
+    for missing in filter(None, (psycopg, textual, starlette, hiredis, django, *frameworks)):
         assert any(name.startswith(missing) for name in broken), f"{missing} need nothing"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import threading
@@ -13,7 +12,6 @@ from typing import Any, ClassVar, TypeVar, Unpack
 
 from windlass.app.control.control import Control
 from windlass.app.enqueueing.id_generator import IdGenerator
-from windlass.app.enqueueing.sender import Sender
 from windlass.app.isolation.recipe import recipe_of
 from windlass.app.loop_thread import LoopThread, blocking, refuse_in_event_loop
 from windlass.app.registration.importing import load_imports
@@ -24,7 +22,8 @@ from windlass.app.secrets.encryption import Encryption
 from windlass.app.spaces import schedules_in, worker_store
 from windlass.app.stats import gather_stats
 from windlass.app.web import WebPage
-from windlass.app.worker_options import worker_options
+from windlass.app.workers.embedded import EmbeddedWorkers
+from windlass.app.workers.options import worker_options
 from windlass.app.workflows import flow as flows
 from windlass.app.workflows import pipeline as pipelines
 from windlass.core.errors import ConfigError
@@ -63,7 +62,7 @@ OnComplete = TypeVar("OnComplete", bound=Completed)
 OnError = TypeVar("OnError", bound=Failed)
 
 
-class Windlass(Sender):
+class Windlass(EmbeddedWorkers):
     """An app: its handlers, its store, and how to work on them.
 
     The URL is the argument, else WINDLASS_URL, else `sqlite:///windlass.db`. `imports` names
@@ -219,6 +218,16 @@ class Windlass(Sender):
         """Open what is provided without a worker: `async with app.open_provided() as provided:`."""
         return Provided(self.providers)
 
+    def add_middleware(self, layer: Middleware) -> None:
+        """Wrap every handler in this, inside the `middleware` that the app was made with.
+
+        Call it before a worker starts; it is meant for extensions.
+
+        Raises:
+            ConfigError: it cannot be called.
+        """
+        self._middleware = (*self._middleware, *checked_callables("middleware", [layer]))
+
     def on_start(self, hook: OnWorker) -> OnWorker:
         """Call this before a worker starts; if it raises, the worker does not start."""
         self._on_start.append(hook)
@@ -288,24 +297,6 @@ class Windlass(Sender):
     stats = blocking(astats)
 
     # -- work ----------------------------------------------------------------------------------
-
-    def run_worker(
-        self, *, name: str = "", burst: bool = False, **flags: Unpack[FlagArguments]
-    ) -> None:
-        """Do what `arun_worker` does, in this thread; Ctrl-C drains it first."""
-        refuse_in_event_loop("app.run_worker(...)", "await app.arun_worker(...)")
-        asyncio.run(self.arun_worker(name=name, burst=burst, **flags))
-
-    async def arun_worker(
-        self, *, name: str = "", burst: bool = False, **flags: Unpack[FlagArguments]
-    ) -> None:
-        """Serve as a worker inside this program until cancelled; then drain, and return.
-
-        Takes the settings as flags (`concurrency=10`, `queues={"mail": 5, "default": None}`). A
-        `burst` ends by itself: see `worker`. The program's signals are left alone. A thread
-        renews its lease: C code that holds the interpreter's lock for longer costs it its jobs.
-        """
-        await self.worker(name=name, channel=None, burst=burst, worker_class=Worker, **flags).run()
 
     def worker(
         self,
