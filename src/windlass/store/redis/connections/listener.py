@@ -1,6 +1,7 @@
 """Owns wake-ups: a connection that is subscribed to a channel and checks that messages arrive.
 
-They are hints; polling is the truth. While it cannot listen it says so, and waits end early.
+They are hints; polling is the truth. While it cannot listen it says so, and waits end early. A
+server that was demoted answers as before, but nobody publishes there: each probe asks for its role.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from contextlib import suppress
 
 from windlass.core.errors import StoreError
 from windlass.store.redis.connections.loop_connection import LoopConnection, LoopNetwork
-from windlass.store.redis.connections.replies import MOVED, ConnectionLost, ReplyError
+from windlass.store.redis.connections.replies import (
+    MOVED,
+    ConnectionLost,
+    NotMaster,
+    ReplyError,
+)
 from windlass.store.redis.connections.script import pack
 
 _PROBE_INTERVAL_SECONDS = 20.0
@@ -23,7 +29,10 @@ _SUBSCRIBED = (b"subscribe", b"ssubscribe")
 _MESSAGES = (b"message", b"smessage")
 _JOB = b"\1"
 """First byte of a message that brings a job; other messages begin with a time."""
-_PING = pack(("PING",), in_cluster=False)
+_TALK = pack(("HELLO", "3"), in_cluster=False)
+"""Allows commands on a connection that is subscribed."""
+_PROBE = pack(("HELLO",), in_cluster=False)
+"""Asks for the role; every user may send it."""
 
 
 class Listener:
@@ -37,6 +46,7 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
         self._connection: LoopConnection | None = None
         self._heard: asyncio.Future[Exception | None] | None = None
+        self._is_subscribed = False
         self._failures = 0
         self.word = b""
         """The last message that was a hint."""
@@ -107,8 +117,9 @@ class Listener:
         loop = asyncio.get_running_loop()
         self._connection = await self._network.connect(loop.time() + _LISTEN_TIMEOUT_SECONDS)
         self._heard = loop.create_future()
+        self._is_subscribed = False
         subscribe = pack((self._verb, self._channel), in_cluster=False)
-        self._connection.listen(self._take, subscribe)
+        self._connection.listen(self._take, _TALK + subscribe)
         while True:
             await self._answered(_PROBE_TIMEOUT_SECONDS)
             if not self.listening:
@@ -119,7 +130,7 @@ class Listener:
             with suppress(TimeoutError):
                 # Only a lost connection ends this early.
                 await self._answered(_PROBE_INTERVAL_SECONDS)
-            self._connection.write(_PING)
+            self._connection.write(_PROBE)
 
     async def _answered(self, timeout: float) -> None:
         assert self._heard is not None  # noqa: S101 - for the type checker.
@@ -133,14 +144,23 @@ class Listener:
         kind = reply[0] if isinstance(reply, list) else None
         if kind in _MESSAGES and isinstance(reply, list):
             self._hear_message(bytes(reply[2]))
-        elif kind in _SUBSCRIBED or kind == b"pong":
+        elif kind in _SUBSCRIBED:
+            self._is_subscribed = True
             self._answer(None)
+        elif isinstance(reply, dict):
+            self._hear_role(reply.get(b"role"))
         elif isinstance(reply, ReplyError):
             if reply.code == MOVED:
                 self._network.topology.moved(reply.endpoint)
             self._answer(ConnectionLost(str(reply), sent=False))
         else:  # SUNSUBSCRIBE says that the slot has moved away.
             self._answer(ConnectionLost("the server ended the subscription", sent=False))
+
+    def _hear_role(self, role: object) -> None:
+        if role != b"master":
+            self._answer(NotMaster("the server has become a replica", sent=False))
+        elif self._is_subscribed:
+            self._answer(None)
 
     def _hear_message(self, message: bytes) -> None:
         if message[:1] != _JOB:

@@ -22,7 +22,11 @@ local function hand_over(sleeper)
   end
   local row = '\154\196\16' .. id .. j .. '\192\192'
   local word = '\1' .. struct.pack('>I8', now) .. token .. '\2' .. row
-  if call(PUBLISH, P .. 'wake:' .. sleeper, word) == 0 then return false end
+  -- Not on replicas: a worker that still listens to a former master would take a job that it was not given.
+  redis.set_repl(redis.REPL_NONE)
+  local heard = call(PUBLISH, P .. 'wake:' .. sleeper, word)
+  redis.set_repl(redis.REPL_ALL)
+  if heard == 0 then return false end
   call('SET', ask, '\1' .. token .. '\2' .. id, 'EX', 3600)
   call('SET', P .. 'h:' .. id, cmsgpack.pack({RUNNING, now, 1, 0, 0, 0, worker, token, now, 0, false, false,
     false, '', 0, false, false, '', 0, queue, ''}) .. NIL)
