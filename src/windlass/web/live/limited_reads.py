@@ -52,6 +52,8 @@ from windlass.web.live.reads import MAX_GROUPS, Reads
 
 MAX_DEAD_READ = 500
 """Number of dead jobs of which errors are made: the store groups them for all queues together."""
+_MAX_AUDIT_PAGES = 10
+"""Pages of the audit log that are read for one with an entry that the person may see."""
 _MAX_MEMBERS_READ = 200
 """Jobs of a flow in a list that are read for their queues; of the others, the handlers decide."""
 
@@ -220,8 +222,17 @@ class LimitedReads:
     async def audit(self, **given: Any) -> AuditPage:
         """Return a page of the audit log, shorter by the entries about what the person must not
         see, or may not: those about jobs that are no longer kept, and about several queues.
+
+        If nothing is left of it, the next ones are read, some of them.
         """
-        page = await self._reads.audit(**given)
+        page = await self._seen_of(await self._reads.audit(**given))
+        for _ in range(_MAX_AUDIT_PAGES - 1):
+            if page.entries or page.after is None or page.searched_to is not None:
+                break
+            page = await self._seen_of(await self._reads.audit(**given | {"after": page.after}))
+        return page
+
+    async def _seen_of(self, page: AuditPage) -> AuditPage:
         jobs = {job for each in page.entries for job in each.jobs}
         jobs |= {each for entry in page.entries if (each := _job_in(entry)) is not None}
         queues = await queues_of(self._app, jobs)
