@@ -216,9 +216,6 @@ class LimitedReads:
     async def deploys(self) -> list[DeployMark]:
         return await self._reads.deploys()
 
-    async def upcoming(self, name: str, count: int) -> list[datetime]:
-        return await self._reads.upcoming(name, count)
-
     async def audit(self, **given: Any) -> AuditPage:
         """Return a page of the audit log, shorter by the entries about what the person must not
         see, or may not: those about jobs that are no longer kept, and about several queues.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -88,11 +87,6 @@ class Reads:
 
     async def deploys(self) -> list[DeployMark]:
         return await self._answers.get("deploys", self._app.control.adeploys)
-
-    async def upcoming(self, name: str, count: int) -> list[datetime]:
-        """Return when a schedule will tick."""
-        key = ("upcoming", name, count)
-        return await self._answers.get(key, lambda: self._app.schedules.aupcoming(name, count))
 
     async def groups(self, kind: str | None = None, *, limit: int = MAX_GROUPS) -> ErrorGroups:
         """Return the errors that jobs died of, masked."""
