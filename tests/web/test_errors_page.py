@@ -154,7 +154,7 @@ def test_a_page_without_errors_says_no_more_than_was_looked_at() -> None:
 
 
 @pytest.mark.parametrize("address", ["/errors", "/errors?kind=common1", "/queues/mail"])
-def test_a_limited_person_is_told_of_their_queues_alone(address: str) -> None:
+def test_a_page_without_errors_tells_a_limited_person_of_their_queues_alone(address: str) -> None:
     async def main() -> None:
         app = _app()
         async with viewer(app.web(access=of_role("viewer", queues=("mail",)))) as person:

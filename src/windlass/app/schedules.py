@@ -32,7 +32,7 @@ from windlass.core.schedules.schedule import (
     record_of,
     resume,
 )
-from windlass.core.schedules.status import ScheduleStatus
+from windlass.core.schedules.status import ScheduleStatus, upcoming
 from windlass.core.values.durations import Duration
 from windlass.core.values.names import check_name
 from windlass.core.values.text import listed
@@ -196,15 +196,7 @@ class Schedules(Acting):
         Raises:
             UnknownSchedule: there is none of that name.
         """
-        found = await self._look(name)
-        times: list[datetime] = []
-        tick, rhythm = found.record.next, found.record.schedule.cadence
-        if tick is not None and found.paused:
-            tick = rhythm.resumed(tick, found.now)
-        while tick is not None and len(times) < count:
-            times.append(tick)
-            tick = rhythm.following(tick)
-        return times
+        return upcoming(await self._look(name), count)
 
     upcoming = blocking(aupcoming)
 

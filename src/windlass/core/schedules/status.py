@@ -41,3 +41,15 @@ class ScheduleStatus:
     def next(self) -> datetime | None:
         """When it ticks next; None if it is paused, or never will."""
         return None if self.paused else self.record.next
+
+
+def upcoming(status: ScheduleStatus, count: int) -> list[datetime]:
+    """Return when a schedule will tick, paused or not; jitter may delay each of these."""
+    times: list[datetime] = []
+    tick, cadence = status.record.next, status.record.schedule.cadence
+    if tick is not None and status.paused:
+        tick = cadence.resumed(tick, status.now)
+    while tick is not None and len(times) < count:
+        times.append(tick)
+        tick = cadence.following(tick)
+    return times

@@ -32,8 +32,17 @@ class Members:
 ReadMembers = Callable[[Job], Awaitable[Members]]
 
 
-async def find_job(app: Windlass, access: Access, given: str, *, kind: str | None = None) -> Job:
+async def find_job(
+    app: Windlass,
+    access: Access,
+    given: str,
+    *,
+    kind: str | None = None,
+    read: ReadMembers | None = None,
+) -> Job:
     """Return the job with an id, or with the beginning of one, if the person may see it.
+
+    `read` finds the jobs of a flow; None: they are read from the store.
 
     Raises:
         ValueError: it cannot be the beginning of an id.
@@ -47,7 +56,7 @@ async def find_job(app: Windlass, access: Access, given: str, *, kind: str | Non
     job = await app.store.get(job_id)
     if job is None or not access.sees(job.queue):
         raise UnknownJob(job_id)
-    if job.kind == FLOW_KIND and not await sees_flow(app, access, job):
+    if job.kind == FLOW_KIND and not await sees_flow(app, access, job, read=read):
         raise UnknownJob(job_id)
     return job
 

@@ -29,7 +29,6 @@ from windlass.core.jobs.job import Job
 from windlass.core.jobs.queries import (
     ErrorGroup,
     ErrorGroups,
-    JobFilter,
     Page,
     Where,
     term_of_queues,
@@ -45,14 +44,16 @@ from windlass.core.stats.kind_history import read_stats
 from windlass.core.stats.queue_stats import serves_queue
 from windlass.core.stats.stats import Stats, stats_of
 from windlass.core.workers import WorkerRecord
-from windlass.core.workflows.flow_graph import FLOW_KIND
-from windlass.web.access.own_jobs import find_job, members_of, queues_of, sees_flow
+from windlass.web.access.own_jobs import find_job, queues_of, sees_flow
 from windlass.web.access.queue_access import check_whole, is_within
 from windlass.web.access.roles import Access
-from windlass.web.live.reads import FLOWS_BUDGET, MAX_GROUPS, Reads, looked_back_to, views_of
+from windlass.web.live.flow_reads import FlowsPage, looked_back_to
+from windlass.web.live.reads import MAX_GROUPS, Reads
 
 MAX_DEAD_READ = 500
 """Number of dead jobs of which errors are made: the store groups them for all queues together."""
+_MAX_AUDIT_PAGES = 10
+"""Pages of the audit log that are read for one with an entry that the person may see."""
 _MAX_MEMBERS_READ = 200
 """Jobs of a flow in a list that are read for their queues; of the others, the handlers decide."""
 
@@ -123,16 +124,19 @@ class LimitedReads:
         return await self._app.control.awhy(job_id, queues=self._queues)
 
     async def find_job(self, given: str, *, kind: str | None = None) -> Job:
-        return await find_job(self._app, self._access, given, kind=kind)
+        return await find_job(self._app, self._access, given, kind=kind, read=self._reads.members)
 
-    async def flows(self, limit: int) -> tuple[list[FlowView], datetime | None]:
+    async def flows(self, limit: int, *, after: UUID | None = None) -> FlowsPage:
         if not self._queues:
-            return [], None
-        which = JobFilter(kind=FLOW_KIND, terms=(term_of_queues(self._queues),))
-        page = await self._app.store.find(which, limit=limit, budget=FLOWS_BUDGET)
-        read = partial(members_of, self._app, most=_MAX_MEMBERS_READ)
-        own = [job for job in page.jobs if await sees_flow(self._app, self._access, job, read=read)]
-        return await views_of(self._app, own), looked_back_to(page)
+            return FlowsPage()
+        page = await self._reads.flows(limit, after=after, queues=self._queues)
+        read = partial(self._reads.members, most=_MAX_MEMBERS_READ)
+        views = [
+            each
+            for each in page.views
+            if await sees_flow(self._app, self._access, each.job, read=read)
+        ]
+        return dataclasses.replace(page, views=tuple(views))
 
     async def flow(self, flow_id: UUID) -> FlowView:
         """Return one flow, which `find_job` has found."""
@@ -218,14 +222,20 @@ class LimitedReads:
     async def deploys(self) -> list[DeployMark]:
         return await self._reads.deploys()
 
-    async def upcoming(self, name: str, count: int) -> list[datetime]:
-        return await self._reads.upcoming(name, count)
-
     async def audit(self, **given: Any) -> AuditPage:
         """Return a page of the audit log, shorter by the entries about what the person must not
         see, or may not: those about jobs that are no longer kept, and about several queues.
+
+        If nothing is left of it, the next ones are read, some of them.
         """
-        page = await self._reads.audit(**given)
+        page = await self._seen_of(await self._reads.audit(**given))
+        for _ in range(_MAX_AUDIT_PAGES - 1):
+            if page.entries or page.after is None or page.searched_to is not None:
+                break
+            page = await self._seen_of(await self._reads.audit(**given | {"after": page.after}))
+        return page
+
+    async def _seen_of(self, page: AuditPage) -> AuditPage:
         jobs = {job for each in page.entries for job in each.jobs}
         jobs |= {each for entry in page.entries if (each := _job_in(entry)) is not None}
         queues = await queues_of(self._app, jobs)

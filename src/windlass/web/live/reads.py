@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,32 +13,29 @@ from windlass.app.doctor.report import Report, examine_settings, examine_store
 from windlass.app.masking import redaction_of
 from windlass.app.snapshot import Snapshot, take_snapshot
 from windlass.app.stats import Slow
-from windlass.app.workflows.flow_view import FlowView, view_of, viewed
+from windlass.app.workflows.flow_view import FlowView, view_of
 from windlass.core.audit import AuditPage
 from windlass.core.deploys import DeployMark
-from windlass.core.errors import FlowInvalid, UnknownJob
+from windlass.core.errors import UnknownJob
 from windlass.core.jobs.bulk import BulkOperation
-from windlass.core.jobs.ids import made_at
-from windlass.core.jobs.job import FLOW, Job
-from windlass.core.jobs.queries import ErrorGroups, JobFilter, Page, Where
+from windlass.core.jobs.job import Job
+from windlass.core.jobs.queries import ErrorGroups, Page, Where
 from windlass.core.payloads.masked_job import masked_groups, masked_summary
 from windlass.core.policies.breaker_record import BreakerStatus
 from windlass.core.policies.limit_usage import LimitState
-from windlass.core.records import RecordPage
 from windlass.core.schedules.status import ScheduleStatus
-from windlass.core.search.scan import Budget
 from windlass.core.stats.error_stats import MOST as MOST_ERRORS
 from windlass.core.stats.live_counts import Trend
 from windlass.core.stats.stats import Stats, StatsFacts, stats_of
 from windlass.core.workers import WorkerRecord
-from windlass.core.workflows.flow_graph import FLOW_KIND
+from windlass.web.access.own_jobs import Members, members_of
+from windlass.web.live.flow_reads import FlowsPage, read_flows
 from windlass.web.live.shared_answers import SharedAnswers
 
 _FRESH_SECONDS = 1.0
 _DOCTOR_SECONDS = 10.0
 _ERRORS_SECONDS = 15.0
-FLOWS_BUDGET = Budget(rows=20_000)
-"""Few jobs are flows, and no index has them: how many are looked at for the newest ones."""
+_MEMBERS_SECONDS = 10.0
 MAX_GROUPS = 100
 MAX_COMPARED = 1_000
 """Errors among which rare ones are looked for: those of a kind, or those that are new."""
@@ -92,11 +87,6 @@ class Reads:
 
     async def deploys(self) -> list[DeployMark]:
         return await self._answers.get("deploys", self._app.control.adeploys)
-
-    async def upcoming(self, name: str, count: int) -> list[datetime]:
-        """Return when a schedule will tick."""
-        key = ("upcoming", name, count)
-        return await self._answers.get(key, lambda: self._app.schedules.aupcoming(name, count))
 
     async def groups(self, kind: str | None = None, *, limit: int = MAX_GROUPS) -> ErrorGroups:
         """Return the errors that jobs died of, masked."""
@@ -188,27 +178,23 @@ class Reads:
         key = ("audit", *sorted((name, repr(value)) for name, value in which.items()))
         return await self._answers.get(key, lambda: self._app.control.aaudit(**which))
 
-    async def flows(self, limit: int) -> tuple[list[FlowView], datetime | None]:
-        """Return the newest flows, and how far back was looked if that was not all."""
+    async def flows(
+        self, limit: int, *, after: UUID | None = None, queues: tuple[str, ...] | None = None
+    ) -> FlowsPage:
+        """Return a page of flows, of all queues or of some: those under way first."""
+        return await self._answers.get(
+            ("flows", limit, after, queues),
+            lambda: read_flows(self._app, limit=limit, after=after, queues=queues),
+        )
 
-        async def read() -> tuple[list[FlowView], datetime | None]:
-            which, store = JobFilter(kind=FLOW_KIND), self._app.store
-            page = await store.find(which, limit=limit, budget=FLOWS_BUDGET)
-            jobs = {each.id: each for each in page.jobs} | await self._flows_under_way(limit)
-            newest = [jobs[flow_id] for flow_id in sorted(jobs, reverse=True)[:limit]]
-            return await views_of(self._app, newest), looked_back_to(page)
-
-        return await self._answers.get(("flows", limit), read)
-
-    async def _flows_under_way(self, limit: int) -> dict[UUID, Job]:
-        """Return flows by their records, which they have until they end: however old they are."""
-        records = await self._app.store.records(FLOW, RecordPage(limit))
-        ids = []
-        for name in records:
-            with suppress(ValueError):
-                ids.append(UUID(name.removeprefix(FLOW)))
-        found = await self._app.store.get_many(ids)
-        return {key: job for key, job in found.items() if job.kind == FLOW_KIND}
+    async def members(self, flow: Job, *, most: int | None = None) -> Members:
+        """Return where the jobs of a flow are; that changes seldom, and takes long to read."""
+        return await self._answers.get(
+            ("members", flow.id, most),
+            lambda: members_of(self._app, flow, most=most),
+            seconds=_MEMBERS_SECONDS,
+            lasts=True,
+        )
 
     async def flow(self, flow_id: UUID) -> FlowView:
         """Return one flow."""
@@ -224,17 +210,3 @@ class Reads:
             return report
 
         return await self._answers.get("doctor", read, seconds=_DOCTOR_SECONDS, lasts=True)
-
-
-async def views_of(app: Windlass, flows: Iterable[Job]) -> list[FlowView]:
-    """Return how far flows came, by their own jobs; what is no flow is left out."""
-    views = []
-    for each in flows:
-        with suppress(FlowInvalid):
-            views.append(await viewed(app.store, each))
-    return views
-
-
-def looked_back_to(page: Page) -> datetime | None:
-    """Return how far back a page looked, if that was not all."""
-    return None if page.searched_to is None else made_at(page.searched_to)

@@ -25,7 +25,7 @@ class _Answer:
 
 
 class SharedAnswers(Generic[K]):
-    """Answers by their questions: whoever asks while one is fresh gets it, or waits for it.
+    """Answers by their questions: all who ask while one is fresh get it, or wait for it.
 
     An answer is dropped when it is no longer fresh, asked for or not: what it holds may be large.
     There are never more than `most` of them; the oldest makes room.

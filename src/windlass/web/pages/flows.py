@@ -12,6 +12,7 @@ from windlass.core.jobs.states import FINISHED
 from windlass.core.payloads.masked_job import masked_texts
 from windlass.core.workflows.flow_graph import FLOW_KIND, ids_of
 from windlass.web.actions.remedies import for_job
+from windlass.web.pages.jobs import id_in
 from windlass.web.rendering.flow_chart import MAX_NODES, drawn
 from windlass.web.site import reads_of, render, site_of, url
 
@@ -19,14 +20,15 @@ _LIMIT = 25
 
 
 async def flows(request: Request) -> Response:
-    """List flows, the newest first."""
+    """List flows: those under way first, then the newest."""
     reads = reads_of(request)
-    views, searched_to = await reads.flows(_LIMIT)
+    after = id_in(request.query_params.get("after", ""))
+    page = await reads.flows(_LIMIT, after=after)
     stats = (await reads.snapshot()).stats
     context = {
-        "views": views,
-        "done": {view.job.id: _done(view) for view in views},
-        "searched_to": searched_to,
+        "page": page,
+        "after": after,
+        "done": {view.job.id: _done(view) for view in page.views},
     }
     return render(request, "flows.html", context, now=stats.at)
 

@@ -62,7 +62,7 @@ async def _listed(
     request: Request, text: str, search: Search, error: Exception | None = None
 ) -> Response:
     reads, access = reads_of(request), access_of(request)
-    after = _id(request.query_params.get("after", ""))
+    after = id_in(request.query_params.get("after", ""))
     snapshot = await reads.snapshot()
     page = Page(jobs=(), after=None)
     if error is None:
@@ -114,7 +114,12 @@ def _bulk(states: list[State]) -> list[tuple[str, str, Role]]:
     return found
 
 
-def _id(text: str) -> UUID | None:
+def id_in(text: str) -> UUID | None:
+    """Return the id with which a page continues; None: it is the first.
+
+    Raises:
+        ValueError: it is no id.
+    """
     try:
         return UUID(text) if text else None
     except ValueError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from windlass.core.alarms import waiting
 from windlass.core.deploys import DeployMark, find_mark, is_new_since
 from windlass.core.errors import ConfigError
+from windlass.core.schedules.status import upcoming
 from windlass.core.stats.error_stats import MOST
 from windlass.core.stats.stats import ErrorFigures
 from windlass.core.values.durations import duration
@@ -18,7 +21,8 @@ from windlass.web.site import reads_of, render
 
 _MAX_UPCOMING = 3
 _MAX_DEPLOYS = 6
-_MAX_SCHEDULES_READ = 100
+_MAX_ROWS = 200
+"""Rows of a table; those beyond are counted."""
 
 
 async def errors(request: Request) -> Response:
@@ -70,10 +74,16 @@ async def kinds(request: Request) -> Response:
     reads = reads_of(request)
     snapshot = await reads.snapshot()
     seen = {each.name for each in snapshot.stats.kinds}
-    idle = sorted(name for name in reads.registered_kinds() if name not in seen)
+    idle = sorted(
+        name
+        for name in reads.registered_kinds()
+        if name not in seen and not name.startswith("windlass.")
+    )
     context = {
-        "kinds": snapshot.stats.kinds,
-        "idle": [name for name in idle if not name.startswith("windlass.")],
+        "kinds": snapshot.stats.kinds[:_MAX_ROWS],
+        "more": max(len(snapshot.stats.kinds) - _MAX_ROWS, 0),
+        "idle": idle[:_MAX_ROWS],
+        "more_idle": max(len(idle) - _MAX_ROWS, 0),
         "paused": snapshot.pauses.kinds,
     }
     return render(request, "kinds.html", context, now=snapshot.stats.at)
@@ -82,8 +92,15 @@ async def kinds(request: Request) -> Response:
 async def queues(request: Request) -> Response:
     """Show the queues: depth, age, rates, when each is empty, and what is not known."""
     snapshot = await reads_of(request).snapshot()
-    context = {"stats": snapshot.stats, "pauses": snapshot.pauses}
-    return render(request, "queues.html", context, now=snapshot.stats.at)
+    stats = snapshot.stats
+    # Of too many, those in which most jobs wait.
+    full = sorted(stats.queues, key=lambda each: -waiting(each))[:_MAX_ROWS]
+    context = {
+        "stats": replace(stats, queues=tuple(sorted(full, key=lambda each: each.name))),
+        "more": len(stats.queues) - len(full),
+        "pauses": snapshot.pauses,
+    }
+    return render(request, "queues.html", context, now=stats.at)
 
 
 async def workers(request: Request) -> Response:
@@ -92,7 +109,8 @@ async def workers(request: Request) -> Response:
     stats = (await reads.snapshot()).stats
     known = await reads.workers()
     context = {
-        "stats": stats,
+        "stats": replace(stats, workers=stats.workers[:_MAX_ROWS]),
+        "more": max(len(stats.workers) - _MAX_ROWS, 0),
         "gone": [each for each in known if not each.alive][:50],
         "records": {each.info.id: each for each in known},
     }
@@ -101,12 +119,14 @@ async def workers(request: Request) -> Response:
 
 async def schedules(request: Request) -> Response:
     """Show the schedules: when each ticks next, and its last job."""
-    reads = reads_of(request)
-    found = await reads.schedules()
-    names = [each.name for each in found[:_MAX_SCHEDULES_READ] if not each.paused]
-    upcoming = {name: await reads.upcoming(name, _MAX_UPCOMING) for name in names}
+    found = await reads_of(request).schedules()
+    listed = found[:_MAX_ROWS]
     now = found[0].now if found else None
-    context = {"schedules": found, "upcoming": upcoming}
+    context = {
+        "schedules": listed,
+        "more": len(found) - len(listed),
+        "upcoming": {each.name: upcoming(each, _MAX_UPCOMING) for each in listed if each.next},
+    }
     return render(request, "schedules.html", context, now=now)
 
 
