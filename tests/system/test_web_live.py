@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -176,7 +177,7 @@ def test_a_page_waits_ten_times_as_long_as_its_last_answer_took(
         while len(refreshes := refreshes_of(page, f"{address}jobs")) < SLOW_PAGES:
             scene.do(add)
             page.wait_for_timeout(200)
-        for (start, end), (following, _) in zip(refreshes, refreshes[1:], strict=False):
+        for (start, end), (following, _) in pairwise(refreshes):
             assert following - end >= 9.9 * (end - start)
 
 

@@ -1,4 +1,4 @@
-"""The parts of live pages: a page is brought up to date by them, so each is there from the start."""
+"""The parts of live pages: they are brought up to date one by one, so each is always there."""
 
 from __future__ import annotations
 
