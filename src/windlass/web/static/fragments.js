@@ -1,25 +1,33 @@
 // Brings a page up to date: fetches its own address, and replaces what differs, part by part.
-// Nothing changes under somebody who types, selects text, or has focus inside the part: then it
-// returns false, and is due again. An address that is refused is not: it would be refused again.
+// Nothing changes under somebody who types, selects text, or has focus inside the part.
+// Returns "ok"; "busy", if it is due again; "login", if the answer leads elsewhere; else "failed".
+const MOST_MILLISECONDS = 30000;
 const policy = globalThis.trustedTypes?.createPolicy("windlass", { createHTML: (text) => text });
 
 export async function refresh(main) {
-  if (isBusy(main)) return false;
+  if (isBusy(main)) return "busy";
   const address = new URL(location.href);
   address.searchParams.delete("done");
-  const answer = await fetch(address, { headers: { accept: "text/html" } });
-  if (!answer.ok || answer.redirected) return true;
-  if (isBusy(main)) return false;
+  // By hand: a login of another host would be refused by the policy of the page, and say nothing.
+  const answer = await fetch(address, {
+    headers: { accept: "text/html" }, redirect: "manual", signal: AbortSignal.timeout(MOST_MILLISECONDS),
+  });
+  if (answer.type === "opaqueredirect" || answer.status === 401) return "login";
+  if (!answer.ok) return "failed";
   const text = await answer.text();
+  if (isBusy(main)) return "busy";
   const fresh = new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
-  const rows = main.querySelector("[data-rows]");
-  if (rows) updateRows(main, rows, fresh.querySelector("[data-rows]"));
+  // Rows that somebody reads stay, and so does the way to the rows after them.
+  const listed = main.querySelector("[data-rows]");
+  const rows = listed?.tBodies[0].rows.length ? listed : null;
+  const kept = rows ? [rows, ...main.querySelectorAll("#newer, #pages")] : [];
+  if (rows) updateRows(main, rows, fresh);
   for (const old of main.querySelectorAll("[id]")) {
-    if (rows?.contains(old) || old.id === "newer" || !isPart(old, main)) continue;
+    if (kept.some((each) => each.contains(old)) || !isPart(old, main)) continue;
     const next = fresh.getElementById(old.id);
     if (next) replace(old, next);
   }
-  return true;
+  return "ok";
 }
 
 function isPart(element, main) {
@@ -44,18 +52,39 @@ function replace(old, next) {
   old.replaceWith(document.importNode(next, true));
 }
 
-// Rows stay where they are: known ones are updated, and new ones are counted above the table.
+// Rows stay where they are: known ones are updated or marked as gone, and others are counted above
+// the table. Lists have the newest first, and ids are in the order of time.
 function updateRows(main, table, fresh) {
-  if (!fresh) return;
   const body = table.tBodies[0];
+  const found = [...(fresh.querySelector("[data-rows]")?.tBodies[0].rows ?? [])];
   const known = new Set([...body.rows].map((row) => row.id));
-  let newer = 0;
-  for (const row of fresh.tBodies[0].rows) {
-    if (!known.has(row.id)) { newer += 1; continue; }
-    const own = document.getElementById(row.id);
-    if (!own.contains(document.activeElement) && !own.isEqualNode(row)) own.replaceWith(document.importNode(row, true));
+  const [first, last] = [body.rows[0].id, body.rows[body.rows.length - 1].id];
+  // What is below a list that goes on is not part of it: Older leads there.
+  const goesOn = main.querySelector("#pages [rel=next]");
+  const others = found.filter((row) => !known.has(row.id) && !(goesOn && row.id < last));
+  const newer = others.filter((row) => row.id > first).length;
+
+  for (const row of found) {
+    const own = known.has(row.id) && document.getElementById(row.id);
+    if (own && !own.contains(document.activeElement) && !own.isEqualNode(row)) own.replaceWith(document.importNode(row, true));
   }
+  const isWhole = !fresh.querySelector("#pages [rel=next]");
+  const kept = new Set(found.map((row) => row.id));
+  for (const row of body.rows) {
+    if (!kept.has(row.id) && (isWhole || row.id > found.at(-1)?.id)) markLeft(row);
+  }
+  const counts = [];
+  if (newer) counts.push(newer === found.length ? `${newer} or more newer` : `${newer} newer`);
+  if (others.length > newer) counts.push(`${others.length - newer} further down`);
   const link = main.querySelector("#newer");
-  link.hidden = newer === 0;
-  link.textContent = newer === fresh.tBodies[0].rows.length ? `${newer} or more newer` : `${newer} newer`;
+  link.hidden = counts.length === 0;
+  link.textContent = counts.join(", ");
+}
+
+// The old state would be wrong, and the new one is not known here.
+function markLeft(row) {
+  const note = document.createElement("span");
+  note.className = "quiet";
+  note.textContent = "left this list";
+  row.cells[0].replaceChildren(note);
 }

@@ -6,6 +6,11 @@ import { follow } from "./jobstream.js";
 import { suggestFor } from "./suggest.js";
 
 const LIVE = "windlass-live";
+// Milliseconds, but for the first: how many times the time of an answer passes before the next.
+const WAIT_TIMES = 10;
+const MOST_WAIT = 300000;
+const RETRY = 5000;
+const OFTEN = 3000;
 const main = document.querySelector("main");
 const topics = (main?.dataset.live ?? "").split(/\s+/).filter(Boolean);
 const button = document.querySelector("#live");
@@ -38,40 +43,59 @@ async function copyText(each) {
 }
 
 if (button && topics.length) {
+  const login = document.querySelector("#live-login");
   let wanted = readWanted();
   let due = false;
   let busy = false;
+  let state = "ok";
+  let seen = new Date();
+  let asked = performance.now();
+  let notBefore = 0;
 
   const show = () => {
-    button.dataset.state = wanted ? "live" : "paused";
+    const isStale = wanted && state !== "ok";
+    button.dataset.state = isStale ? "stale" : wanted ? "live" : "paused";
     button.setAttribute("aria-pressed", String(wanted));
-    word.textContent = wanted ? "Live" : "Paused";
-    stream?.listen(wanted);
+    const since = `Not up to date since ${seen.toISOString().slice(11, 16)} UTC`;
+    word.textContent = isStale ? since : wanted ? "Live" : "Paused";
+    login.href = location.href;
+    login.hidden = !isStale || state !== "login";
   };
   const update = async () => {
-    if (!wanted || busy || document.hidden) { due = true; return; }
+    if (!wanted || busy || document.hidden || performance.now() < notBefore) { due = true; return; }
     busy = true;
     due = false;
-    try {
-      if (!(await refresh(main))) due = true;
-      for (const each of main.querySelectorAll(".copy")) showCopy(each);
-    } catch {
-      // The server is away; the next change, or the next poll, tries again.
-    } finally {
-      busy = false;
-    }
+    asked = performance.now();
+    const found = await refresh(main).catch(() => "failed");
+    const took = performance.now() - asked;
+    busy = false;
+    if (found !== "ok") due = true;
+    if (found === "busy") return;
+    state = found;
+    if (found === "ok") seen = new Date();
+    // A page that is costly is asked for less often, so that looking on never becomes the load.
+    notBefore = performance.now() + Math.min(took * WAIT_TIMES, MOST_WAIT);
+    if (found !== "ok") notBefore = Math.max(notBefore, performance.now() + RETRY);
+    show();
+    for (const each of main.querySelectorAll(".copy")) showCopy(each);
   };
 
   button.hidden = false;
   show();
+  stream?.listen(wanted);
   button.addEventListener("click", () => {
     wanted = !wanted;
     saveWanted(wanted);
     show();
-    if (wanted) update();
+    stream?.listen(wanted);
+    if (wanted) { notBefore = 0; update(); }
   });
   document.addEventListener("visibilitychange", () => { if (due) update(); });
-  setInterval(() => { if (due) update(); }, 2000);
+  setInterval(() => {
+    // What a running job reports, and its steps, change nothing that all pages share.
+    const isOften = main.querySelector("[data-often]") && performance.now() - asked > OFTEN;
+    if (due || isOften) update();
+  }, 1000);
   changes(document.body.dataset.events, (changed) => {
     if (changed === null || changed.some((each) => topics.includes(each) || each === "store")) update();
   });

@@ -25,6 +25,9 @@ function lead(address, channel, tell) {
       tell(changed);
     });
     source.addEventListener("error", () => {
+      // Whether the server is away, or only the stream has ended, shows when pages are refreshed.
+      channel.postMessage(null);
+      tell(null);
       if (source.readyState === EventSource.CLOSED) reject(new Error("no stream"));
     });
     globalThis.addEventListener("pagehide", () => source.close());
