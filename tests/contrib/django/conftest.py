@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from django.test.utils import override_settings
 from tests.support.django_settings import BACKEND, configure_django
 from tests.support.postgres.fixtures import migrated_url, postgres_url
 from tests.support.postgres.scratch import Prepare
+from windlass import Retry
 from windlass.store.postgres import PostgresStore
 
 configure_django()
@@ -47,6 +49,14 @@ class Project:
         app = windlass_app(alias)
         register_tasks(app)
         app.run_worker(burst=True, metrics_port=0, **flags)
+
+    def work_until_finished(self, result: Any) -> None:
+        """Run jobs until that of a result has ended; its attempts may have to wait."""
+        until = time.monotonic() + 60
+        while not result.is_finished:
+            assert time.monotonic() < until
+            self.work()
+            result.refresh()
 
     @contextmanager
     def tasks_setting(self, **backends: Any) -> Iterator[None]:
@@ -90,6 +100,11 @@ def project(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
     with shop.options(max_retries=0):
         yield shop
     use_database(before)
+
+
+def retry_at_once() -> Retry:
+    """Return retries that hardly wait."""
+    return Retry(max_retries=3, initial="10ms", max_delay="10ms")
 
 
 def database_at(url: str) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,7 +22,11 @@ from tests.support.django_tasks import (
     default_task_backend,
     task_backends,
 )
+from windlass import CalledFromEventLoop
 from windlass.contrib.django import WindlassBackend, WindlassTask
+from windlass.contrib.django.task_jobs.task_handlers import handler_of
+
+SHOP = "tests.contrib.django.shop"
 
 pytestmark = pytest.mark.usefixtures("project")
 
@@ -208,6 +214,66 @@ def test_a_job_that_is_no_task_has_no_result(project: Project) -> None:
 
     with pytest.raises(TaskResultDoesNotExist, match="kind 'native', which is no task"):
         default_task_backend.get_result(str(native.enqueue().id))
+
+
+def test_a_result_is_found_though_the_module_of_its_task_was_not_imported(
+    project: Project,
+) -> None:
+    handle = project.app.producer(f"{SHOP}.unimported.later").enqueue({"name": "lamp"})
+    result = default_task_backend.get_result(str(handle.id))
+    assert (result.task.func.__name__, result.kwargs) == ("later", {"name": "lamp"})
+
+
+def test_a_kind_of_the_store_imports_no_module_outside_of_the_apps(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: who may write jobs decides what a web process imports."""
+    (project.directory / "outside_of_apps.py").write_text("imported = True")
+    monkeypatch.syspath_prepend(project.directory)
+    handle = project.app.producer("outside_of_apps.imported").enqueue({})
+    with pytest.raises(TaskResultDoesNotExist, match="no task of this project"):
+        default_task_backend.get_result(str(handle.id))
+    assert "outside_of_apps" not in sys.modules
+
+
+@pytest.mark.parametrize("kind", ["unimportable.task", "models.Order", "nowhere.task", "tasks.no"])
+def test_a_task_that_cannot_be_imported_has_no_result(project: Project, kind: str) -> None:
+    handle = project.app.producer(f"{SHOP}.{kind}").enqueue({})
+    with pytest.raises(TaskResultDoesNotExist, match="no task of this project"):
+        default_task_backend.get_result(str(handle.id))
+
+
+def test_a_blocking_get_result_in_an_event_loop_names_the_awaited_one() -> None:
+    result = tasks.noop.enqueue()
+
+    async def get() -> None:
+        tasks.noop.get_result(result.id)
+
+    async def refresh() -> None:
+        result.refresh()
+
+    for main in (get, refresh):
+        with pytest.raises(
+            CalledFromEventLoop, match=r"await aget_result\(...\), or await arefresh"
+        ):
+            asyncio.run(main())
+
+
+def test_a_task_that_two_threads_register_at_once_has_one_handler(project: Project) -> None:
+    """Prevents: the second thread finds its kind taken, and its enqueue fails."""
+    app = project.app
+
+    class AfterAnother:
+        """A lock that another thread held, and registered the task."""
+
+        def __enter__(self) -> None:
+            app.registering = threading.RLock()
+            self.handler = handler_of(app, tasks.note)
+
+        def __exit__(self, *_: object) -> None: ...
+
+    app.registering = lock = AfterAnother()
+    assert handler_of(app, tasks.note) is lock.handler
 
 
 def test_a_result_survives_that_its_queue_is_given_up(project: Project) -> None:

@@ -18,7 +18,8 @@ from windlass import Retry, Windlass
 from windlass.contrib.django import windlass_app
 from windlass.contrib.django.task_jobs.task import JOB_OPTIONS
 
-SEND = "tests.contrib.django.shop.tasks.note"
+SHOP = "tests.contrib.django.shop"
+SEND = f"{SHOP}.tasks.note"
 
 
 on_both = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
@@ -64,6 +65,33 @@ def test_a_wrong_option_is_named_with_its_remedy(
             tasks.add.enqueue(1)
         with pytest.raises(SystemCheckError, match=r"windlass\.E001"):
             call_command("check")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason", "hint"),
+    [
+        ("tasks.nte", "does not define", f"did you mean '{SEND}'?"),
+        ("task.note", "ModuleNotFoundError", f"did you mean '{SEND}'?"),
+        ("models.Order", "it is a ModelBase", ""),
+        ("unimportable.note", "LookupError: there is no such printer", ""),
+        ("again.note", "the task is made elsewhere", f"write '{SEND}'"),
+    ],
+)
+def test_options_of_a_task_that_does_not_exist_are_reported(
+    project: Project, path: str, reason: str, hint: str
+) -> None:
+    """Prevents: a typo in the path of a task, whose timeout is then silently not used."""
+    found = messages(transaction="off", tasks={f"{SHOP}.{path}": {"timeout": "5s"}})
+    ((name, message, remedy),) = [each for each in found if each[0] != "windlass.I001"]
+    assert name == "windlass.E004"
+    assert f"got '{SHOP}.{path}' (" in message
+    assert reason in message
+    assert hint in remedy
+
+
+def test_options_of_tasks_that_exist_are_not_reported(project: Project) -> None:
+    found = messages(transaction="off", tasks={SEND: {"timeout": "5s"}})
+    assert [each[0] for each in found] == ["windlass.I001"]
 
 
 def test_a_wrong_setting_of_windlass_is_named(project: Project) -> None:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import pytest
 from django.db import connection
-from django.dispatch import Signal
 
-from tests.contrib.django.conftest import Project
+from tests.contrib.django.conftest import Project, retry_at_once
 from tests.contrib.django.shop import tasks
 from tests.contrib.django.shop.models import Order
-from tests.support.django_tasks import (
-    TaskResultStatus,
-    default_task_backend,
-    task_enqueued,
-    task_finished,
-    task_started,
-)
+from tests.support.django_tasks import TaskResultStatus, default_task_backend
 from windlass import Cancel
-from windlass.contrib.django import WindlassBackend
 
 SUCCESSFUL, FAILED, READY = (
     TaskResultStatus.SUCCESSFUL,
@@ -101,10 +89,10 @@ def test_a_task_that_ends_its_program_fails_and_the_worker_goes_on(project: Proj
 
 def test_a_failure_is_tried_again_and_keeps_its_errors(project: Project) -> None:
     path = tasks.fail_once.module_path
-    retry = {"retry": _at_once(), "max_retries": None}
+    retry = {"retry": retry_at_once(), "max_retries": None}
     with project.options(max_retries=3, tasks={path: retry}):
         result = tasks.fail_once.enqueue()
-        _work_until_finished(project, result)
+        project.work_until_finished(result)
         assert (result.status, result.return_value) == (SUCCESSFUL, "done")
         assert (result.attempts, len(result.errors)) == (2, 1)
         assert result.started_at < result.last_attempted_at
@@ -160,7 +148,7 @@ def test_a_worker_serves_the_queues_that_it_is_given(project: Project) -> None:
 
 def test_a_deferred_task_runs_once_its_time_is_past(project: Project) -> None:
     result = tasks.add.using(run_after=datetime.now(UTC) + timedelta(seconds=0.1)).enqueue(1)
-    _work_until_finished(project, result)
+    project.work_until_finished(result)
     assert result.return_value == 2
 
 
@@ -203,102 +191,6 @@ def test_a_connection_that_was_lost_costs_no_second_task(project: Project) -> No
     assert (first.status, second.status) == (SUCCESSFUL, SUCCESSFUL)
 
 
-# -- signals ---------------------------------------------------------------------------------------
-
-
-@contextmanager
-def heard(*signals: Signal) -> Iterator[list[tuple[Signal, Any, Any]]]:
-    """Keep what signals say: the signal, its sender, the status at that moment."""
-    said: list[tuple[Signal, Any, Any]] = []
-    receivers = []
-    for signal in signals:
-
-        def receive(signal: Signal, sender: Any, task_result: Any, **_: Any) -> None:
-            said.append((signal, sender, task_result))
-
-        signal.connect(receive)
-        receivers.append((signal, receive))
-    try:
-        yield said
-    finally:
-        for signal, receiver in receivers:
-            signal.disconnect(receiver)
-
-
-@pytest.mark.parametrize(
-    ("name", "status"),
-    [("add", SUCCESSFUL), ("aadd", SUCCESSFUL), ("fail", FAILED), ("afail", FAILED)],
-)
-def test_signals_tell_the_life_of_a_task(project: Project, name: str, status: Any) -> None:
-    with heard(task_enqueued, task_started, task_finished) as said:
-        result = getattr(tasks, name).enqueue(*([1] if "add" in name else []))
-        assert [(each[0], each[2].id) for each in said] == [(task_enqueued, result.id)]
-        project.work()
-    assert [each[0] for each in said] == [task_enqueued, task_started, task_finished]
-    assert {each[1] for each in said} == {WindlassBackend}
-    assert [each[2].status for each in said[1:]] == ["RUNNING", status]
-    finished = said[2][2]
-    result.refresh()
-    assert finished.attempts == result.attempts == 1
-    assert finished.errors == result.errors
-    assert (finished.id, finished.worker_ids) == (result.id, result.worker_ids)
-    if status == SUCCESSFUL:
-        assert finished.return_value == result.return_value == 2
-
-
-def test_a_failure_that_is_tried_again_is_no_end(project: Project) -> None:
-    path = tasks.fail_once.module_path
-    with (
-        project.options(max_retries=3, tasks={path: {"retry": _at_once()}}),
-        heard(task_started, task_finished) as said,
-    ):
-        result = tasks.fail_once.enqueue()
-        _work_until_finished(project, result)
-        assert [each[0] for each in said] == [task_started, task_started, task_finished]
-        assert said[-1][2].status == SUCCESSFUL
-
-
-def test_receivers_of_the_end_use_the_orm_and_see_it_stored(project: Project) -> None:
-    seen = []
-
-    def receive(task_result: Any, **_: Any) -> None:
-        stored = default_task_backend.get_result(task_result.id)
-        seen.append((stored.status, Order.objects.create(name="by a receiver").pk is not None))
-
-    task_finished.connect(receive)
-    try:
-        tasks.add.enqueue(1)
-        project.work()
-    finally:
-        task_finished.disconnect(receive)
-    assert seen == [(SUCCESSFUL, True)]
-
-
-def test_a_receiver_that_raises_changes_no_outcome(project: Project) -> None:
-    def receive(**_: Any) -> None:
-        raise LookupError("of a receiver")
-
-    task_started.connect(receive)
-    task_finished.connect(receive)
-    try:
-        result = tasks.add.enqueue(1)
-        project.work()
-    finally:
-        task_started.disconnect(receive)
-        task_finished.disconnect(receive)
-    result.refresh()
-    assert result.status == SUCCESSFUL
-
-
-def test_a_failed_task_is_logged_with_its_exception(
-    project: Project, caplog: pytest.LogCaptureFixture
-) -> None:
-    tasks.fail.enqueue()
-    project.work()
-    lines = [each for each in caplog.records if "state=FAILED" in each.getMessage()]
-    assert [each.exc_info and each.exc_info[0] for each in lines] == [ValueError]
-
-
 # -- native handlers -------------------------------------------------------------------------------
 
 
@@ -315,17 +207,3 @@ def test_native_handlers_of_the_app_run_beside_tasks(project: Project) -> None:
     project.work()
     result.refresh()
     assert (ran, result.return_value) == ([5], 2)
-
-
-def _at_once() -> Any:
-    from windlass import Retry
-
-    return Retry(max_retries=3, initial="10ms", max_delay="10ms")
-
-
-def _work_until_finished(project: Project, result: Any) -> None:
-    until = time.monotonic() + 60
-    while not result.is_finished:
-        assert time.monotonic() < until
-        project.work()
-        result.refresh()

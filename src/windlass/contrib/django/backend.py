@@ -97,7 +97,9 @@ class WindlassBackend(BaseTaskBackend):
 
         Raises:
             TaskResultDoesNotExist: there is none of this id.
+            CalledFromEventLoop: it would stop the event loop of this thread.
         """
+        refuse_in_event_loop("get_result(...)", "await aget_result(...), or await arefresh()")
         app = self.app
         return self._result(result_id, app.portal.call(app.store.get(_id_of(result_id))))
 

@@ -15,6 +15,7 @@ from windlass.contrib.django.database_urls import is_database
 from windlass.contrib.django.options import is_under_test, problems_of
 from windlass.contrib.django.project_apps import ProjectApp, windlass_aliases, windlass_app
 from windlass.contrib.django.task_jobs.framework import HAS_OWN_TASKS, task_backends
+from windlass.contrib.django.task_jobs.task_paths import wrong_paths
 from windlass.contrib.django.transaction import way_of
 from windlass.core.errors import WindlassError
 
@@ -41,6 +42,7 @@ def check_backend(
         app = make_app()
         yield from _check_transactions(app)
         yield from _check_shared_store(app)
+        yield from _check_paths(app)
     except (ImproperlyConfigured, WindlassError) as error:
         yield Error(str(error), id="windlass.E002")
 
@@ -114,6 +116,16 @@ def _check_shared_store(app: ProjectApp) -> Iterator[CheckMessage]:
                 "QUEUES that have no name in common.",
                 id="windlass.W005",
             )
+
+
+def _check_paths(app: ProjectApp) -> Iterator[CheckMessage]:
+    for path, reason, remedy in wrong_paths(app):
+        yield Error(
+            f'TASKS["{app.alias}"]["OPTIONS"]["tasks"] must have paths of tasks as its keys, got '
+            f"{path!r} ({reason}).",
+            hint=remedy,
+            id="windlass.E004",
+        )
 
 
 def _common_queues(alias: str, other: str) -> str:

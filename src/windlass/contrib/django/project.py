@@ -6,7 +6,6 @@ TASKS: `windlass worker windlass.contrib.django.project:default`.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import django
@@ -15,11 +14,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
 from windlass.contrib.django.project_apps import ProjectApp, windlass_aliases, windlass_app
-from windlass.contrib.django.task_jobs.framework import InvalidTask, Task, task_backends
+from windlass.contrib.django.task_jobs.framework import InvalidTask, task_backends
 from windlass.contrib.django.task_jobs.task_handlers import handler_of
+from windlass.contrib.django.task_jobs.task_paths import TASKS_MODULE, imported_tasks
 from windlass.core.errors import ConfigError, ImportFailed, WindlassError
-
-TASKS_MODULE = "tasks"
 
 
 def _set_up() -> None:
@@ -41,7 +39,7 @@ def register_tasks(app: ProjectApp) -> None:
 
     A task that this backend cannot take, for example because of its queue, is left out.
     """
-    for task in _imported_tasks():
+    for task in imported_tasks():
         backend: Any = task_backends[app.alias]
         try:
             backend.validate_task(task)
@@ -50,17 +48,6 @@ def register_tasks(app: ProjectApp) -> None:
                 raise
             continue
         handler_of(app, task)
-
-
-def _imported_tasks() -> list[Any]:
-    modules = [(name, getattr(each, "__dict__", {})) for name, each in sys.modules.copy().items()]
-    return [
-        value
-        for name, names in modules
-        for value in names.copy().values()
-        # By its type: `isinstance` would ask lazy objects of the program for their class.
-        if issubclass(type(value), Task) and value.func.__module__ == name
-    ]
 
 
 def __getattr__(alias: str) -> ProjectApp:

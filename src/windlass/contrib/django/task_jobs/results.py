@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from django.conf import settings
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
 from windlass.contrib.django.task_jobs.framework import (
     InvalidTask,
-    Task,
     TaskError,
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
+from windlass.contrib.django.task_jobs.task_paths import find_task
 from windlass.core.jobs.job import ErrorInfo, Job
 from windlass.core.jobs.states import FINISHED, State
 
@@ -94,7 +93,7 @@ def task_of(app: ProjectApp, job: Job) -> Any:
     if task is None and job.kind in app.registry:
         task = app.tasks.get(app.registry[job.kind].kind)  # By a name that it had before.
     if task is None:
-        task = _imported(job)
+        task = _imported(app, job)
     is_deferred = job.attempt == 0 and job.due_at > job.created_at
     try:
         return replace(
@@ -108,12 +107,9 @@ def task_of(app: ProjectApp, job: Job) -> Any:
         return task  # QUEUES, or the limits of priorities, were others when it was enqueued.
 
 
-def _imported(job: Job) -> Any:
-    try:
-        task = import_string(job.kind)
-    except ImportError:
-        task = None
-    if not isinstance(task, Task):
+def _imported(app: ProjectApp, job: Job) -> Any:
+    task = find_task(job.kind, app.options.imports)
+    if task is None:
         raise TaskResultDoesNotExist(
             f"job {job.id} is of kind {job.kind!r}, which is no task of this project; if it was "
             f'renamed, give the new task aliases=["{job.kind}"]'

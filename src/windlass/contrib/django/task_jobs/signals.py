@@ -1,7 +1,8 @@
 """Owns the signals of the worker, `task_started` and `task_finished`, and when they are sent.
 
 A task is finished once its job is in a final state in the store: a failure that is tried again is
-none. Receivers may use the ORM, so they are called in a thread; what they raise is logged.
+none. Receivers may use the ORM, so they are called in a thread; what they raise is logged. If they
+are slower than the worker, signals wait for them up to a limit; those above it are not sent.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from windlass.contrib.django.project_apps import ProjectApp
 
 log = get_logger("windlass.django")
+_MAX_WAITING = 10_000
+"""Signals that wait for receivers: each holds a job, and the exception of a failed one."""
 
 
 class TaskEnds:
@@ -45,6 +48,9 @@ class TaskEnds:
         self._app = app
         self._thread: ThreadPoolExecutor | None = None
         self._errors: dict[UUID, BaseException] = {}
+        self._submitted = 0
+        self._begun = 0
+        self._refused = 0
         self.around: Callable[[Callable[[], None]], None] = _with_own_connections
         """Calls receivers; tests let them use the connections of the test."""
 
@@ -60,22 +66,43 @@ class TaskEnds:
         """Send the signal for a job that is finished; forget the error of any other."""
         error = self._errors.pop(job.id, None)
         if move.state in FINISHED and job.kind in self._app.registry:
+            if self._submitted - self._begun >= _MAX_WAITING:
+                self._refuse()
+                return
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-signals")
+            self._submitted += 1
             self._thread.submit(self._send, _finished(job, move), error)
+
+    def _refuse(self) -> None:
+        if not self._refused:
+            log.warning("signals.too_slow", signal="task_finished", waiting=_MAX_WAITING)
+        self._refused += 1
 
     def forget(self, job: Job) -> None:
         """Forget the error of a run whose outcome was rejected."""
         self._errors.pop(job.id, None)
 
     async def wait(self) -> None:
-        """Wait until all signals are sent, when a worker ends."""
+        """Wait until all signals are sent, when a worker ends.
+
+        The worker cancels this if it takes too long: signals that still wait are then not sent.
+        """
         await asyncio.sleep(0)  # Answers of the store are handled by the loop's next round.
         thread, self._thread = self._thread, None
-        if thread is not None:
+        if thread is None:
+            return
+        try:
             await asyncio.to_thread(thread.shutdown)
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
+            not_sent = self._refused + self._submitted - self._begun
+            self._submitted = self._begun = self._refused = 0
+            if not_sent:
+                log.warning("signals.not_sent", signal="task_finished", count=not_sent)
 
     def _send(self, job: Job, error: BaseException | None) -> None:
+        self._begun += 1  # Only in this thread; the loop only reads it.
         try:
             self.around(lambda: self._send_result(job, error))
         except Exception:

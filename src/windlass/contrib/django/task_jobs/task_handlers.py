@@ -46,9 +46,10 @@ def handler_of(app: ProjectApp, task: Any) -> Handler[..., Any, ..., Any]:
         return known
     with app.registering:
         app.tasks[kind] = task  # A module that was loaded again has a new function.
+        known = app.handlers.get(kind)  # Again: another thread may have registered it by now.
         if known is None:
-            app.handlers[kind] = _register(app, task)
-        return app.handlers[kind]
+            known = app.handlers[kind] = _register(app, task)
+        return known
 
 
 def _register(app: ProjectApp, task: Any) -> Handler[..., Any, ..., Any]:
