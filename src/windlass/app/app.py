@@ -14,6 +14,7 @@ from windlass.app.control.control import Control
 from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.app.enqueueing.sender import Sender
 from windlass.app.isolation.recipe import recipe_of
+from windlass.app.jobs.jobs import Jobs
 from windlass.app.loop_thread import LoopThread, blocking, refuse_in_event_loop
 from windlass.app.registration.importing import load_imports
 from windlass.app.registration.job_decorator import JobDecorator
@@ -106,6 +107,8 @@ class Windlass(Sender):
         self.providers = Providers()
         self.ids = IdGenerator()
         self.portal = LoopThread()
+        self.jobs = Jobs(self)
+        """The jobs of the store: find and count them."""
         self.control = Control(self)
         self.web = WebPage(self)
         self.schedules = Schedules(self)

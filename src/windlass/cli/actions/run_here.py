@@ -39,7 +39,7 @@ def run(target: options.Target, job_id: str, *, pdb: bool, again: bool, as_json:
     async def work(chosen: Windlass) -> LocalRun:
         settings = chosen.settings
         configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
-        whole = await chosen.control.ajob_id(job_id)
+        whole = await chosen.jobs.ajob_id(job_id)
         return await run_here(chosen, whole, again=again, progress=_note_progress)
 
     ended = target.visit(work)

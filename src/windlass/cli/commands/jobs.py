@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from windlass.app import Windlass
-from windlass.app.control.bulk import find_page
+from windlass.app.jobs.searching import find_page
 from windlass.app.masking import redaction_of
 from windlass.cli import options
 from windlass.cli.actions import bulk_moves, run_here
@@ -219,7 +219,7 @@ def look(target: options.Target, job_id: str) -> tuple[Job, datetime]:
 
 
 async def _look(app: Windlass, given: str) -> tuple[Job, datetime]:
-    job_id = await app.control.ajob_id(given)
+    job_id = await app.jobs.ajob_id(given)
     job = await app.store.get(job_id)
     if job is None:
         raise UnknownJob(job_id)
@@ -234,7 +234,7 @@ def find(
         filter_of(where, datetime.now(UTC))
 
     async def work(chosen: Windlass) -> tuple[Page, datetime]:
-        last = None if after is None else await chosen.control.ajob_id(after)
+        last = None if after is None else await chosen.jobs.ajob_id(after)
         page = await find_page(
             chosen.store, where, limit=limit, after=last, budget=_PATIENT, brief=True
         )
@@ -286,7 +286,7 @@ def _move_each(
     async def work(chosen: Windlass) -> None:
         for given in dict.fromkeys(job_ids):
             try:
-                job = await move(chosen, await chosen.control.ajob_id(given))
+                job = await move(chosen, await chosen.jobs.ajob_id(given))
                 moved.append(masked_summary(job, redaction_of(chosen)))
             except WindlassError as error:
                 refused.append({"id": given, "error": str(error)})
