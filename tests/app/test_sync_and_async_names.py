@@ -14,6 +14,7 @@ import windlass.testing
 from tests.support.app_on_store import serving_in_a_thread
 from windlass import Context, State, SyncContext, Windlass
 from windlass.app.control.control import Control
+from windlass.app.jobs.jobs import Jobs
 from windlass.app.producer import Producer
 from windlass.app.schedules import Schedules
 from windlass.worker import Worker
@@ -21,7 +22,7 @@ from windlass.worker import Worker
 MODULES = (windlass, windlass.testing)
 FACES = {
     *(getattr(module, name) for module in MODULES for name in module.__all__),
-    *(Control, Producer, Schedules, Worker),
+    *(Control, Jobs, Producer, Schedules, Worker),
 }
 CLASSES = sorted((face for face in FACES if inspect.isclass(face)), key=lambda face: face.__name__)
 OTHERWISE = {
@@ -127,7 +128,7 @@ def test_control_and_schedules_work_in_blocking_code() -> None:
     assert app.control.paused().queues == {"mail"}
     handle = send.enqueue("ada")
     assert app.control.why(handle.id).reasons[0].cause == "paused"
-    assert app.control.count(queue="mail") == 1
+    assert app.jobs.count(queue="mail") == 1
     app.schedules.put("nightly", send.draft("bob"), every="1d")
     assert [each.name for each in app.schedules.list()] == ["nightly"]
     with serving_in_a_thread(app):

@@ -11,7 +11,7 @@ from windlass.core.jobs.job import TAGS
 
 
 def tags_of(app: Windlass, handle: Any) -> tuple[str, ...]:
-    return app.control.find(search=f"id:{handle.id}").jobs[0].tags
+    return app.jobs.find(search=f"id:{handle.id}").jobs[0].tags
 
 
 def test_a_kind_gives_its_jobs_tags_and_an_enqueue_gives_others() -> None:
@@ -24,7 +24,7 @@ def test_a_kind_gives_its_jobs_tags_and_an_enqueue_gives_others() -> None:
     assert tags_of(app, charge.using(tags=["vip"]).enqueue(1)) == ("vip",)
     assert tags_of(app, charge.using(tags=[]).enqueue(1)) == ()
     handle = charge.using(headers={"trace": "1"}, idempotency_key="k").enqueue(1)
-    job = app.control.find(search=f"id:{handle.id}").jobs[0]
+    job = app.jobs.find(search=f"id:{handle.id}").jobs[0]
     assert job.headers == {"trace": "1", TAGS: "billing,eu", "idempotency-key": "k"}
     assert tags_of(app, app.enqueue("charge", {"order": 1})) == ("billing", "eu")
     kind = Kind("ship", dict[str, int])

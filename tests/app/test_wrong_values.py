@@ -101,7 +101,7 @@ ITERABLE = "drafts must be an iterable of drafts, got"
             "a Kind or the name of one, got 5; write Kind(name, payload)",
         ),
         (lambda app, send: app.handle(5), "job_id must be a UUID, or the text of one, got 5"),
-        (lambda app, send: app.handle("0197"), "app.control.job_id() finds one by its prefix"),
+        (lambda app, send: app.handle("0197"), "app.jobs.job_id() finds one by its prefix"),
         (lambda app, send: app.control.acancel("0197"), "job_id must be a UUID, got '0197'"),
         (lambda app, send: app.control.aretry(send.draft().job), "job_id must be a UUID, got"),
         (

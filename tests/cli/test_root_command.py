@@ -22,6 +22,7 @@ COMMANDS = [
     "enqueue",
     "jobs list",
     "jobs show",
+    "jobs run",
     "jobs retry",
     "jobs cancel",
     "why",

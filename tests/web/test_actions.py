@@ -126,7 +126,7 @@ def test_a_job_is_enqueued_if_its_payload_fits() -> None:
             data["payload"] = '{"to": "a@example.org"}'
             answer = await person.post("/actions/enqueue", data=data)
             assert answer.status_code == 303
-        (job,) = (await app.control.afind()).jobs
+        (job,) = (await app.jobs.afind()).jobs
         assert (job.kind, job.queue) == ("send_email", "bulk")
         assert str(job.id) in answer.headers["location"]
 
@@ -148,7 +148,7 @@ def test_an_enqueue_is_in_the_audit_log_with_its_reason(caplog: pytest.LogCaptur
                 "reason": "asked for by mail",
             }
             await person.post("/actions/enqueue", data=data)
-            (job,) = (await app.control.afind()).jobs
+            (job,) = (await app.jobs.afind()).jobs
             (entry,) = (await app.control.aaudit(job=job.id)).entries
             assert (entry.by, entry.via, entry.action) == ("ada", "web", "enqueue")
             assert (entry.subject, entry.reason) == (f"job:{job.id}", "asked for by mail")
@@ -209,7 +209,7 @@ def test_a_group_of_dead_jobs_is_counted_and_redriven() -> None:
 
 
 async def _are_pending(app: Windlass, number: int) -> bool:
-    return await app.control.acount(states=["pending"], kind="fail") == number
+    return await app.jobs.acount(states=["pending"], kind="fail") == number
 
 
 def test_a_bulk_action_needs_a_search_that_it_can_act_on() -> None:
@@ -255,9 +255,9 @@ def test_levers_move_and_move_back() -> None:
             await act("pause-schedule", name="nightly")
             assert (await app.schedules.aget("nightly")).paused
             await act("resume-schedule", name="nightly")
-            before = await app.control.acount(kind="send_email")
+            before = await app.jobs.acount(kind="send_email")
             await act("run-schedule", name="nightly")
-            assert await app.control.acount(kind="send_email") == before + 1
+            assert await app.jobs.acount(kind="send_email") == before + 1
             await act("remove-schedule", name="nightly")
             assert "nightly" not in {each.name for each in await app.schedules.alist()}
 

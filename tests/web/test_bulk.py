@@ -28,8 +28,8 @@ async def _filled(app: Windlass) -> None:
 
 
 async def _counts(app: Windlass) -> tuple[int, int]:
-    pending = await app.control.acount(states=["pending"])
-    return pending, await app.control.acount(states=["cancelled"])
+    pending = await app.jobs.acount(states=["pending"])
+    return pending, await app.jobs.acount(states=["cancelled"])
 
 
 def test_an_action_on_many_jobs_reads_one_page_and_moves_none_in_the_request(

@@ -158,7 +158,7 @@ def _fields(scene: Scene, action: str) -> list[dict[str, str]]:
 async def _state_of(scene: Scene) -> Any:
     app = scene.app
     jobs = {each: await app.store.get(each) for each in scene.other.values()}
-    found = await app.control.afind(limit=500)
+    found = await app.jobs.afind(limit=500)
     return (
         {each: job and (job.state, job.payload) for each, job in jobs.items()},
         await app.control.apaused(),

@@ -44,6 +44,7 @@ CALLS = {
     "demo": Call("--jobs 20"),
     "jobs list": Call(),
     "jobs show": Call("{done}", empty=1),
+    "jobs run": Call("{dead} --here", empty=1, filled=1),
     "why": Call("{later}", empty=1),
     "dead list": Call(),
     "dead groups": Call(),

@@ -5,6 +5,7 @@ from windlass.app.control.control import Control
 from windlass.app.enqueueing.fan_out import FanOut
 from windlass.app.enqueueing.uncertain import EnqueueUncertain
 from windlass.app.handle import Handle
+from windlass.app.jobs.jobs import Jobs
 from windlass.app.producer import Draft, Handler, Producer
 from windlass.app.registration.kind import Kind
 from windlass.app.workflows.flow import After, Flow, Node
@@ -20,6 +21,7 @@ __all__ = [
     "Flow",
     "Handle",
     "Handler",
+    "Jobs",
     "Kind",
     "Node",
     "Pipeline",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, ClassVar, TypeVar, Unpack
 from windlass.app.control.control import Control
 from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.app.isolation.recipe import recipe_of
+from windlass.app.jobs.jobs import Jobs
 from windlass.app.loop_thread import LoopThread, blocking, refuse_in_event_loop
 from windlass.app.registration.importing import load_imports
 from windlass.app.registration.job_decorator import JobDecorator
@@ -44,6 +44,7 @@ from windlass.process.supervisor_channel import SupervisorChannel
 from windlass.settings import FlagArguments, Resolved, SettingArguments, load_settings
 from windlass.store import Store, store_at
 from windlass.worker import Hooks, Worker
+from windlass.worker.hooks import checked_call_hook
 from windlass.worker.isolation.import_guard import refuse_worker
 
 R = TypeVar("R")
@@ -52,7 +53,7 @@ _OF_THE_STORE = {"url", "schema", "listen_url", "pool_size", "pool_overflow", "p
 _OF_THE_STORE |= {"spaces", "space"}
 _INTERNAL = {
     *("check_secrets", "child_hooks", "encryption", "enqueue_draft", "home", "ids", "layers"),
-    *("on_store", "portal", "providers", "registry", "resolved", "vault"),
+    *("on_store", "portal", "providers", "registry", "resolved", "vault", "worker_hooks"),
 }
 Provides = TypeVar("Provides", bound=Callable[..., Any])
 OnCall = TypeVar("OnCall", bound=CallHook)
@@ -105,6 +106,8 @@ class Windlass(EmbeddedWorkers):
         self.providers = Providers()
         self.ids = IdGenerator()
         self.portal = LoopThread()
+        self.jobs = Jobs(self)
+        """The jobs of the store: find and count them."""
         self.control = Control(self)
         self.web = WebPage(self)
         self.schedules = Schedules(self)
@@ -248,7 +251,7 @@ class Windlass(EmbeddedWorkers):
 
         Also before each `def` step and batch, and in child processes. If it raises, the job fails.
         """
-        self.registry.on_call_start.append(_blocking(hook))
+        self.registry.on_call_start.append(checked_call_hook(hook))
         return hook
 
     def on_call_end(self, hook: OnCall) -> OnCall:
@@ -256,7 +259,7 @@ class Windlass(EmbeddedWorkers):
 
         An exception of it is logged, and does not change the outcome.
         """
-        self.registry.on_call_end.append(_blocking(hook))
+        self.registry.on_call_end.append(checked_call_hook(hook))
         return hook
 
     def on_job_start(self, callback: OnStart) -> OnStart:
@@ -333,11 +336,7 @@ class Windlass(EmbeddedWorkers):
             options=worker_options(resolved, name, burst=burst, embedded=channel is None),
             meters=self._meters(),
             middleware=self.layers,
-            hooks=Hooks(
-                on_start=self._on_start,
-                on_shutdown=self._on_shutdown,
-                on_child_start=self.child_hooks,
-            ),
+            hooks=self.worker_hooks,
             providers=self.providers,
             channel=channel,
             recipe=lambda: recipe_of(self, settings),
@@ -354,6 +353,12 @@ class Windlass(EmbeddedWorkers):
         secret = sorted(kind for kind in self.registry if self.registry[kind].target.has_secrets)
         if secret:
             self.encryption.check(f"{', '.join(map(repr, secret))} contains a Secret")
+
+    @property
+    def worker_hooks(self) -> Hooks:
+        """The hooks around a worker's life."""
+        start, end = self._on_start, self._on_shutdown
+        return Hooks(on_start=start, on_shutdown=end, on_child_start=self.child_hooks)
 
     @property
     def layers(self) -> tuple[Middleware, ...]:
@@ -379,12 +384,3 @@ class Windlass(EmbeddedWorkers):
         given = {name: value for name, value in flags.items() if value is not None}
         flags = self._flags | given
         return load_settings(flags, code=self._code, environ=os.environ, directory=Path.cwd())
-
-
-def _blocking(hook: OnCall) -> OnCall:
-    if inspect.iscoroutinefunction(hook):
-        raise ConfigError(
-            f"a hook in a handler's thread must be a plain function, got {hook!r}; "
-            "coroutines belong to @app.on_job_start and @app.on_job_complete"
-        )
-    return hook

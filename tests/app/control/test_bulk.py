@@ -46,21 +46,21 @@ async def test_a_job_is_found_by_the_beginning_of_its_id(app: Windlass) -> None:
     first = await send_email.aenqueue("ada")
     whole = str(first.id)
     for text in (whole[:13], whole[:18], whole.replace("-", "")[:20], whole.upper()[:23], whole):
-        assert await app.control.ajob_id(text) == first.id
+        assert await app.jobs.ajob_id(text) == first.id
     with pytest.raises(UnknownJob, match="no job has an id that starts with 0000dead"):
-        await app.control.ajob_id("0000dead")
-    assert await app.control.ajob_id(whole[-8:]) == first.id, "as short log lines show it"
+        await app.jobs.ajob_id("0000dead")
+    assert await app.jobs.ajob_id(whole[-8:]) == first.id, "as short log lines show it"
     with pytest.raises(UnknownJob):
-        await app.control.ajob_id(("1" if whole[-8] == "0" else "0") + whole[-7:])
+        await app.jobs.ajob_id(("1" if whole[-8] == "0" else "0") + whole[-7:])
     nobody = UUID(int=7)
-    assert await app.control.ajob_id(str(nobody)) == nobody, "a whole id is not looked for"
+    assert await app.jobs.ajob_id(str(nobody)) == nobody, "a whole id is not looked for"
     others = [await send_email.aenqueue("bob") for _ in range(6)]
     with pytest.raises(AmbiguousId) as raised:
-        await app.control.ajob_id(whole[:6])
+        await app.jobs.ajob_id(whole[:6])
     told = str(raised.value)
     assert f"{others[-1].id} (send_email, pending)" in told
     assert "and others; add more digits" in told
-    assert await app.control.ajob_id(whole) == first.id
+    assert await app.jobs.ajob_id(whole) == first.id
 
 
 @on_an_app
@@ -71,7 +71,7 @@ async def test_a_job_is_found_by_the_beginning_of_its_id_however_it_ended(app: W
         await in_state(handles[0], State.COMPLETED)
         await in_state(handles[1], State.DEAD)
     for handle in handles:
-        assert await app.control.ajob_id(str(handle.id)[:35]) == handle.id
+        assert await app.jobs.ajob_id(str(handle.id)[:35]) == handle.id
 
 
 @on_an_app
@@ -81,9 +81,9 @@ async def test_a_flow_is_distinguished_from_its_jobs_by_its_kind(app: Windlass) 
     flow.add(send_email.draft("ada"))
     handle = await flow.aenqueue()
     text = str(handle.id)[:18]
-    assert await app.control.ajob_id(text, kind=FLOW_KIND) == handle.id
+    assert await app.jobs.ajob_id(text, kind=FLOW_KIND) == handle.id
     with pytest.raises(AmbiguousId, match=r"windlass\.flow"):
-        await app.control.ajob_id(text)
+        await app.jobs.ajob_id(text)
 
 
 def test_jobs_are_found_and_counted_by_what_they_have_in_common(bed: Bed) -> None:
@@ -113,10 +113,10 @@ async def _found_and_counted(app: Windlass, clock: Clock) -> None:
         ({"error": "anything"}, set()),
     ]
     for where, expected in cases:
-        page = await app.control.afind(**where)
+        page = await app.jobs.afind(**where)
         assert {job.id for job in page.jobs} == expected, where
-        assert await app.control.acount(**where) == len(expected), where
-    assert await app.control.acount(kind="send_email", limit=2) == 2
+        assert await app.jobs.acount(**where) == len(expected), where
+    assert await app.jobs.acount(kind="send_email", limit=2) == 2
 
 
 def test_only_jobs_that_are_meant_are_cancelled(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,12 +161,12 @@ async def test_a_running_job_is_asked_to_end_and_a_flow_ends_with_its_jobs(app: 
         await app.control.acancel_where(states=["scheduled", "pending", "running"])
         await in_state(alone, State.CANCELLED)
         await until(lambda: _runs(app, 0))
-    assert (await app.control.afind(states=["scheduled", "pending", "running"])).jobs == ()
+    assert (await app.jobs.afind(states=["scheduled", "pending", "running"])).jobs == ()
     assert (await whole.ainfo()).state is State.CANCELLED
 
 
 async def _runs(app: Windlass, number: int) -> bool:
-    return await app.control.acount(states=["running"]) == number
+    return await app.jobs.acount(states=["running"]) == number
 
 
 @on_an_app
@@ -184,7 +184,7 @@ async def test_dead_jobs_are_redriven_by_their_error_and_the_rest_is_purged(app:
         for each in await app.control.aerror_groups()
         if each.error is not None and each.error.message == "broken"
     ]
-    assert await app.control.acount(fingerprint=group.fingerprint) == 1
+    assert await app.jobs.acount(fingerprint=group.fingerprint) == 1
     assert await app.control.aredrive_where(error="by the bank", reason="the bank is back") == 2
     assert await states(app, refused) == [State.PENDING] * 2
     assert (await refused[0].ainfo()).reason == "the bank is back"
@@ -232,11 +232,11 @@ async def test_ended_jobs_of_a_flow_that_is_under_way_are_kept(app: Windlass) ->
         go.set()
         await in_state(handle, State.COMPLETED)
     assert await app.control.apurge_where(states=["completed"]) == 4
-    assert (await app.control.afind()).jobs == ()
+    assert (await app.jobs.afind()).jobs == ()
 
 
 async def _ended(app: Windlass, number: int) -> bool:
-    return await app.control.acount(states=["completed"]) == number
+    return await app.jobs.acount(states=["completed"]) == number
 
 
 @pytest.mark.parametrize(
@@ -256,5 +256,6 @@ async def _ended(app: Windlass, number: int) -> bool:
 )
 def test_invalid_conditions_are_refused(call: str, where: dict[str, Any], says: str) -> None:
     app = Windlass("memory://")
+    face = app.jobs if call in ("find", "count") else app.control
     with pytest.raises((TypeError, ValueError), match=re.escape(says)):
-        asyncio.run(getattr(app.control, call)(**where))
+        asyncio.run(getattr(face, call)(**where))

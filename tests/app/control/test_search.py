@@ -25,7 +25,7 @@ async def orders(app: Windlass, search: str, **how: Any) -> list[int]:
     found: list[int] = []
     after = None
     while True:
-        page = await app.control.afind(search=search, after=after, **how)
+        page = await app.jobs.afind(search=search, after=after, **how)
         found += [int(each.payload.partition(b'"id":')[2].split(b"}")[0]) for each in page.jobs]
         after = page.after
         if after is None:
@@ -46,24 +46,24 @@ async def test_jobs_are_found_by_a_search(app: Windlass) -> None:
     assert await orders(app, "kind:send_invoice", budget=Budget(rows=5), limit=3) == [
         *range(11, -1, -1)
     ]
-    assert await app.control.acount(search="tag:vip since:1d") == 3
+    assert await app.jobs.acount(search="tag:vip since:1d") == 3
     assert await app.control.acancel_where(search="tag:vip payload.order.id:6,11") == 2
     assert await orders(app, "state:cancelled") == [11, 6]
     assert await app.control.apurge_where(search="state:cancelled payload.order.id:6") == 1
-    assert await app.control.afind(search="") == await app.control.afind()
+    assert await app.jobs.afind(search="") == await app.jobs.afind()
 
 
 @on_an_app
 async def test_a_budget_bounds_a_search_that_can_be_continued(app: Windlass) -> None:
     send = with_orders(app)
     handles = [await send.aenqueue({"id": number}) for number in range(10)]
-    page = await app.control.afind(search="payload.order.id:2", budget=Budget(rows=4))
+    page = await app.jobs.afind(search="payload.order.id:2", budget=Budget(rows=4))
     assert (page.jobs, page.after, page.searched_to) == ((), handles[6].id, handles[6].id)
-    page = await app.control.afind(
+    page = await app.jobs.afind(
         search="payload.order.id:2", after=page.after, budget=Budget(rows=4)
     )
     assert ([job.id for job in page.jobs], page.searched_to) == ([handles[2].id], handles[2].id)
-    page = await app.control.afind(search="payload.order.id:2", budget=None)
+    page = await app.jobs.afind(search="payload.order.id:2", budget=None)
     assert ([job.id for job in page.jobs], page.after) == ([handles[2].id], None)
 
 
@@ -73,21 +73,21 @@ async def test_an_id_goes_straight_to_its_job(app: Windlass) -> None:
     first, *_ = [await send.aenqueue({"id": number}) for number in range(10)]
     tight = Budget(rows=1)
     for text in (str(first.id), first.id.hex, first.id.hex[:31], first.id.hex[-8:]):
-        page = await app.control.afind(search=text, budget=tight)
+        page = await app.jobs.afind(search=text, budget=tight)
         assert [job.id for job in page.jobs] == [first.id], text
-    page = await app.control.afind(search=str(first.id), states=[State.DEAD], budget=None)
+    page = await app.jobs.afind(search=str(first.id), states=[State.DEAD], budget=None)
     assert page.jobs == ()
-    page = await app.control.afind(search="0000dead", budget=None)
+    page = await app.jobs.afind(search="0000dead", budget=None)
     assert (page.jobs, page.after) == ((), None)
 
 
 @on_an_app
 async def test_a_search_that_cannot_be_read_is_refused_with_its_place(app: Windlass) -> None:
     with pytest.raises(SearchError, match="did you mean kind:") as raised:
-        await app.control.afind(search="state:dead knd:a")
+        await app.jobs.afind(search="state:dead knd:a")
     assert raised.value.position == len("state:dead ")
     with pytest.raises(TypeError, match="search must be text, got 7"):
-        await app.control.afind(search=7)  # type: ignore[arg-type]
+        await app.jobs.afind(search=7)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be given a condition"):
         await app.control.apurge_where(search=" ")
     with pytest.raises(ValueError, match="states must be among"):

@@ -134,7 +134,7 @@ def test_a_flow_runs_in_its_space_and_is_seen_and_cancelled_from_outside(
             waiting = await app.chain(*[send.draft({"number": n}) for n in (1, 2)]).aenqueue()
             await app.control.acancel(waiting.id)
             assert await waiting.astate() is State.CANCELLED
-            found = await app.control.afind(queue="mail", states=["cancelled"])
+            found = await app.jobs.afind(queue="mail", states=["cancelled"])
             assert {job.flow for job in found.jobs} == {waiting.id}
             assert len(found.jobs) == 3
 
@@ -267,9 +267,9 @@ def test_looking_finds_the_jobs_of_all_spaces_in_order(server: RedisServer) -> N
                 queue = ("default", "mail", "import")[number % 3]
                 handle = await kinds["send"].using(queue=queue).aenqueue({"number": number})
                 ids.append(handle.id)
-            found = await app.control.afind(limit=5)
+            found = await app.jobs.afind(limit=5)
             assert [job.id for job in found.jobs] == ids[:3:-1]
-            found = await app.control.afind(limit=5, after=found.after)
+            found = await app.jobs.afind(limit=5, after=found.after)
             assert [job.id for job in found.jobs] == ids[3::-1]
             assert found.after is None
             assert (await app.control.awhy(ids[1])).job.queue == "mail"

@@ -17,8 +17,8 @@ def add(a: int, b: int = 1) -> int:
 async def right() -> None:
     reveal_type(app.control.pause("mail"))  # R: bool
     reveal_type(await app.control.apause("mail"))  # R: bool
-    reveal_type(app.control.find(kind="add", states=[State.DEAD]))  # R: Page
-    reveal_type(await app.control.afind(kind="add", limit=5))  # R: Page
+    reveal_type(app.jobs.find(kind="add", states=[State.DEAD]))  # R: Page
+    reveal_type(await app.jobs.afind(kind="add", limit=5))  # R: Page
     reveal_type(app.control.redrive([JOB], reason="again"))  # R: list[Job]
     reveal_type(app.control.why(JOB).reasons[0].cause)  # R: Cause
     reveal_type(app.control.set_limit("gpu", rate="1/s"))  # R: None
@@ -33,7 +33,7 @@ async def right() -> None:
 
 async def wrong() -> None:
     app.control.pause("mail", kinds="x")  # E: call-arg
-    app.control.find(kin="add")  # E: call-arg
+    app.jobs.find(kin="add")  # E: call-arg
     app.control.why("0197")  # E: arg-type
     await app.control.pause("mail")  # E: misc
     app.control.set_limit("gpu", rate=5)  # E: arg-type

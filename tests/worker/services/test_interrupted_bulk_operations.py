@@ -281,7 +281,7 @@ def test_an_operation_goes_on_as_time_passes_in_a_travel(bed: Bed) -> None:
 
 def _found(app: Windlass, **where: Any) -> Callable[[], Any]:
     async def check() -> bool:
-        return bool((await app.control.afind(**where)).jobs)
+        return bool((await app.jobs.afind(**where)).jobs)
 
     return check
 

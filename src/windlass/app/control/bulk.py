@@ -7,107 +7,36 @@ changed their state since.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Unpack
 from uuid import UUID
 
-from msgspec.structs import replace
-
 from windlass.app.control.audit_writer import log_action
 from windlass.app.control.part import ControlPart
+from windlass.app.jobs.searching import CHUNK, search, store_now
 from windlass.app.loop_thread import blocking
 from windlass.core.audit import Note
 from windlass.core.changes import Changes
-from windlass.core.errors import AmbiguousId, UnknownJob
-from windlass.core.jobs.ids import ending_of, first_id, read_id
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.moves import REASONS, Move, Verb
 from windlass.core.jobs.queries import (
     JobFilter,
-    Page,
     Where,
     described,
     filter_for,
-    filter_of,
-    needs_clock,
-    term_of_queues,
 )
 from windlass.core.jobs.states import State
-from windlass.core.search.parser import parse
-from windlass.core.search.scan import Budget
 from windlass.core.values.text import storable
 from windlass.core.workflows.flow_graph import topic_of
 from windlass.store import StoreQueries, stores_of_jobs
 from windlass.worker.services.bulk_operations import purgeable
 from windlass.worker.services.flow_advancer import FlowAdvancer
 
-CHUNK = 500
-"""How many jobs are found, or moved, in one transaction."""
 _REASON_LIMIT = 500
 _PAYLOAD_CHANGED = "payload changed by an operator"
-_RECENT = timedelta(days=1)
-_BOUNDED = Budget()
 
 
 class BulkControl(ControlPart):
     """The methods of `app.control` for jobs that are selected by conditions."""
-
-    async def afind(
-        self,
-        *,
-        limit: int = 100,
-        after: UUID | None = None,
-        budget: Budget | None = _BOUNDED,
-        **where: Unpack[Where],
-    ) -> Page:
-        """Return the newest jobs that meet all conditions; `after` continues a page.
-
-        It looks at no more jobs than its budget allows, by default 100,000 and for a second. If
-        that ended it before the page was full, `searched_to` of the page says how far it came.
-
-        Raises:
-            TypeError: a condition is none, or has the wrong type.
-            ValueError: there is no such state, or a duration is none.
-            SearchError: the search cannot be read; its `position` is the place of the mistake.
-        """
-        return await find_page(self._app.store, where, limit=limit, after=after, budget=budget)
-
-    find = blocking(afind)
-
-    async def acount(self, *, limit: int | None = None, **where: Unpack[Where]) -> int:
-        """Count such jobs, up to a limit. It reads each of them."""
-        store = self._app.store
-        return len(await search(store, filter_of(where, await store_now(store, where)), limit))
-
-    count = blocking(acount)
-
-    async def ajob_id(
-        self, text: str, *, kind: str | None = None, queues: Collection[str] | None = None
-    ) -> UUID:
-        """Return the id of the only job with this prefix, of a kind or of queues if they are given.
-
-        Without one, it is the only one of the last day whose id ends like this, as log lines at a
-        terminal show it: eight digits or more. A whole id is returned as it is, whether there is
-        such a job or not.
-
-        Raises:
-            ValueError: it cannot be the beginning of an id, or is too short.
-            UnknownJob: no job has such an id.
-            AmbiguousId: several have.
-        """
-        first, last = read_id(str(text))
-        if first == last:
-            return first
-        which = JobFilter(kind=kind, terms=() if queues is None else (term_of_queues(queues),))
-        page = await _with_id(self._app.store, which, str(text), limit=AmbiguousId.LISTED + 1)
-        jobs = page.jobs
-        if not jobs:
-            raise UnknownJob(text)
-        if len(jobs) > 1:
-            raise AmbiguousId(text, tuple(f"{job.id} ({job.kind}, {job.state})" for job in jobs))
-        return jobs[0].id
-
-    job_id = blocking(ajob_id)
 
     async def acancel_many(
         self, job_ids: Iterable[UUID], *, reason: str | None = None
@@ -253,60 +182,6 @@ def _listed(job_ids: Iterable[UUID]) -> list[UUID]:
     return list(job_ids)
 
 
-async def find_page(
-    store: StoreQueries,
-    where: Where,
-    *,
-    limit: int,
-    after: UUID | None,
-    budget: Budget | None,
-    brief: bool = False,
-) -> Page:
-    """Return a page of jobs that meet conditions; a search for an id goes straight to its job."""
-    which = filter_of(where, await store_now(store, where))
-    lone_id = parse(where.get("search") or "").job_id
-    if lone_id is not None and after is None:
-        page = await _with_id(store, replace(which, terms=()), lone_id, limit=limit, brief=brief)
-        if page.jobs:
-            return page
-    return await store.find(which, limit=limit, after=after, budget=budget, brief=brief)
-
-
-async def _with_id(
-    store: StoreQueries, which: JobFilter, text: str, *, limit: int, brief: bool = False
-) -> Page:
-    """Return jobs whose ids begin with a text; if none does, those of a day that end with it."""
-    first, last = read_id(text)
-    page = await store.find(replace(which, first=first, last=last), limit=limit, brief=brief)
-    if not page.jobs and (ending := ending_of(text)) is not None:
-        # No index covers the ends of ids, so only those of a day are read.
-        since = first_id(datetime.now(UTC) - _RECENT)
-        recent = replace(which, first=since, ending=ending)
-        return await store.find(recent, limit=limit, brief=brief)
-    return page
-
-
-async def store_now(store: StoreQueries, where: Where) -> datetime | None:
-    """Return the store's time, if conditions depend on it."""
-    return (await store.sweep()).now if needs_clock(where) else None
-
-
-async def search(store: StoreQueries, which: JobFilter, limit: int | None = None) -> list[UUID]:
-    """Return the ids of all jobs that match a filter, the oldest first."""
-    found: list[UUID] = []
-    after: UUID | None = None
-    while limit is None or len(found) < limit:
-        room = CHUNK if limit is None else min(CHUNK, limit - len(found))
-        page = await store.find(
-            which, limit=room, after=after, oldest_first=True, brief=True, budget=_BOUNDED
-        )
-        found += [job.id for job in page.jobs]
-        after = page.after
-        if after is None:
-            break
-    return found
-
-
 def check_job_id(job_id: object) -> None:
     """Reject values that are no job's id.
 
@@ -315,6 +190,6 @@ def check_job_id(job_id: object) -> None:
     """
     if not isinstance(job_id, UUID):
         raise TypeError(
-            f"job_id must be a UUID, got {job_id!r}; use handle.id, or app.control.job_id() to "
+            f"job_id must be a UUID, got {job_id!r}; use handle.id, or app.jobs.job_id() to "
             "find one by its prefix"
         )

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Literal, Unpack
 from uuid import UUID
 
-from windlass.app.control.bulk import store_now
 from windlass.app.control.part import ControlPart
+from windlass.app.jobs.searching import store_now
 from windlass.app.loop_thread import blocking
 from windlass.core.audit import Note
 from windlass.core.changes import Changes

@@ -327,7 +327,7 @@ class Sender:
             return Handle(self._app, job_id if isinstance(job_id, UUID) else UUID(job_id))
         except (AttributeError, TypeError, ValueError):
             raise ValueError(
-                f"job_id must be a UUID, or the text of one, got {job_id!r}; app.control.job_id() "
+                f"job_id must be a UUID, or the text of one, got {job_id!r}; app.jobs.job_id() "
                 "finds one by its prefix"
             ) from None
 

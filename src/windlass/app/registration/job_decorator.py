@@ -181,7 +181,7 @@ class JobDecorator:
         """Register a handler, or take options and return a decorator that does.
 
         `priority` is between -1000 and 1000, and one step is worth a minute of waiting. Jobs are
-        found by their `tags`: `app.control.find(search="tag:billing")`.
+        found by their `tags`: `app.jobs.find(search="tag:billing")`.
 
         `name` is the kind: give one, and moving or renaming the function orphans no job; `aliases`
         are names that the kind had before. `timeout=None` must be written out. `max_retries` is a

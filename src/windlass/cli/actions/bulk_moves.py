@@ -15,8 +15,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from windlass.app import Windlass
-from windlass.app.control.bulk import CHUNK, move_in_chunks, search
+from windlass.app.control.bulk import move_in_chunks
 from windlass.app.control.bulk_operations import BulkVerb, count_some
+from windlass.app.jobs.searching import CHUNK, search
 from windlass.cli import options
 from windlass.cli.output import console as show
 from windlass.core.documents import Facts
@@ -218,7 +219,7 @@ async def _gather(app: Windlass, choice: Choice) -> tuple[list[UUID], list[Facts
     refused: list[Facts] = []
     for text in choice.ids:
         try:
-            job_id = await app.control.ajob_id(text)
+            job_id = await app.jobs.ajob_id(text)
         except (UnknownJob, AmbiguousId) as error:
             refused.append({"id": text, "error": str(error)})
             continue

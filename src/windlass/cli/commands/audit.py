@@ -48,7 +48,7 @@ def list_entries(
         start = options.span_or_instant(since)
 
     async def work(chosen: Windlass) -> tuple[AuditPage, datetime]:
-        job_id = None if job is None else await chosen.control.ajob_id(job)
+        job_id = None if job is None else await chosen.jobs.ajob_id(job)
         with options.usage():
             page = await chosen.control.aaudit(
                 since=start,

@@ -196,7 +196,7 @@ def _redrive_edited(
     if edit and not bulk_moves.can_ask():
         raise typer.BadParameter("--edit needs a terminal; give the payload with --payload JSON")
     (given,) = choice.ids
-    job_id = target.visit(lambda chosen: chosen.control.ajob_id(given))
+    job_id = target.visit(lambda chosen: chosen.jobs.ajob_id(given))
     done = redrive_edited(target, job_id, payload, dry_run=dry_run)
     if not done:
         show.note("the payload was not changed; nothing was redriven")

@@ -41,7 +41,7 @@ def list_flows(
     which = JobFilter(states=tuple(states or ()), kind=FLOW_KIND)
 
     async def work(chosen: Windlass) -> tuple[list[FlowView], UUID | None, datetime]:
-        last = None if after is None else await chosen.control.ajob_id(after, kind=FLOW_KIND)
+        last = None if after is None else await chosen.jobs.ajob_id(after, kind=FLOW_KIND)
         page = await chosen.store.find(which, limit=limit, after=last)
         found = [await _glance(chosen, job) for job in page.jobs]
         readable = [view for view in found if view is not None]
@@ -125,7 +125,7 @@ def cancel(
 
 async def _flow_id(app: Windlass, given: str) -> UUID:
     # The ids of a flow's jobs begin like the id of the flow.
-    return await app.control.ajob_id(given, kind=FLOW_KIND)
+    return await app.jobs.ajob_id(given, kind=FLOW_KIND)
 
 
 async def _glance(app: Windlass, job: Job) -> FlowView | None:

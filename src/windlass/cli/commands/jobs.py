@@ -1,4 +1,4 @@
-"""Owns `windlass jobs`: list, show, retry, cancel and purge them."""
+"""Owns `windlass jobs`: list, show, run, retry, cancel and purge them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import typer
 from msgspec.structs import replace
 
 from windlass.app import Windlass
-from windlass.app.control.bulk import find_page
+from windlass.app.jobs.searching import find_page
 from windlass.app.masking import redaction_of
 from windlass.cli import options
-from windlass.cli.actions import bulk_moves
+from windlass.cli.actions import bulk_moves, run_here
 from windlass.cli.output import console as show
 from windlass.cli.output.job_details import job_report
 from windlass.cli.output.tables import Column, Listing
@@ -33,7 +33,7 @@ from windlass.core.values.durations import brief
 from windlass.core.why.reason import Reason
 
 _PATIENT = Budget(rows=1_000_000, seconds=3.0)
-jobs = options.Commands("List, show, retry, cancel and purge jobs.")
+jobs = options.Commands("List, show, run, retry, cancel and purge jobs.")
 
 
 @jobs.command(
@@ -114,6 +114,39 @@ def show_job(
         show.stdout().print(job_report(job, now, why, actions))
 
 
+@jobs.command(
+    "run",
+    epilog=options.example(
+        "windlass jobs run 0197f3a2-6c1e-7b60 --here --app shop:app",
+        "windlass jobs run 0197f3a2-6c1e-7b60 --here --pdb",
+    ),
+)
+def run_job(
+    job_id: options.Id,
+    *,
+    here: Annotated[bool, typer.Option("--here", help="Run it in this terminal.")] = False,
+    pdb: Annotated[
+        bool, typer.Option("--pdb", help="Open the debugger where the handler raised.")
+    ] = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Also a job that runs elsewhere, or has not failed."),
+    ] = False,
+    target: options.Target,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run a job in this terminal with its real payload, and record nothing of it.
+
+    Shows its log lines, the whole traceback, its steps, and what a worker would have recorded. What
+    the handler does elsewhere, it does: it sends the mail. The exit code is 1 if the run failed.
+    """
+    if not here:
+        raise typer.BadParameter(
+            "add --here to run the job in this terminal; windlass jobs retry lets a worker run it"
+        )
+    run_here.run(target, job_id, pdb=pdb, again=yes, as_json=as_json)
+
+
 @jobs.command(epilog=options.example("windlass jobs retry 0197f3a2-6c1e-7b60-8000-3f1d2c4b5a69"))
 def retry(
     job_ids: options.Ids, *, target: options.ActingTarget, as_json: options.AsJson = False
@@ -186,7 +219,7 @@ def look(target: options.Target, job_id: str) -> tuple[Job, datetime]:
 
 
 async def _look(app: Windlass, given: str) -> tuple[Job, datetime]:
-    job_id = await app.control.ajob_id(given)
+    job_id = await app.jobs.ajob_id(given)
     job = await app.store.get(job_id)
     if job is None:
         raise UnknownJob(job_id)
@@ -201,7 +234,7 @@ def find(
         filter_of(where, datetime.now(UTC))
 
     async def work(chosen: Windlass) -> tuple[Page, datetime]:
-        last = None if after is None else await chosen.control.ajob_id(after)
+        last = None if after is None else await chosen.jobs.ajob_id(after)
         page = await find_page(
             chosen.store, where, limit=limit, after=last, budget=_PATIENT, brief=True
         )
@@ -253,7 +286,7 @@ def _move_each(
     async def work(chosen: Windlass) -> None:
         for given in dict.fromkeys(job_ids):
             try:
-                job = await move(chosen, await chosen.control.ajob_id(given))
+                job = await move(chosen, await chosen.jobs.ajob_id(given))
                 moved.append(masked_summary(job, redaction_of(chosen)))
             except WindlassError as error:
                 refused.append({"id": given, "error": str(error)})

@@ -22,7 +22,7 @@ def why(job_id: options.Id, *, target: options.Target, as_json: options.AsJson =
     """
 
     async def work(chosen: Windlass) -> Why:
-        return await chosen.control.awhy(await chosen.control.ajob_id(job_id))
+        return await chosen.control.awhy(await chosen.jobs.ajob_id(job_id))
 
     found = target.visit(work)
     if as_json:

@@ -10,7 +10,8 @@ from typing import Literal
 from uuid import UUID
 
 from windlass.app import Windlass
-from windlass.app.control.bulk import move_in_chunks, search
+from windlass.app.control.bulk import move_in_chunks
+from windlass.app.jobs.searching import search
 from windlass.app.snapshot import Snapshot
 from windlass.cli.output.console import plural
 from windlass.cli.top.content.cells import printable

@@ -52,7 +52,7 @@ async def find_job(
     first, last = read_id(given)
     if access.queues == () and first != last:
         raise UnknownJob(given)
-    job_id = await app.control.ajob_id(given, kind=kind, queues=access.queues)
+    job_id = await app.jobs.ajob_id(given, kind=kind, queues=access.queues)
     job = await app.store.get(job_id)
     if job is None or not access.sees(job.queue):
         raise UnknownJob(job_id)

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from windlass.app.control.bulk import store_now
 from windlass.app.control.bulk_operations import BulkVerb, count_some
+from windlass.app.jobs.searching import store_now
 from windlass.core.jobs.bulk import BulkOperation, bulk_facts
 from windlass.core.jobs.moves import FROM, Verb
 from windlass.core.jobs.queries import Where, filter_for

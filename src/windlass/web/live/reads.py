@@ -102,7 +102,7 @@ class Reads:
             return Page(jobs=(), after=None)
 
         async def read() -> Page:
-            found = await self._app.control.afind(limit=limit, after=after, **where)
+            found = await self._app.jobs.afind(limit=limit, after=after, **where)
             redaction = redaction_of(self._app)
             return Page(
                 jobs=tuple(masked_summary(job, redaction) for job in found.jobs),
@@ -161,7 +161,7 @@ class Reads:
         """
 
         async def read() -> Job:
-            job_id = await self._app.control.ajob_id(given, kind=kind)
+            job_id = await self._app.jobs.ajob_id(given, kind=kind)
             job = await self._app.store.get(job_id)
             if job is None:
                 raise UnknownJob(job_id)

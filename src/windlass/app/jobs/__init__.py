@@ -1,0 +1,1 @@
+"""Looking at jobs from code: `app.jobs` finds and counts them, and changes nothing."""

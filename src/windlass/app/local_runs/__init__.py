@@ -1,0 +1,1 @@
+"""Runs of stored jobs in the process of a person who looks for their cause."""

@@ -1,0 +1,97 @@
+"""`windlass jobs run --here` runs a job in this terminal, and records nothing of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from windlass.core.jobs.states import State
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Shell
+
+SHOP = """
+import logging
+
+from windlass import Context, Windlass
+
+app = Windlass()
+
+
+@app.job(name="send_email")
+async def send(ctx: Context, to: str, password: str = "") -> str:
+    await ctx.step("render", str, to)
+    logging.getLogger("shop").warning("sending")
+    ctx.progress(0.5, "half way")
+    return deliver(to, password)
+
+
+def deliver(to: str, password: str) -> str:
+    if to == "nobody":
+        raise ValueError("no such mailbox")
+    return "sent"
+"""
+
+
+@pytest.fixture
+def mail(shop: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    shop.write("shop.py", SHOP)
+    monkeypatch.setenv("WINDLASS_APP", "shop:app")
+    return shop
+
+
+def test_a_run_shows_payload_result_steps_and_logs(mail: Shell) -> None:
+    (job,) = mail.enqueue(payload=b'{"to": "ada", "password": "hunter2"}')
+    before = mail.job(job)
+    said = mail.ok("jobs", "run", str(job)[:-1], "--here")
+    for part in ("completed after", "'to': 'ada'", "sent", "render", "done"):
+        assert part in said.out
+    assert "hunter2" not in said.out + said.err
+    for part in ("sending", "progress 50% half way", "nothing was recorded"):
+        assert part in said.err
+    assert "would have recorded: completed" in said.err
+    assert mail.job(job) == before
+
+
+def test_a_failure_shows_the_whole_traceback_and_exits_with_1(mail: Shell) -> None:
+    (job,) = mail.enqueue(payload=b'{"to": "nobody"}')
+    said = mail("jobs", "run", job, "--here")
+    assert said.code == 1
+    for part in ("failed after", "in deliver", "in send", "ValueError: no such mailbox"):
+        assert part in said.out
+    assert "would have recorded: scheduled" in said.err
+    document = mail("jobs", "run", job, "--here", "--json").json
+    assert document["outcome"] == "failed"
+    assert document["error"]["type"] == "ValueError"
+    assert "in deliver" in document["error"]["traceback"]
+    assert [each["name"] for each in document["steps"]] == ["render"]
+    assert (document["recorded"], document["would_be"]["state"]) == (False, "scheduled")
+    assert mail.job(job).state is State.PENDING
+
+
+def test_the_debugger_opens_where_the_handler_raised(mail: Shell) -> None:
+    (job,) = mail.enqueue(payload=b'{"to": "nobody"}')
+    said = mail("jobs", "run", job, "--here", "--pdb", stdin="p to + '-seen'\nq\n")
+    assert said.code == 1
+    assert "'nobody-seen'" in said.out
+
+
+def test_a_dead_job_may_be_run_and_one_that_runs_needs_a_confirmation(mail: Shell) -> None:
+    (dead,) = mail.dead()
+    assert mail("jobs", "run", dead, "--here").code == 0
+    assert mail.job(dead).state is State.DEAD
+    mail.enqueue(payload=b'{"to": "ada"}')
+    (running,) = mail.start()
+    mail("jobs", "run", running.id, "--here").refused("is running", "--yes")
+    mail.ok("jobs", "run", running.id, "--here", "--yes")
+
+
+def test_here_must_be_given(mail: Shell) -> None:
+    (job,) = mail.enqueue(payload=b'{"to": "ada"}')
+    mail("jobs", "run", job).refused("--here", "windlass jobs retry", code=2)
+
+
+def test_a_kind_without_a_handler_is_refused(mail: Shell) -> None:
+    (job,) = mail.enqueue("gone")
+    mail("jobs", "run", job, "--here").refused("gone")
