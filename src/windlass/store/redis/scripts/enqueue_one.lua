@@ -13,7 +13,7 @@ local version = call('INCR', P .. 'ver')
 local is_handed_over = false
 
 -- Claim the job for a sleeper that asks for its kind, and send it along; return whether it was done.
--- An ask is worker, token and kinds, parted by \2; one that was met is \1, token, \2 and id.
+-- An ask is worker, token and kinds, parted by \2. It is met once; that is kept until the sleeper has the job.
 local function hand_over(sleeper)
   local ask = P .. 'ask:' .. sleeper
   local worker, token, kinds = (call('GET', ask) or ''):match('^([^\1\2]+)\2(%d+)\2(.*)$')
@@ -27,7 +27,9 @@ local function hand_over(sleeper)
   local heard = call(PUBLISH, P .. 'wake:' .. sleeper, word)
   redis.set_repl(redis.REPL_ALL)
   if heard == 0 then return false end
-  call('SET', ask, '\1' .. token .. '\2' .. id, 'EX', 3600)
+  call('DEL', ask)
+  call('SADD', P .. 'met:' .. sleeper, token .. '\2' .. id)
+  call('EXPIRE', P .. 'met:' .. sleeper, 3600)
   call('SET', P .. 'h:' .. id, cmsgpack.pack({RUNNING, now, 1, 0, 0, 0, worker, token, now, 0, false, false,
     false, '', 0, false, false, '', 0, queue, ''}) .. NIL)
   call('SADD', P .. 'run:' .. worker, id)
