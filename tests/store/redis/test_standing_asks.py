@@ -165,6 +165,28 @@ def test_the_ask_of_a_worker_that_died_is_passed_over(redis_clock: ClockedRedis)
     check_indexes(redis_clock.run, redis_clock.prefix)
 
 
+def test_a_worker_that_missed_heartbeats_is_given_nothing(
+    redis_clock: ClockedRedis, redis_server: RedisServer
+) -> None:
+    """Prevents: a job is held by a dead worker until its lease ends, since a subscriber of every
+    channel has heard the message.
+    """
+
+    async def check(bench: Bench, asker: Asker) -> None:
+        await asker.asleep(asker.ask())
+        await asker.store._here().connections.listener.close()
+        await bench.advance(timedelta(seconds=5))
+        assert timedelta(seconds=5) < LEASE
+        with redis_server.client() as everything:
+            everything("PSUBSCRIBE", "*")
+            job = await bench.enqueue()
+        assert await state_of(bench, job) is State.PENDING
+        assert asker.waiting is not None
+        asker.waiting.cancel()
+
+    asking(redis_clock, check)
+
+
 def test_a_job_comes_also_after_the_wait_was_cancelled(redis_clock: ClockedRedis) -> None:
     async def check(bench: Bench, asker: Asker) -> None:
         await asker.asleep(asker.ask())

@@ -36,6 +36,8 @@ from windlass.store.redis.values import NO_VALUES
 
 _BELIEVED_SECONDS = 0.02
 """Seconds for which a sweep is reused: claims notice by themselves that jobs are gone."""
+_LISTED_SECONDS = 3_600.0
+"""Seconds after which a sleeper is listed again; the store forgets a list after a day."""
 _EVERYTHING = b"\2\2"
 _MAX_REMEMBERED = 16
 """Number of asks, and of those that were met, which are remembered."""
@@ -53,6 +55,7 @@ class LoopState:
         self._group = _digest(_EVERYTHING)
         self._listed: tuple[int, int] | None = None
         """The listener's mark and the version of what waited, when it was listed as a sleeper."""
+        self._listed_at = 0.0
         self._believed: tuple[Sweep, float] | None = None
         self._ask: StandingAsk | None = None
         """The ask that was left last, unless it was met."""
@@ -116,8 +119,9 @@ class LoopState:
         listener = self.connections.listener
         listener.start()
         listed = self._listed
-        if listed is None or listed[0] != listener.mark or not self._stands(ask):
-            heard = listener.mark
+        is_old = time.monotonic() - self._listed_at > _LISTED_SECONDS
+        if listed is None or listed[0] != listener.mark or is_old or not self._stands(ask):
+            heard, self._listed_at = listener.mark, time.monotonic()
             version = await self._sleep(ask)
             self._listed = listed = (heard, version)
             if version != mark or self._ask is not ask:

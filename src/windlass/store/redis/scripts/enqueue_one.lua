@@ -17,9 +17,11 @@ local is_handed_over = false
 local function hand_over(sleeper)
   local ask = P .. 'ask:' .. sleeper
   local worker, token, kinds = (call('GET', ask) or ''):match('^([^\1\2]+)\2(%d+)\2(.*)$')
-  if not worker or not kinds:find('\1' .. ARGV[3] .. '\1', 1, true) or not is_live(worker) then
-    return false
-  end
+  if not worker or not kinds:find('\1' .. ARGV[3] .. '\1', 1, true) then return false end
+  -- A worker that has missed a heartbeat may have died: PUBLISH counts pattern subscribers, and connections
+  -- whose other end has gone. Heartbeats come every two seconds, or at a third of the lease.
+  local live, w = is_live(worker)
+  if not live or now - w[2] > 2.25 * math.min(2000000, w[3] / 3) then return false end
   local row = '\154\196\16' .. id .. j .. '\192\192'
   local word = '\1' .. struct.pack('>I8', now) .. token .. '\2' .. row
   -- Not on replicas: a worker that still listens to a former master would take a job that it was not given.

@@ -19,6 +19,8 @@ end
 if ARGV[3] ~= '' then
   call('HSET', P .. 'zz', ARGV[2], ARGV[3])
   call('SADD', P .. 'z:' .. ARGV[2], ARGV[1])
+  -- A group that nobody belongs to any more is forgotten; the living are listed again sooner than that.
+  call('EXPIRE', P .. 'z:' .. ARGV[2], 86400)
 else
   call('SREM', P .. 'z:' .. ARGV[2], ARGV[1])
 end
