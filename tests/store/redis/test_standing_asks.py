@@ -16,6 +16,7 @@ from tests.support.redis_fixtures import ClockedRedis
 from tests.support.redis_indexes import check_indexes
 from tests.support.redis_server import RedisServer
 from windlass.core.claims.lanes import StandingAsk
+from windlass.core.errors import StoreUnavailable, WriteUncertain
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.settle import completed
 from windlass.core.jobs.states import State
@@ -164,6 +165,28 @@ def test_the_ask_of_a_worker_that_died_is_passed_over(redis_clock: ClockedRedis)
     check_indexes(redis_clock.run, redis_clock.prefix)
 
 
+def test_a_worker_that_missed_heartbeats_is_given_nothing(
+    redis_clock: ClockedRedis, redis_server: RedisServer
+) -> None:
+    """Prevents: a job is held by a dead worker until its lease ends, since a subscriber of every
+    channel has heard the message.
+    """
+
+    async def check(bench: Bench, asker: Asker) -> None:
+        await asker.asleep(asker.ask())
+        await asker.store._here().connections.listener.close()
+        await bench.advance(timedelta(seconds=5))
+        assert timedelta(seconds=5) < LEASE
+        with redis_server.client() as everything:
+            everything("PSUBSCRIBE", "*")
+            job = await bench.enqueue()
+        assert await state_of(bench, job) is State.PENDING
+        assert asker.waiting is not None
+        asker.waiting.cancel()
+
+    asking(redis_clock, check)
+
+
 def test_a_job_comes_also_after_the_wait_was_cancelled(redis_clock: ClockedRedis) -> None:
     async def check(bench: Bench, asker: Asker) -> None:
         await asker.asleep(asker.ask())
@@ -262,6 +285,153 @@ def test_an_ask_that_reaches_the_server_late_is_known(redis_clock: ClockedRedis)
         job = await bench.enqueue()
         await asker.woken()
         assert [(each.id, each.token) for each in asker.jobs] == [(job, 7)]
+
+    asking(redis_clock, check)
+
+
+class Calls:
+    """Stands between a store and its connections, and disturbs one call."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._here = asker.store._here().connections
+        self._run = self._here.run
+        self._get = asker.store._names.scripts["get"]
+
+    def disturb(self, how: Callable[..., Awaitable[Any]], *, reads: bool) -> None:
+        """Let the next call that reads a job, or that does not, be carried out by a function."""
+
+        async def run(*commands: Any, **options: Any) -> Any:
+            if (commands[0][0] is self._get) is not reads:
+                return await self._run(*commands, **options)
+            self._here.run = self._run
+            return await how(lambda: self._run(*commands, **options))
+
+        self._here.run = run
+
+
+async def deaf_with_a_job(bench: Bench, asker: Asker) -> Any:
+    """Return a job that has met the ask, of which the worker has not heard."""
+    asker.store._here().connections.listener.on_job = lambda _: None
+    await asker.asleep(asker.ask())
+    job = await bench.enqueue()
+    await asker.woken()
+    assert await state_of(bench, job) is State.RUNNING
+    return job
+
+
+def test_a_repeated_call_does_not_leave_an_ask_again_that_was_met(
+    redis_clock: ClockedRedis,
+) -> None:
+    """Prevents: the next job is given to a worker that takes it for the one before."""
+
+    async def check(bench: Bench, asker: Asker) -> None:
+        first = []
+
+        async def repeated(call: Callable[[], Awaitable[Any]]) -> Any:
+            await call()
+            first.append(await bench.enqueue())
+            await until(lambda: asker.jobs)
+            return await call()
+
+        mark = (await asker.store.sweep()).mark
+        Calls(asker).disturb(repeated, reads=False)
+        await asker.store.wait(mark, HOUR, asker.ask())
+        second = await bench.enqueue()
+        assert await state_of(bench, second) is State.PENDING
+        assert [job.id for job in asker.jobs] == first
+
+    asking(redis_clock, check)
+
+
+def test_a_met_ask_that_is_left_again_late_brings_its_job(redis_clock: ClockedRedis) -> None:
+    """Prevents: the job is taken for the first one of the ask, and held without being run."""
+
+    async def check(bench: Bench, asker: Asker) -> None:
+        await asker.asleep(asker.ask(token=7))
+        key = next(key for key in redis_clock.all_keys() if b":ask:" in key)
+        jobs = [await bench.enqueue()]
+        await asker.woken()
+        await asker.asleep(asker.ask(token=8))
+        redis_clock.run("SET", key, b"w\x027\x02\x01work\x01")
+        jobs.append(await bench.enqueue())
+        await asker.woken()
+        assert [(job.id, job.token) for job in asker.jobs] == [(job, 7) for job in jobs]
+
+    asking(redis_clock, check)
+
+
+@pytest.mark.parametrize("first", ["poll", "busy"])
+@pytest.mark.parametrize("then", ["poll", "busy"])
+def test_a_job_that_could_not_be_read_is_found_by_the_next_call(
+    redis_clock: ClockedRedis, first: str, then: str
+) -> None:
+    """Prevents: the store forgets who has the job before the worker has it."""
+
+    async def check(bench: Bench, asker: Asker) -> None:
+        async def fails(_: object) -> Any:
+            raise StoreUnavailable("away")
+
+        async def call(how: str, token: int) -> None:
+            if how == "busy":
+                await asker.store.busy()
+            else:
+                mark = (await asker.store.sweep()).mark
+                await asker.store.wait(mark, SOON, asker.ask(token=token))
+
+        job = await deaf_with_a_job(bench, asker)
+        Calls(asker).disturb(fails, reads=True)
+        with pytest.raises(StoreUnavailable):
+            await call(first, 8)
+        assert not asker.jobs
+        await call(then, 9)
+        assert [(each.id, each.token) for each in asker.jobs] == [(job, TOKEN)]
+        await call("poll", 10)
+        assert len(asker.jobs) == 1
+        assert not [key for key in redis_clock.all_keys() if b":met:" in key]
+
+    asking(redis_clock, check)
+
+
+def test_a_job_is_found_after_the_wait_was_cancelled_that_read_it(
+    redis_clock: ClockedRedis,
+) -> None:
+    async def check(bench: Bench, asker: Asker) -> None:
+        reading = asyncio.Event()
+
+        async def hangs(_: object) -> Any:
+            reading.set()
+            await asyncio.Event().wait()
+
+        job = await deaf_with_a_job(bench, asker)
+        Calls(asker).disturb(hangs, reads=True)
+        mark = (await asker.store.sweep()).mark
+        waiting = asyncio.create_task(asker.store.wait(mark, HOUR, asker.ask(token=8)))
+        await reading.wait()
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        await asker.store.busy()
+        assert [each.id for each in asker.jobs] == [job]
+
+    asking(redis_clock, check)
+
+
+def test_a_job_is_found_after_the_answer_of_busy_was_lost(redis_clock: ClockedRedis) -> None:
+    async def check(bench: Bench, asker: Asker) -> None:
+        async def loses(call: Callable[[], Awaitable[Any]]) -> Any:
+            await call()
+            return await call()  # As after a connection that was lost.
+
+        async def fails(call: Callable[[], Awaitable[Any]]) -> Any:
+            await call()
+            raise WriteUncertain("lost")
+
+        job = await deaf_with_a_job(bench, asker)
+        Calls(asker).disturb(fails, reads=False)
+        with pytest.raises(WriteUncertain):
+            await asker.store.busy()
+        Calls(asker).disturb(loses, reads=False)
+        await asker.store.busy()
+        assert [each.id for each in asker.jobs] == [job]
 
     asking(redis_clock, check)
 

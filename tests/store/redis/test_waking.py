@@ -6,11 +6,13 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
 from tests.support.app_on_store import until
 from tests.support.redis_fixtures import ClockedRedis
 from windlass.core.jobs.job import Lane, NewJob
 from windlass.core.workers import WorkerInfo
-from windlass.store.redis import RedisStore
+from windlass.store.redis import RedisStore, sleepers
 from windlass.testing.conformance import Bench
 from windlass.testing.conformance.bench import HOUR, LEASE, MINUTE
 
@@ -144,3 +146,44 @@ def test_thousands_of_lanes_are_swept_page_by_page(redis_clock: ClockedRedis) ->
         assert len(heads) == len(jobs)
 
     run(redis_clock, check, 0)
+
+
+def groups(clocked: ClockedRedis) -> list[bytes]:
+    return [key for key in clocked.all_keys() if b":z:" in key]
+
+
+def test_an_enqueue_passes_over_a_limited_number_of_dead_sleepers(
+    redis_clock: ClockedRedis,
+) -> None:
+    """Prevents: a script that blocks the server for as long as processes have died before it."""
+
+    async def check(bench: Bench, store: RedisStore) -> None:
+        await serve(store, "w", kinds=("work",))
+        waiter = await asleep(store)
+        (group,) = groups(redis_clock)
+        dead = 1_000
+        redis_clock.run("SADD", group, *range(dead))
+        redis_clock.run("SREM", group, store._here().connections.sleeper)
+        await bench.enqueue()
+        assert redis_clock.run("SCARD", group) >= dead - 100
+        waiter.cancel()
+
+    run(redis_clock, check, 1)
+
+
+def test_the_store_forgets_sleepers_that_are_not_listed_again(
+    redis_clock: ClockedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check(bench: Bench, store: RedisStore) -> None:
+        await serve(store, "w", kinds=("work",))
+        waiter = await asleep(store)
+        (group,) = groups(redis_clock)
+        assert 0 < redis_clock.run("TTL", group) <= 86_400
+        waiter.cancel()
+        redis_clock.run("DEL", group)
+        monkeypatch.setattr(sleepers, "_LISTED_SECONDS", -1.0)
+        waiter = await asleep(store)
+        await bench.enqueue()
+        await waiter
+
+    run(redis_clock, check, 1)

@@ -10,6 +10,7 @@ import pytest
 from tests.support.app_on_store import Bed, Through, in_state, serving, until
 from windlass import Breaker, State, Windlass
 from windlass.core.claims.lanes import StandingAsk
+from windlass.core.claims.plan import Room
 from windlass.worker import Worker
 
 pytestmark = pytest.mark.parametrize("bed", ["redis"], indirect=True)
@@ -140,6 +141,41 @@ def test_no_ask_is_left_while_something_is_paused(bed: Bed) -> None:
             await app.control.apause("other")
             await until(lambda: asked(worker) is None)
             await until(lambda: left(app) is None)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("room", "kinds"),
+    [
+        (Room(slots=0, threads=1, isolated_processes=1), None),
+        (Room(slots=1, threads=1, isolated_processes=1, queues={"mail": 0}), None),
+        (Room(slots=1, threads=0, isolated_processes=1), {"free"}),
+        (Room(slots=1, threads=1, isolated_processes=1, queues={"mail": 1}), {"free", "blocking"}),
+    ],
+    ids=["slots", "queue", "threads", "all"],
+)
+def test_no_job_is_asked_for_that_could_not_start(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, room: Room, kinds: set[str] | None
+) -> None:
+    """Prevents: jobs that are claimed and given back, again and again, while none can start."""
+    app = bed.app()
+
+    @app.job
+    async def free() -> None: ...
+
+    @app.job
+    def blocking() -> None: ...
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            monkeypatch.setattr(worker._parts.engine, "room", lambda: room)
+            ask = asked(worker)
+            assert (None if ask is None else kinds_of(ask)) == kinds
+            monkeypatch.undo()
+
+    def kinds_of(ask: StandingAsk) -> set[str]:
+        return {"free", "blocking"} & set(ask.kinds)
 
     asyncio.run(main())
 

@@ -5,8 +5,8 @@ has a version, which every change that may wake somebody raises: a process that 
 learns whether it has missed one since it looked.
 
 A sleeper may leave a standing ask: then an enqueue claims its job for the sleeper's worker, and the
-wake-up brings the job. The store keeps what became of the last ask of each sleeper, so that a job
-whose wake-up was lost is found at the next poll.
+wake-up brings the job. The store keeps which asks of a sleeper were met until the sleeper says that
+it has their jobs, so that a job whose wake-up was lost is found at the next poll.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import hashlib
 import struct
 import time
 import weakref
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -24,6 +25,7 @@ from msgspec.structs import replace
 
 from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.jobs.job import Job
+from windlass.core.jobs.states import State
 from windlass.core.workers import WorkerInfo
 from windlass.store.redis import queries
 from windlass.store.redis.calls import Names, apump
@@ -34,10 +36,11 @@ from windlass.store.redis.values import NO_VALUES
 
 _BELIEVED_SECONDS = 0.02
 """Seconds for which a sweep is reused: claims notice by themselves that jobs are gone."""
+_LISTED_SECONDS = 3_600.0
+"""Seconds after which a sleeper is listed again; the store forgets a list after a day."""
 _EVERYTHING = b"\2\2"
-_MAX_UNANSWERED = 16
-_MET = b"\1"
-"""First byte of an ask that was met; then come its token, \\2, and the id of the job."""
+_MAX_REMEMBERED = 16
+"""Number of asks, and of those that were met, which are remembered."""
 
 
 class LoopState:
@@ -52,15 +55,22 @@ class LoopState:
         self._group = _digest(_EVERYTHING)
         self._listed: tuple[int, int] | None = None
         """The listener's mark and the version of what waited, when it was listed as a sleeper."""
+        self._listed_at = 0.0
         self._believed: tuple[Sweep, float] | None = None
         self._ask: StandingAsk | None = None
         """The ask that was left last, unless it was met."""
-        self._unanswered: dict[int, StandingAsk] = {}
-        """The latest asks by token that may be met, or were by a job that did not arrive.
+        self._may_be_met = False
+        """Whether an ask was left since the process was listed no longer."""
+        self._asks: dict[int, StandingAsk] = {}
+        """The latest asks by token.
 
         More than one: a call that was cancelled, or that of another worker of this loop, may
         reach the server after the one that was sent last.
         """
+        self._taken: dict[int, tuple[bytes, ...]] = {}
+        """The ids of the latest jobs that came, by the token of their ask."""
+        self._unacknowledged: set[bytes] = set()
+        """Asks that were met, whose jobs have come, and of which the store does not know that."""
         connections.listener.on_job = self._take
 
     @property
@@ -109,11 +119,12 @@ class LoopState:
         listener = self.connections.listener
         listener.start()
         listed = self._listed
-        if listed is None or listed[0] != listener.mark or not self._stands(ask):
-            heard = listener.mark
+        is_old = time.monotonic() - self._listed_at > _LISTED_SECONDS
+        if listed is None or listed[0] != listener.mark or is_old or not self._stands(ask):
+            heard, self._listed_at = listener.mark, time.monotonic()
             version = await self._sleep(ask)
             self._listed = listed = (heard, version)
-            if version != mark:
+            if version != mark or self._ask is not ask:
                 return
         elif mark < listed[1]:
             return
@@ -126,35 +137,46 @@ class LoopState:
 
     async def rise(self) -> None:
         """Leave wake-ups to other workers, since this one has no room."""
-        listed, self._listed = self._listed, None
+        listed, self._listed, self._ask = self._listed, None, None
         is_listed = listed is not None and listed[0] == self.connections.listener.mark
-        if not is_listed and not self._unanswered:
+        if not is_listed and not self._may_be_met:
             return
-        sleeper, prefix = self.connections.sleeper, self._names.namespace
-        ask = b"%bask:%b" % (prefix, sleeper.encode())
-        # In this order: nobody finds the ask of a sleeper that is no longer listed.
-        _, last, _ = await self.connections.run(
-            ("SREM", prefix + b"z:" + self._group, sleeper), ("GET", ask), ("DEL", ask), again=True
-        )
-        await self._resolve(last or b"", None)
+        self._may_be_met = False
+        try:
+            _, met = await self._send(b"", None)
+            await self._find(met)
+        except BaseException:
+            self._may_be_met = True  # So that it is done again.
+            raise
 
     async def close(self) -> None:
         """Stop being woken."""
         await self.rise()
         await self.connections.listener.close()
-        self._unanswered.clear()
+        self._asks.clear()
 
     async def _sleep(self, ask: StandingAsk | None) -> int:
-        left = b"" if ask is None else _left(ask)
+        self._listed = self._ask = None
         if ask is not None:  # Already now: it may be met before this call is answered.
-            self._unanswered[ask.token] = ask
-            if len(self._unanswered) > _MAX_UNANSWERED:
-                del self._unanswered[next(iter(self._unanswered))]
-        call = self._names.call("sleep", self.connections.sleeper, self._group, self._serves, left)
+            self._may_be_met = True
+            self._asks[ask.token] = ask
+            _forget_oldest(self._asks)
+        version, met = await self._send(self._serves, ask)
+        tokens = {*self._taken, *map(_token, met)}
+        self._ask = None if ask is None or ask.token in tokens else ask
+        await self._find(met)
+        return version
+
+    async def _send(self, serves: bytes, ask: StandingAsk | None) -> tuple[int, list[bytes]]:
+        """Be listed or not, and return the version of what waits and asks that were met."""
+        having = tuple(self._unacknowledged)
+        left, token = (b"", b"") if ask is None else (_left(ask), b"%d" % ask.token)
+        sleeper = self.connections.sleeper
+        call = self._names.call("sleep", sleeper, self._group, serves, left, token, *having)
         replies: list[Any] = await self.connections.run(call, again=True)
-        version, last = replies[0]
-        await self._resolve(last, ask)
-        return int(version)
+        self._unacknowledged.difference_update(having)
+        version, met = replies[0]
+        return int(version), met
 
     # -- standing asks -------------------------------------------------------------------------
 
@@ -167,28 +189,37 @@ class LoopState:
     def _take(self, word: bytes) -> None:
         """Take the job that a wake-up brings; if it comes too late, the job was found before."""
         token, _, row = word[9:].partition(b"\2")
-        ask = self._answered(int(token))
+        (found,) = read_rows(1, row)
+        ask = self._answered(int(token), found[0])
         if ask is not None:
             (now,) = struct.unpack(">Q", word[1:9])
-            (found,) = read_rows(1, row)
             self._hand_over(first_run(found, NO_VALUES, ask.worker, ask.token, instant(now)), ask)
 
-    async def _resolve(self, last: bytes, ask: StandingAsk | None) -> None:
-        """Believe that an ask stands; find the job that met the one before, and got lost."""
-        self._ask = ask if ask is not None and ask.token in self._unanswered else None
-        token, _, job_id = last.removeprefix(_MET).partition(b"\2")
-        if not last.startswith(_MET) or int(token) not in self._unanswered:
-            return
-        job = await apump(queries.get(self._names, UUID(bytes=job_id)), self.connections.run)
-        met = self._answered(int(token))  # Unless the wake-up came meanwhile.
-        if met is not None and job is not None and job.token == met.token:
-            self._hand_over(job, met)
+    async def _find(self, met: Sequence[bytes]) -> None:
+        """Take jobs that met an ask and did not arrive; one that cannot be read is found again."""
+        for each in met:
+            token, job_id = _token(each), each.partition(b"\2")[2]
+            if job_id in self._taken.get(token, ()):
+                continue
+            job = await apump(queries.get(self._names, UUID(bytes=job_id)), self.connections.run)
+            ask = self._answered(token, job_id)  # None if the wake-up came meanwhile.
+            if ask is not None and job is not None and _is_held(job, ask):
+                self._hand_over(job, ask)
 
-    def _answered(self, token: int) -> StandingAsk | None:
-        ask = self._unanswered.pop(token, None)
-        if ask is not None and self._ask is not None and self._ask.token == token:
+    def _answered(self, token: int, job_id: bytes) -> StandingAsk | None:
+        """Note that a job has come, and return the ask that it met; None if it came before.
+
+        By token and job: a call that was repeated late may leave an ask again that was met.
+        """
+        taken = self._taken.get(token, ())
+        if job_id in taken:
+            return None
+        self._taken[token] = (*taken, job_id)
+        _forget_oldest(self._taken)
+        self._unacknowledged.add(b"%d\2%b" % (token, job_id))
+        if self._ask is not None and self._ask.token == token:
             self._ask = None
-        return ask
+        return self._asks.get(token)
 
     def _hand_over(self, job: Job, ask: StandingAsk) -> None:
         try:
@@ -209,6 +240,20 @@ class LoopState:
 def _left(ask: StandingAsk) -> bytes:
     """Return an ask as it is left in the store."""
     return b"\2".join((ask.worker.encode(), b"%d" % ask.token, _enclosed(ask.kinds)))
+
+
+def _token(met: bytes) -> int:
+    """Return the token of an ask that was met."""
+    return int(met.partition(b"\2")[0])
+
+
+def _forget_oldest(remembered: dict[int, Any]) -> None:
+    if len(remembered) > _MAX_REMEMBERED:
+        del remembered[next(iter(remembered))]
+
+
+def _is_held(job: Job, ask: StandingAsk) -> bool:
+    return (job.state, job.worker, job.token) == (State.RUNNING, ask.worker, ask.token)
 
 
 def _enclosed(names: tuple[str, ...]) -> bytes:

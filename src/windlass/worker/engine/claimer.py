@@ -263,17 +263,22 @@ class Claimer(Service):
         """Return an ask for the next job of kinds that no policy bounds; None unless all is idle.
 
         A job that comes by it is not waited for, so a handler that blocks the event loop would
-        delay it: no ask is left while a job runs.
+        delay it: no ask is left while a job runs. Nor is one left that `_take` would give back.
         """
-        state, policies = self._state, self._state.policies
+        state, policies, room = self._state, self._state.policies, self._room_left()
         if state.runs or policies.paused or not state.serves:
             return None
+        if room.slots <= 0 or any(free <= 0 for free in room.queues.values()):
+            return None  # An ask names kinds and not queues.
         in_turn = () if policies.rotation is None else policies.rotation.kinds
         may_bar = self._gates.may_bar
         kinds = [
             kind
             for kind in policies.kinds
-            if kind not in policies.ordered and kind not in in_turn and not may_bar(kind)
+            if kind not in policies.ordered
+            and kind not in in_turn
+            and not may_bar(kind)
+            and _has_place(policies.kinds[kind], room)
         ]
         if not kinds:
             return None
@@ -295,20 +300,21 @@ class Claimer(Service):
         self._meters.claimed([job], 0.0)
 
     def _may_start(self, job: Job) -> bool:
-        policies, room = self._state.policies, self._engine.room()
+        policies, room = self._state.policies, self._room_left()
         return (
             job.worker == self._state.id
-            and room.slots > self._reserved.slots
-            and room.queues.get(job.queue, 1) > self._reserved.queues.get(job.queue, 0)
+            and room.slots > 0
+            and room.queues.get(job.queue, 1) > 0
             and policies.serves(job.lane)
-            and self._has_place(policies.kinds[job.kind], room)
+            and _has_place(policies.kinds[job.kind], room)
             and not self._gates.may_bar(job.kind)
         )
 
-    def _has_place(self, pool: Pool, room: Room) -> bool:
-        if pool is _THREADS:
-            return room.threads > self._reserved.threads
-        return pool is _LOOP or room.isolated_processes > self._reserved.isolated_processes
+
+def _has_place(pool: Pool, room: Room) -> bool:
+    if pool is _THREADS:
+        return room.threads > 0
+    return pool is _LOOP or room.isolated_processes > 0
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:

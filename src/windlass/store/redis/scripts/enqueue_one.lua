@@ -13,13 +13,15 @@ local version = call('INCR', P .. 'ver')
 local is_handed_over = false
 
 -- Claim the job for a sleeper that asks for its kind, and send it along; return whether it was done.
--- An ask is worker, token and kinds, parted by \2; one that was met is \1, token, \2 and id.
+-- An ask is worker, token and kinds, parted by \2. It is met once; that is kept until the sleeper has the job.
 local function hand_over(sleeper)
   local ask = P .. 'ask:' .. sleeper
   local worker, token, kinds = (call('GET', ask) or ''):match('^([^\1\2]+)\2(%d+)\2(.*)$')
-  if not worker or not kinds:find('\1' .. ARGV[3] .. '\1', 1, true) or not is_live(worker) then
-    return false
-  end
+  if not worker or not kinds:find('\1' .. ARGV[3] .. '\1', 1, true) then return false end
+  -- A worker that has missed a heartbeat may have died: PUBLISH counts pattern subscribers, and connections
+  -- whose other end has gone. Heartbeats come every two seconds, or at a third of the lease.
+  local live, w = is_live(worker)
+  if not live or now - w[2] > 2.25 * math.min(2000000, w[3] / 3) then return false end
   local row = '\154\196\16' .. id .. j .. '\192\192'
   local word = '\1' .. struct.pack('>I8', now) .. token .. '\2' .. row
   -- Not on replicas: a worker that still listens to a former master would take a job that it was not given.
@@ -27,7 +29,9 @@ local function hand_over(sleeper)
   local heard = call(PUBLISH, P .. 'wake:' .. sleeper, word)
   redis.set_repl(redis.REPL_ALL)
   if heard == 0 then return false end
-  call('SET', ask, '\1' .. token .. '\2' .. id, 'EX', 3600)
+  call('DEL', ask)
+  call('SADD', P .. 'met:' .. sleeper, token .. '\2' .. id)
+  call('EXPIRE', P .. 'met:' .. sleeper, 3600)
   call('SET', P .. 'h:' .. id, cmsgpack.pack({RUNNING, now, 1, 0, 0, 0, worker, token, now, 0, false, false,
     false, '', 0, false, false, '', 0, queue, ''}) .. NIL)
   call('SADD', P .. 'run:' .. worker, id)

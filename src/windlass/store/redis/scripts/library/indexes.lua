@@ -149,15 +149,17 @@ end
 -- requires: begin
 -- Wake sleepers that serve a lane: one for each job, and sixteen at most. A group says which queues
 -- it serves, which it does not, and which kinds: each name between two \1, the three lists parted
--- by \2. PUBLISH says how many heard it, so that the dead are passed over. `hand_over` may give the job
--- to a sleeper that asks for it.
+-- by \2. PUBLISH says how many heard it, so that the dead are passed over, a limited number in a call: if all
+-- of them are, the job is found by a poll. `hand_over` may give the job to a sleeper that asks for it.
 local function wake(groups, queue, kind, jobs, word, hand_over)
+  local tries = 100
   for i = 1, #groups, 2 do
     local queues, excluded, kinds = groups[i + 1]:match('^([^\2]*)\2([^\2]*)\2(.*)$')
     local serves = (queues == '' or queues:find('\1' .. queue .. '\1', 1, true))
       and not excluded:find('\1' .. queue .. '\1', 1, true)
       and (kinds == '' or not kind or kinds:find('\1' .. kind .. '\1', 1, true))
-    while serves and jobs > 0 do
+    while serves and jobs > 0 and tries > 0 do
+      tries = tries - 1
       local sleeper = call('SPOP', P .. 'z:' .. groups[i])
       if not sleeper then
         call('HDEL', P .. 'zz', groups[i])
