@@ -28,8 +28,9 @@ NEEDS_FRAMEWORK = {
     "windlass.contrib.fastapi": {"fastapi"},
     "windlass.contrib.flask": {"flask"},
     "windlass.contrib.starlette": {"fastapi", "starlette", "web"},
+    "windlass.testing.pytest_plugin": set[str](),
 }
-"""Modules for frameworks, and the extras with which they can be imported."""
+"""Modules for other packages, and the extras with which they can be imported."""
 
 
 class Call(NamedTuple):

@@ -53,7 +53,8 @@ _OF_THE_STORE = {"url", "schema", "listen_url", "pool_size", "pool_overflow", "p
 _OF_THE_STORE |= {"spaces", "space"}
 _INTERNAL = {
     *("check_secrets", "child_hooks", "encryption", "enqueue_draft", "home", "ids", "layers"),
-    *("on_store", "portal", "providers", "registry", "resolved", "vault", "worker_hooks"),
+    *("make_store", "on_store", "portal", "providers", "registry", "resolved", "vault"),
+    "worker_hooks",
 }
 Provides = TypeVar("Provides", bound=Callable[..., Any])
 OnCall = TypeVar("OnCall", bound=CallHook)
@@ -136,13 +137,18 @@ class Windlass(EmbeddedWorkers):
         self.resolved = self._resolve({})
         self.settings = self.resolved.settings
 
+    @staticmethod
+    def make_store(resolved: Resolved) -> Store:
+        """Make the store of an app; the pytest plugin replaces this."""
+        return store_at(resolved.settings)
+
     @property
     def store(self) -> Store:
         """The store that the URL names."""
         if self._store is None:
             with self._making:
                 if self._store is None:
-                    self._store = store_at(self.settings)
+                    self._store = self.make_store(self.resolved)
         return self._store
 
     @store.setter
