@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from windlass.app.local_runs.unrecorded import RolledBack, UnrecordedStore
 from windlass.app.registration.importing import load_imports
-from windlass.app.worker_options import worker_options
+from windlass.app.workers.options import worker_options
 from windlass.app.workflows import flow as flows
 from windlass.app.workflows import pipeline as pipelines
 from windlass.core.errors import InvalidTransition, UnknownJob
