@@ -94,6 +94,8 @@ CALLS = {
     "bulk resume": Call("0197f3a2", empty=1, filled=1),
     "bulk stop": Call("0197f3a2", empty=1, filled=1),
     "check": Call("shop:app"),
+    "deploys mark": Call("v1.2.3"),
+    "deploys list": Call(),
     "keys new": Call(),
     "keys rotate": Call("", empty=1, filled=1),
     "migrate": Call(),
