@@ -153,6 +153,7 @@ def test_a_page_whose_login_ended_leads_to_the_login(browser: Browser, tmp_path:
         page.context.clear_cookies()
         scene.do(lambda app: app.control.apause("mail"))
         expect(page.locator("#live-word")).to_contain_text(STALE, timeout=PROMPT)
+        assert Axe().run(page).response["violations"] == []
         page.get_by_role("link", name="Log in again").click()
         page.get_by_label("Token").fill(TOKEN)
         page.get_by_role("button", name="Log in").click()
