@@ -7,7 +7,7 @@ else `windlass` or `python` is asked to do is done by a fork of a process that h
 and nothing of a page. The page on PostgreSQL gets an empty database, whose URL is in the
 environment, and its `sql` blocks run there; its `javascript` is run by tests/system/test_node.py,
 since that needs a package from npm. The page on Redis gets an empty server. The files of the page
-on Django are a project.
+on Django are a project; with Django 5.2 they are changed as their comments say.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import django
 import psycopg
 import pytest
 
@@ -41,6 +42,13 @@ ON_POSTGRES = "docs/postgresql.md"
 ON_REDIS = "docs/redis.md"
 ON_DJANGO = "docs/django.md"
 _WORKERS = (["windlass", "worker"], ["python", "manage.py", "windlass", "worker"])
+
+
+_ON_DJANGO_5 = {
+    "from django.tasks import": "from django_tasks import",
+    '# "django_tasks",': '"django_tasks",',
+}
+"""What the page on Django says to change before Django 6.0, which has no tasks of its own."""
 
 
 class Block(NamedTuple):
@@ -75,6 +83,13 @@ def environment(tmp_path: Path, programs: str, request: pytest.FixtureRequest) -
     }
 
 
+def _for_this_django(text: str) -> str:
+    if django.VERSION < (6, 0):
+        for line, changed in _ON_DJANGO_5.items():
+            text = text.replace(line, changed)
+    return text
+
+
 class Reader:
     """Somebody who types in what a page shows, in an empty directory."""
 
@@ -97,7 +112,7 @@ class Reader:
         elif block.language == "python" and (name := _FILE.match(block.text)):
             file = self._directory / name[1]
             file.parent.mkdir(exist_ok=True)
-            file.write_text(block.text)
+            file.write_text(_for_this_django(block.text))
             module = name[1].removesuffix(".py").replace("/", ".")
             # A project of Django's is set up first, as its manage.py does.
             set_up = "import django; django.setup(); " if self._is_in_app(file) else ""
