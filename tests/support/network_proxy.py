@@ -107,6 +107,11 @@ class Proxy:
         """Refuse new connections; those that exist live on."""
         self._tell(self._refuse)
 
+    def lead_to(self, url: str) -> None:
+        """Lead new connections to another server; those that exist stay where they are."""
+        parts = urlsplit(url)
+        self._server = (parts.hostname or "127.0.0.1", parts.port or 5432)
+
     def drop(self, count: int) -> None:
         """Reset the next connections, this number of them, as soon as they come."""
         self._tell(lambda: setattr(self, "_drops", count))

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +14,18 @@ import pytest
 
 from tests.store.redis.test_standing_asks import ServersClock, ready, state_of
 from tests.support.app_on_store import until
+from tests.support.network_proxy import Proxy
 from tests.support.redis_server import PATIENCE, RedisServer, binary
 from windlass.core.jobs.states import State
+from windlass.core.workers import WorkerPulse
 from windlass.store.redis import RedisStore
 from windlass.store.redis.connections import listener as listener_module
+from windlass.store.redis.connections.process import RedisConnections
+from windlass.store.redis.connections.urls import parse
 from windlass.testing.conformance import Bench
 
 REDIS = shutil.which("redis-server")
+VALKEY = pytest.mark.parametrize("pair", [binary()], ids=["valkey"], indirect=True)
 
 
 class Pair(NamedTuple):
@@ -105,5 +111,63 @@ def test_the_listener_leaves_a_server_that_became_a_replica(
         pair.replica.call("FAILOVER")
         await until(lambda: listener.listening)
         store._here().connections.close_now()
+
+    asyncio.run(main())
+
+
+@VALKEY
+@pytest.mark.parametrize("way", ["hot", "pool", "blocking", "heartbeat"])
+def test_a_connection_to_a_server_that_was_demoted_is_given_up(pair: Pair, way: str) -> None:
+    """Prevents: a worker that gets READONLY for as long as its connection lives.
+
+    The address is that of the master, as it is behind a proxy or a name that follows it.
+    """
+    write = ("SET", "{windlass}:key", "1")
+
+    async def main() -> None:
+        with Proxy(pair.master.url) as proxy:
+            connections = RedisConnections(parse(proxy.url(pair.master.url)))
+
+            async def run() -> object:
+                if way in ("hot", "pool"):
+                    return await getattr(connections.here(), way).run(write, timeout=PATIENCE)
+                blocking = getattr(connections, way)
+                return await asyncio.to_thread(blocking.run, write, timeout=PATIENCE)
+
+            assert await run() == [b"OK"]
+            await asyncio.to_thread(pair.switch)
+            proxy.lead_to(pair.replica.url)
+            assert await run() == [b"OK"]
+            assert pair.replica.call("GET", "{windlass}:key") == b"1"
+            await connections.close()
+
+    asyncio.run(main())
+
+
+@VALKEY
+def test_one_connection_that_meets_a_replica_ends_all_of_them(pair: Pair) -> None:
+    async def main() -> None:
+        with Proxy(pair.master.url) as proxy:
+            store = RedisStore(proxy.url(pair.master.url))
+            await store.open()
+            asker = await ready(store)
+            await asker.asleep(asker.ask(), timeout=timedelta(milliseconds=20))
+            await asyncio.to_thread(pair.switch)
+            proxy.lead_to(pair.replica.url)
+            await asyncio.to_thread(
+                store.heartbeat, "w", WorkerPulse(), timedelta(seconds=PATIENCE)
+            )
+            await asker.woken()
+            former = store._here().connections.listener._connection
+            await store.wait(0, timedelta(0))
+            await until(lambda: store._here().connections.listener._connection is not former)
+            await until(lambda: store.listening)
+            await asker.asleep(asker.ask(token=9))
+            producer = RedisStore(pair.replica.url)
+            job = await Bench(producer, ServersClock(pair.replica)).enqueue()
+            await until(lambda: asker.jobs)
+            assert [each.id for each in asker.jobs] == [job]
+            await store.close()
+            await producer.close()
 
     asyncio.run(main())

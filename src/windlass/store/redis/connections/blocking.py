@@ -12,7 +12,11 @@ from windlass.store.redis.connections.blocking_connection import (
     BlockingNetwork,
 )
 from windlass.store.redis.connections.conversation import Conversation
-from windlass.store.redis.connections.replies import ConnectionLost, first_error
+from windlass.store.redis.connections.replies import (
+    ConnectionLost,
+    are_from_replica,
+    first_error,
+)
 from windlass.store.redis.connections.script import Command, pack_all
 from windlass.store.redis.connections.topology import Topology
 from windlass.store.redis.connections.urls import RedisAddress
@@ -80,6 +84,8 @@ class BlockingConnections:
                 self._put(connection)
             if replies is not None and first_error(replies) is None:
                 return replies
+            if replies is not None and are_from_replica(replies):
+                self._topology.demoted(connection.term)
         talk = Conversation(
             commands,
             self._topology,
@@ -120,6 +126,8 @@ class BlockingConnections:
             return False
         finally:
             self._put(connection)
+        if are_from_replica(replies):
+            self._topology.demoted(connection.term)
         return talk.answered(replies, connection.endpoint)
 
     def _ready(self) -> BlockingConnection | None:
@@ -130,9 +138,7 @@ class BlockingConnections:
             except IndexError:
                 return None
             is_fresh = time.monotonic() - connection.idle_since < _FRESH_SECONDS
-            if connection.endpoint == self._topology.master and (
-                is_fresh or not connection.is_stale
-            ):
+            if self._is_current(connection) and (is_fresh or not connection.is_stale):
                 return connection
             connection.close()
             self._put(connection)
@@ -177,7 +183,7 @@ class BlockingConnections:
         return False
 
     def _put(self, connection: BlockingConnection) -> None:
-        if connection.closed or connection.endpoint != self._topology.master:
+        if connection.closed or not self._is_current(connection):
             connection.close()
             self._release()
             return
@@ -188,6 +194,9 @@ class BlockingConnections:
                 self._freed.notify()
         if self._closed:
             self.close()
+
+    def _is_current(self, connection: BlockingConnection) -> bool:
+        return self._topology.is_current(connection.endpoint, connection.term)
 
     def _release(self) -> None:
         with self._freed:

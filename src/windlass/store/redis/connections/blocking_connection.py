@@ -39,8 +39,10 @@ _CHUNK = 262_144
 class BlockingConnection:
     """One connection, used by one thread at a time."""
 
-    def __init__(self, endpoint: Endpoint, sock: socket.socket) -> None:
+    def __init__(self, endpoint: Endpoint, sock: socket.socket, term: int = 0) -> None:
         self.endpoint = endpoint
+        self.term = term
+        """The term of the master in which it was opened."""
         self.closed = False
         self.idle_since = 0.0
         self._socket = sock
@@ -176,8 +178,9 @@ class BlockingNetwork:
 
     @contextmanager
     def _connected(self, endpoint: Endpoint, deadline: float) -> Iterator[BlockingConnection]:
+        term = self.topology.term
         try:
-            connection = BlockingConnection(endpoint, self._socket(endpoint, deadline))
+            connection = BlockingConnection(endpoint, self._socket(endpoint, deadline), term)
         except OSError as error:
             if (refusal := refused(error, endpoint, self.address)) is not None:
                 raise refusal from error

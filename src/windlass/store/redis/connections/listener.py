@@ -29,6 +29,7 @@ _SUBSCRIBED = (b"subscribe", b"ssubscribe")
 _MESSAGES = (b"message", b"smessage")
 _JOB = b"\1"
 """First byte of a message that brings a job; other messages begin with a time."""
+_DEMOTED = "the server has become a replica"
 _TALK = pack(("HELLO", "3"), in_cluster=False)
 """Allows commands on a connection that is subscribed."""
 _PROBE = pack(("HELLO",), in_cluster=False)
@@ -75,6 +76,7 @@ class Listener:
         None says to look for oneself: time is up, or messages have begun or ceased to arrive.
         """
         self.start()
+        self._leave_former_master()
         if mark == self.mark:
             self.word = b""
             with suppress(TimeoutError):
@@ -156,9 +158,17 @@ class Listener:
         else:  # SUNSUBSCRIBE says that the slot has moved away.
             self._answer(ConnectionLost("the server ended the subscription", sent=False))
 
+    def _leave_former_master(self) -> None:
+        """End the connection if another one has learnt that its server is a replica."""
+        connection = self._connection
+        if connection is not None and connection.term != self._network.topology.term:
+            self._answer(NotMaster(_DEMOTED, sent=False))
+
     def _hear_role(self, role: object) -> None:
         if role != b"master":
-            self._answer(NotMaster("the server has become a replica", sent=False))
+            if self._connection is not None:
+                self._network.topology.demoted(self._connection.term)
+            self._answer(NotMaster(_DEMOTED, sent=False))
         elif self._is_subscribed:
             self._answer(None)
 

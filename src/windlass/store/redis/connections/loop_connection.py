@@ -57,8 +57,10 @@ class _Call:
 class LoopConnection(asyncio.Protocol):
     """One connection, used by one event loop."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, term: int = 0) -> None:
         self.endpoint = endpoint
+        self.term = term
+        """The term of the master in which it was opened."""
         self.closed = False
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(replyError=reply_error)
@@ -245,7 +247,7 @@ class LoopNetwork:
 
     async def _connected(self, endpoint: Endpoint) -> LoopConnection:
         loop = asyncio.get_running_loop()
-        make = partial(LoopConnection, endpoint)
+        make = partial(LoopConnection, endpoint, self.topology.term)
         if not endpoint.port:
             return (await loop.create_unix_connection(make, endpoint.host))[1]
         tls = tls_context(self.address.tls)

@@ -10,7 +10,11 @@ from typing import Any
 from windlass.core.errors import StoreUnavailable
 from windlass.store.redis.connections.conversation import Conversation
 from windlass.store.redis.connections.loop_connection import LoopConnection, LoopNetwork
-from windlass.store.redis.connections.replies import ConnectionLost, first_error
+from windlass.store.redis.connections.replies import (
+    ConnectionLost,
+    are_from_replica,
+    first_error,
+)
 from windlass.store.redis.connections.script import Command, pack_all
 
 
@@ -57,6 +61,8 @@ class _Lender(ABC):
                 self.put(connection)
             if replies is not None and first_error(replies) is None:
                 return replies
+            if replies is not None and are_from_replica(replies):
+                network.topology.demoted(connection.term)
         talk = Conversation(
             commands,
             network.topology,
@@ -109,6 +115,8 @@ async def _attempt(talk: Conversation, network: LoopNetwork, lender: _Lender) ->
         return False
     finally:
         lender.put(connection)
+    if are_from_replica(replies):
+        network.topology.demoted(connection.term)
     return talk.answered(replies, connection.endpoint)
 
 
@@ -150,7 +158,7 @@ class DedicatedConnection(_Lender):
         if (
             connection is None
             or connection.closed
-            or connection.endpoint != self._network.topology.master
+            or not self._network.topology.is_current(connection.endpoint, connection.term)
         ):
             return None
         return connection
@@ -227,7 +235,9 @@ class LoopPool(_Lender):
             self._pass_on(self._idle.pop())
 
     def _is_usable(self, connection: LoopConnection) -> bool:
-        return not connection.closed and connection.endpoint == self._network.topology.master
+        return not connection.closed and self._network.topology.is_current(
+            connection.endpoint, connection.term
+        )
 
     async def _wait(self, deadline: float) -> LoopConnection | None:
         """Wait in turn for a connection, or for permission to open one."""

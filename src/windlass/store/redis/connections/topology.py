@@ -34,6 +34,12 @@ class Topology:
         self._fixed = address.hosts[0] if is_one else None
         self.master = self._fixed
         """The address of the master; None if it is unknown."""
+        self.term = 0
+        """Number of times that a server which was taken for the master said that it is a replica.
+
+        Connections belong to the term in which they were opened: a server that is demoted keeps
+        its address, and its connections, and none of them can write any more.
+        """
 
     @property
     def can_move(self) -> bool:
@@ -44,6 +50,15 @@ class Topology:
         """Search for the master again before the next connection, if this was its address."""
         if self.master == endpoint:
             self.master = self._fixed
+
+    def is_current(self, endpoint: Endpoint, term: int) -> bool:
+        """Return whether a connection leads to the master, as far as this process knows."""
+        return endpoint == self.master and term == self.term
+
+    def demoted(self, term: int) -> None:
+        """Let go of all connections of a term, since the server of one of them is a replica."""
+        if self.term == term:
+            self.term = term + 1
 
     def moved(self, endpoint: Endpoint) -> None:
         """Record what a node of the cluster says about its former slot."""
