@@ -53,7 +53,7 @@ def test_the_recipe_sends_the_stream_of_a_job() -> None:
 
     whole, rest = asyncio.run(main())
     assert whole.startswith(b'id: 1-1\ndata: "a"\n\nid: 1-2\ndata: "b"\n\n')
-    assert rest == b'id: 1-3\ndata: "c"\n\nevent: end\ndata: "completed"\n\n'
+    assert rest == b'id: 1-3\ndata: "c"\n\nevent: end\ndata: {"state": "completed"}\n\n'
 
 
 def test_the_recipe_says_that_a_job_died() -> None:
@@ -68,7 +68,7 @@ def test_the_recipe_says_that_a_job_died() -> None:
         async with serving(app):
             return await asked(recipe(app)["web"], f"/answers/{(await answer.aenqueue()).id}")
 
-    assert asyncio.run(main()).endswith(b'event: end\ndata: "dead"\n\n')
+    assert asyncio.run(main()).endswith(b'event: end\ndata: {"state": "dead"}\n\n')
 
 
 def test_a_client_of_the_recipe_that_disconnects_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -68,8 +68,6 @@ CALLS = {
     "workers": Call(),
     "audit list": Call(),
     "bulk list": Call(),
-    "deploys mark": Call("v1.2.3"),
-    "deploys list": Call(),
     "bulk show": Call("0197f3a2", empty=1, filled=1),
     "enqueue": Call('fine {{"number":3}}'),
     "jobs cancel": Call("{later}", empty=1),
