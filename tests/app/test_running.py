@@ -55,7 +55,7 @@ def test_a_job_that_runs_at_the_end_of_the_block_is_finished(bed: Bed) -> None:
     asyncio.run(main())
 
 
-def test_what_keeps_the_worker_from_starting_is_raised_and_the_block_is_not_entered(
+def test_an_error_at_the_start_of_the_worker_is_raised_and_the_block_is_not_entered(
     bed: Bed,
 ) -> None:
     app, entered = bed.app(), False
@@ -97,7 +97,7 @@ def test_an_error_of_the_block_passes_through_and_the_worker_ends(bed: Bed) -> N
     asyncio.run(main())
 
 
-def test_what_goes_wrong_at_the_end_of_the_worker_is_raised(
+def test_an_error_at_the_end_of_the_worker_is_raised(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = bed.app()
@@ -155,7 +155,7 @@ def test_a_second_cancellation_gives_running_jobs_back_at_once(bed: Bed) -> None
     asyncio.run(asyncio.wait_for(main(), PROMPT))
 
 
-def test_a_program_is_told_that_its_store_does_not_exist(bed: Bed, tmp_path: Path) -> None:
+def test_a_store_that_does_not_exist_is_raised(bed: Bed, tmp_path: Path) -> None:
     app = Windlass(f"sqlite:///{tmp_path}/missing/jobs.db")
 
     async def main() -> None:

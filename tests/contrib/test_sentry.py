@@ -102,7 +102,7 @@ def test_an_event_has_the_frames_of_the_users_code_alone(app: Windlass, sent: Se
     assert frames == {"LookupErrorno": ["plain", "deep"], "ValueErrorwrapped": ["awaited"]}
 
 
-def test_what_does_not_count_as_a_failure_is_no_event(app: Windlass, sent: Sent) -> None:
+def test_a_run_that_does_not_count_as_a_failure_is_no_event(app: Windlass, sent: Sent) -> None:
     app.classify(ErrorClass.SYSTEM, ConnectionError)
     tried: list[str] = []
 

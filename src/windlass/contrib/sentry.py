@@ -48,7 +48,7 @@ def report_to_sentry(app: Windlass) -> None:
 
 
 class _Reports(Watcher):
-    """Middleware that is told the end of each run."""
+    """Middleware that is called with the end of each run."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

@@ -120,7 +120,7 @@ def test_an_unknown_setting_is_named() -> None:
         init_app(flask_app, Windlass("memory://"))
 
 
-def test_a_view_finds_the_app_and_one_without_it_is_told_so(
+def test_a_view_finds_the_app_and_one_without_it_gets_the_remedy(
     jobs: Windlass, flask_app: Flask
 ) -> None:
     with flask_app.app_context():

@@ -118,7 +118,7 @@ def test_flags_without_a_worker_are_refused() -> None:
         windlass_lifespan(Windlass("memory://"), concurrency=3)
 
 
-def test_a_request_without_the_lifespan_is_told_what_is_missing() -> None:
+def test_a_request_without_the_lifespan_gets_the_remedy() -> None:
     with pytest.raises(ConfigError, match="pass lifespan=windlass_lifespan"):
         TestClient(server(None)).get("/")
 
