@@ -12,7 +12,14 @@ from windlass.store.redis.connections.topology import Topology
 from windlass.store.redis.connections.urls import parse
 
 ADDRESS = parse("redis://host")
-HERE = ADDRESS.hosts[0]
+
+
+class Connection:
+    endpoint = ADDRESS.hosts[0]
+    term = 0
+
+
+HERE = Connection()
 READONLY = ReplyError("READONLY You can't write against a read only replica.")
 OOM = ReplyError("OOM command not allowed when used memory > 'maxmemory'.")
 

@@ -12,11 +12,7 @@ from windlass.store.redis.connections.blocking_connection import (
     BlockingNetwork,
 )
 from windlass.store.redis.connections.conversation import Conversation
-from windlass.store.redis.connections.replies import (
-    ConnectionLost,
-    are_from_replica,
-    first_error,
-)
+from windlass.store.redis.connections.replies import ConnectionLost, first_error
 from windlass.store.redis.connections.script import Command, pack_all
 from windlass.store.redis.connections.topology import Topology
 from windlass.store.redis.connections.urls import RedisAddress
@@ -84,8 +80,6 @@ class BlockingConnections:
                 self._put(connection)
             if replies is not None and first_error(replies) is None:
                 return replies
-            if replies is not None and are_from_replica(replies):
-                self._topology.demoted(connection.term)
         talk = Conversation(
             commands,
             self._topology,
@@ -95,7 +89,7 @@ class BlockingConnections:
             again=again,
             replicas=replicas,
         )
-        is_done = connection is not None and talk.begun(replies, trouble, connection.endpoint)
+        is_done = connection is not None and talk.begun(replies, trouble, connection)
         while not is_done:
             time.sleep(talk.pause(time.monotonic()))
             is_done = self._attempt(talk)
@@ -126,9 +120,7 @@ class BlockingConnections:
             return False
         finally:
             self._put(connection)
-        if are_from_replica(replies):
-            self._topology.demoted(connection.term)
-        return talk.answered(replies, connection.endpoint)
+        return talk.answered(replies, connection)
 
     def _ready(self) -> BlockingConnection | None:
         """Return an idle connection that leads to the master and was not closed meanwhile."""

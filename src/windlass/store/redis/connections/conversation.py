@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Protocol
 
 from windlass.core.errors import StoreUnavailable, WindlassError, WriteUncertain
 from windlass.store.redis.connections.replies import (
     ASK,
+    FROM_REPLICA,
     LOOK_AGAIN,
     MOVED,
     SEND_AGAIN,
@@ -29,6 +31,13 @@ _MAX_REFUSED_CONNECTIONS = 6
 """Attempts after which a single server that refuses connections counts as unreachable."""
 _ASKING = b"*1\r\n$6\r\nASKING\r\n"
 _PENDING: object = object()
+
+
+class Connected(Protocol):
+    """A connection: the server that it leads to, and the term in which it was opened."""
+
+    endpoint: Endpoint
+    term: int
 
 
 class Conversation:
@@ -99,15 +108,15 @@ class Conversation:
         return b"".join(_ASKING + each for each in packed), 2 * len(packed)
 
     def begun(
-        self, replies: list[object] | None, trouble: ConnectionLost | None, endpoint: Endpoint
+        self, replies: list[object] | None, trouble: ConnectionLost | None, by: Connected
     ) -> bool:
         """Take the result of an attempt that was made before this conversation existed."""
         self._sent = list(range(len(self._commands)))
         if trouble is not None:
             self.lost(trouble)
-        return replies is not None and self.answered(replies, endpoint)
+        return replies is not None and self.answered(replies, by)
 
-    def answered(self, replies: list[object], endpoint: Endpoint) -> bool:
+    def answered(self, replies: list[object], by: Connected) -> bool:
         """Take the replies to the commands; return whether the call is done.
 
         Raises:
@@ -126,7 +135,7 @@ class Conversation:
                 self._whole.add(i)
             elif reply.code in SEND_AGAIN:
                 self._last = reply
-                self._redirected(reply, endpoint)
+                self._redirected(reply, by)
             else:
                 self._replies[i] = reply
         if _PENDING in self._replies:
@@ -170,7 +179,10 @@ class Conversation:
         """The reply to each command."""
         return self._replies[: len(self._replies) - 1] if self._replicas else self._replies
 
-    def _redirected(self, reply: ReplyError, endpoint: Endpoint) -> None:
+    def _redirected(self, reply: ReplyError, by: Connected) -> None:
+        endpoint = by.endpoint
+        if reply.code in FROM_REPLICA:
+            self._topology.demoted(by.term)
         if reply.code == ASK:
             self.redirect = _absolute(reply.endpoint, endpoint)
         elif reply.code == MOVED:

@@ -10,11 +10,7 @@ from typing import Any
 from windlass.core.errors import StoreUnavailable
 from windlass.store.redis.connections.conversation import Conversation
 from windlass.store.redis.connections.loop_connection import LoopConnection, LoopNetwork
-from windlass.store.redis.connections.replies import (
-    ConnectionLost,
-    are_from_replica,
-    first_error,
-)
+from windlass.store.redis.connections.replies import ConnectionLost, first_error
 from windlass.store.redis.connections.script import Command, pack_all
 
 
@@ -61,8 +57,6 @@ class _Lender(ABC):
                 self.put(connection)
             if replies is not None and first_error(replies) is None:
                 return replies
-            if replies is not None and are_from_replica(replies):
-                network.topology.demoted(connection.term)
         talk = Conversation(
             commands,
             network.topology,
@@ -72,7 +66,7 @@ class _Lender(ABC):
             again=again,
             replicas=replicas,
         )
-        if connection is None or not talk.begun(replies, trouble, connection.endpoint):
+        if connection is None or not talk.begun(replies, trouble, connection):
             await _attempt_until_done(talk, network, self)
         return talk.replies
 
@@ -115,9 +109,7 @@ async def _attempt(talk: Conversation, network: LoopNetwork, lender: _Lender) ->
         return False
     finally:
         lender.put(connection)
-    if are_from_replica(replies):
-        network.topology.demoted(connection.term)
-    return talk.answered(replies, connection.endpoint)
+    return talk.answered(replies, connection)
 
 
 async def _ask(talk: Conversation, network: LoopNetwork) -> bool:
@@ -136,7 +128,7 @@ async def _ask(talk: Conversation, network: LoopNetwork) -> bool:
         return False
     finally:
         connection.close()
-    return talk.answered(replies, connection.endpoint)
+    return talk.answered(replies, connection)
 
 
 class DedicatedConnection(_Lender):

@@ -20,7 +20,7 @@ MOVED = "MOVED"
 ASK = "ASK"
 LOOK_AGAIN = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING", MOVED})
 """Errors of a server that is not, or not yet, the master of the keys."""
-_REPLICA = frozenset({"READONLY", "MASTERDOWN"})
+FROM_REPLICA = frozenset({"READONLY", "MASTERDOWN"})
 """Errors of a replica."""
 SEND_AGAIN = LOOK_AGAIN | {"TRYAGAIN", "NOREPLICAS", "BUSY", ASK}
 """Temporary errors: the server has done nothing."""
@@ -77,11 +77,6 @@ def first_error(replies: Sequence[object]) -> ReplyError | None:
         if isinstance(reply, ReplyError):
             return reply
     return None
-
-
-def are_from_replica(replies: Sequence[object]) -> bool:
-    """Return whether a reply says that the server is a replica."""
-    return any(isinstance(reply, ReplyError) and reply.code in _REPLICA for reply in replies)
 
 
 def translate(error: ReplyError, location: str) -> WindlassError:
