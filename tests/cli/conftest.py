@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -127,8 +128,11 @@ class Shell:
         return Said(process.returncode, out, err)
 
     def write(self, name: str, text: str) -> None:
-        """Write a file."""
-        (self.directory / name).write_text(text)
+        """Write a file; Python takes one of the same size and second for that it has compiled."""
+        path = self.directory / name
+        path.write_text(text)
+        if path.suffix == ".py":
+            Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
     # -- the store, without the command line ---------------------------------------------------
 

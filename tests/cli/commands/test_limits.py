@@ -49,6 +49,9 @@ def test_limits_are_listed_as_the_code_has_them(crawler: Shell) -> None:
             "changed": False,
             "held": 0,
             "used": 0,
+            "holders": {},
+            "exhausted": False,
+            "kinds": [],
         },
         "kind:crawl": {
             "per": "key",
@@ -58,6 +61,9 @@ def test_limits_are_listed_as_the_code_has_them(crawler: Shell) -> None:
             "changed": False,
             "held": 0,
             "used": 0,
+            "holders": {},
+            "exhausted": False,
+            "kinds": ["crawl"],
         },
         "queue:mail": {
             "per": None,
@@ -67,6 +73,9 @@ def test_limits_are_listed_as_the_code_has_them(crawler: Shell) -> None:
             "changed": False,
             "held": 0,
             "used": 0,
+            "holders": {},
+            "exhausted": False,
+            "kinds": [],
         },
     }
     rows = crawler.ok("limits", "list", "--app", "shop:app").out.splitlines()[2:]

@@ -333,12 +333,15 @@ def test_a_write_lock_that_stays_held_is_an_error_and_nothing_is_written(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents a write that hangs for ever, and one that is done after its caller was refused."""
-    monkeypatch.setattr(file_access, "_LOCK_TIMEOUT_SECONDS", 0.1)
 
     async def main() -> None:
         await store.open()
         with write_lock_held(path):
-            with pytest.raises(StoreUnavailable, match=rf"nothing was written.*{os.getpid()}"):
+            with (
+                monkeypatch.context() as briefly,
+                pytest.raises(StoreUnavailable, match=rf"nothing was written.*{os.getpid()}"),
+            ):
+                briefly.setattr(file_access, "_LOCK_TIMEOUT_SECONDS", 0.1)
                 await store.enqueue([new(1)])
             assert await store.counts() == []
         await store.enqueue([new(1)])
