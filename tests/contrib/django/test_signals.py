@@ -146,7 +146,7 @@ def test_signals_that_still_wait_at_a_forced_shutdown_are_dropped_and_counted(
     project: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Prevents: the process of a worker ends only once slow receivers have seen every job."""
-    ends, began, released = project.app.ends, threading.Event(), threading.Event()
+    ends, began, released, sent = project.app.ends, *(threading.Event() for _ in range(3))
     settled, outcomes = ends.settled, []
     monkeypatch.setattr(ends, "settled", lambda *outcome: outcomes.append(outcome))
     tasks.add.enqueue(1)
@@ -156,6 +156,7 @@ def test_signals_that_still_wait_at_a_forced_shutdown_are_dropped_and_counted(
         began.set()
         assert released.wait(60)
         call()
+        sent.set()
 
     async def main() -> None:
         for _ in range(4):
@@ -172,6 +173,7 @@ def test_signals_that_still_wait_at_a_forced_shutdown_are_dropped_and_counted(
     monkeypatch.setattr(ends, "around", around)
     with heard(task_finished) as said:
         asyncio.run(main())
+        assert sent.wait(60)  # The shutdown that was cut short has not waited for it.
     assert (len(said), not_sent(caplog)) == (1, [3])
 
 

@@ -35,6 +35,8 @@ def holds(db: sqlite3.Connection, name: str, values: Mapping[str, Any]) -> bool:
 
 def sweep(db: sqlite3.Connection, mark: int, now: datetime) -> Sweep | None:
     """Return the heads of all lanes; None if the name of one cannot be read."""
+    # Before the heads: a job that is promoted between the two reads is seen twice, never missed.
+    due = db.execute(sql["next_due"]).fetchone()
     try:
         heads = [
             Head(lane=Lane(queue, kind, priority, key), position=instant(due_at))
@@ -44,7 +46,6 @@ def sweep(db: sqlite3.Connection, mark: int, now: datetime) -> Sweep | None:
         if "decode" in str(error):
             return None
         raise
-    due = db.execute(sql["next_due"]).fetchone()
     next_due = None if due is None else instant(due[0])
     return Sweep(heads=tuple(heads), next_due=next_due, now=now, mark=mark)
 
