@@ -310,6 +310,17 @@ class StoresAgree(RuleBasedStateMachine):
         if able:
             self.move(verb, latest(able, pick), "event")
 
+    @precondition(has_jobs)
+    @rule(pick=index, worker=workers, again=st.sampled_from((Verb.RETRY, Verb.REDRIVE)))
+    def a_job_is_taken_out_of_its_turn(self, pick: int, worker: str, again: Verb) -> None:
+        if not self.each(lambda store: heartbeat(store, worker, WorkerPulse())):
+            self.register(worker)
+        job = latest(self.new, pick).id
+        take = Move(verb=Verb.TAKE, id=job, worker=worker, token=self.number())
+        changes = Changes(answer=None, moves=[Move(verb=again, id=job), take])
+        applied = self.each(lambda store: store.apply([], lambda _records, _now: changes))
+        self.claimed += [taken for taken in applied.moved[1:] if taken is not None]
+
     def move(self, verb: Verb, job: UUID, event: str) -> None:
         move = Move(verb=verb, id=job, reason="why", waiting_for=event)
         changes = Changes(answer=None, moves=[move])

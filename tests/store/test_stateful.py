@@ -65,7 +65,7 @@ QUIET = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 
-QUICK = settings(QUIET, phases=[Phase.generate], report_multiple_bugs=False)
+QUICK = settings(QUIET, max_examples=100, phases=[Phase.generate], report_multiple_bugs=False)
 
 
 @pytest.mark.timeout(600)

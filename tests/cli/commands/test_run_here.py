@@ -66,7 +66,7 @@ def test_a_failure_shows_the_whole_traceback_and_exits_with_1(mail: Shell) -> No
     assert document["error"]["type"] == "ValueError"
     assert "in deliver" in document["error"]["traceback"]
     assert [each["name"] for each in document["steps"]] == ["render"]
-    assert (document["recorded"], document["would_be"]["state"]) == (False, "scheduled")
+    assert (document["recorded"], document["next"]["state"]) == (False, "scheduled")
     assert mail.job(job).state is State.PENDING
 
 
@@ -85,6 +85,18 @@ def test_a_dead_job_may_be_run_and_one_that_runs_needs_a_confirmation(mail: Shel
     (running,) = mail.start()
     mail("jobs", "run", running.id, "--here").refused("is running", "--yes")
     mail.ok("jobs", "run", running.id, "--here", "--yes")
+
+
+def test_a_run_that_is_settled_is_recorded_and_the_job_is_taken(mail: Shell) -> None:
+    (dead,) = mail.dead()
+    said = mail.ok("jobs", "run", dead, "--here", "--settle")
+    assert "recorded: completed" in said.err
+    assert mail.job(dead).state is State.COMPLETED
+    mail("jobs", "run", dead, "--here", "--settle", "--yes").refused("is completed")
+    (job,) = mail.enqueue(payload=b'{"to": "nobody"}')
+    document = mail("jobs", "run", job, "--here", "--settle", "--json").json
+    assert (document["recorded"], document["next"]["state"]) == (True, "scheduled")
+    assert mail.job(job).state is State.SCHEDULED
 
 
 def test_here_must_be_given(mail: Shell) -> None:

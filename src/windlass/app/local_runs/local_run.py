@@ -1,7 +1,7 @@
-"""Owns a run of a stored job in this process, with its real payload, of which nothing is recorded.
+"""Owns a run of a stored job in this process, with its real payload.
 
-The handler does its work, as far as that is its own; its steps, its progress, its stream and its
-outcome stay here.
+The handler does its work, as far as that is its own. Unless the run is to be settled, its steps,
+its progress, its stream and its outcome stay here.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from windlass.app.local_runs.unrecorded import RolledBack, UnrecordedStore
+from windlass.app.local_runs.lease import lease_of, take
+from windlass.app.local_runs.records import Everything, Nothing, Records
 from windlass.app.registration.importing import load_imports
 from windlass.app.workers.options import worker_options
 from windlass.app.workflows import flow as flows
 from windlass.app.workflows import pipeline as pipelines
 from windlass.core.errors import InvalidTransition, UnknownJob
 from windlass.core.jobs.job import Job, Progress, Saga
-from windlass.core.jobs.moves import Move, Verb, moved
+from windlass.core.jobs.moves import Move, Verb, claimed, moved
 from windlass.core.jobs.outcomes import Failed, Outcome
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import WAITING, State
-from windlass.core.jobs.streams import Appended, ChunkGroup
 from windlass.core.payloads.redaction import Redaction
 from windlass.handlers.context import Context
 from windlass.handlers.idempotency import DoneBefore
@@ -62,8 +62,10 @@ class LocalRun:
     redaction: Redaction
     """Masks what the run leaves behind: it knows the secrets among the arguments."""
     next: Transition | None
-    """What a worker would have recorded; None if the handler's transaction, or a wait for an event,
-    would have done so."""
+    """What a worker records then; None if the handler's transaction, or a wait for an event, does
+    so."""
+    recorded: bool = False
+    """Whether that was recorded."""
     streamed: int = 0
     """How many chunks it has streamed."""
     transactions: int = 0
@@ -75,45 +77,46 @@ class LocalRun:
         return self.outcome.exception if isinstance(self.outcome, Failed) else None
 
 
-@dataclass
-class _Effects:
-    """What the run would have written."""
-
-    steps: list[str] = field(default_factory=list)
-    streamed: Appended = field(default_factory=lambda: Appended(0, 0))
-    transactions: int = 0
-
-
 async def run_here(
     app: Windlass,
     job_id: UUID,
     *,
     again: bool = False,
+    settle: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> LocalRun:
-    """Run a job of the store in this process, and record nothing.
+    """Run a job of the store in this process, and record nothing unless it is to be settled.
 
     Hooks and provided values of the app are as in a worker; timeouts, limits and breakers do not
     apply, and an isolated handler runs here, too. Only with `again`, a job that runs elsewhere, or
-    that has not failed, is run. `progress` is called with what the job reports.
+    that has not failed, is run. With `settle` the job is taken out of its queue, under a lease, and
+    everything is recorded as by a worker; a dead job has a new life for that. `progress` is called
+    with what the job reports.
 
     Raises:
         UnknownJob: there is no such job.
         UnknownKind: no handler is registered for it.
-        InvalidTransition: its steps are being undone, or it would do its work a second time.
+        InvalidTransition: its steps are being undone, it would do its work a second time, or it
+            cannot be taken.
+        LeaseLost: it was to be settled, and another worker has it by now.
     """
     load_imports(app.settings.imports)
     flows.register(app)
     pipelines.register(app)
     app.check_secrets()
     store = await store_of_job(app.store, job_id)
-    job = _as_claimed(await _found(app, store, job_id, again=again), (await store.sweep()).now)
+    job = await _found(app, store, job_id, again=again and not settle)
     options = worker_options(app.resolved, "", burst=True, embedded=True)
     async with Provided(app.providers) as provided:
         hooks = app.worker_hooks
         await hooks.start(provided)
         try:
-            return await _run(app, store, job, options, provided, progress)
+            if not settle:
+                seen = _as_claimed(job, (await store.sweep()).now)
+                return await _run(app, Nothing(store), seen, options, provided, progress)
+            async with lease_of(store, options) as worker:
+                taken = await take(app, store, job, worker)
+                return await _run(app, Everything(store), taken, options, provided, progress)
         finally:
             await hooks.shut_down(provided)
 
@@ -126,7 +129,7 @@ async def _found(app: Windlass, store: Store, job_id: UUID, *, again: bool) -> J
         remedy = "leave the undos to a worker, which records each of them"
         raise InvalidTransition(job_id, "being undone", "run it here", remedy)
     if job.state not in _MAY_RUN and not again:
-        remedy = "it would do its work a second time; confirm that with --yes"
+        remedy = "it would do its work a second time; confirm that with --yes, without --settle"
         raise InvalidTransition(job_id, job.state, "run it here", remedy)
     app.registry[job.kind]  # Raises for a kind without a handler, before hooks are called.
     return job
@@ -135,64 +138,61 @@ async def _found(app: Windlass, store: Store, job_id: UUID, *, again: bool) -> J
 def _as_claimed(job: Job, now: datetime) -> Job:
     """Return a job as its next run sees it; a dead one is redriven for that."""
     waiting = moved(job, Move(verb=Verb.REDRIVE, id=job.id), now) or job
-    return replace(
-        waiting,
-        state=State.RUNNING,
-        attempt=job.attempt + 1,
-        started_at=now,
-        worker=_NAME,
-        token=_NO_TOKEN,
-        waiting_for=None,
-        cancel_requested=False,
-        progress=None,
-    )
+    here = claimed(waiting, _NAME, _NO_TOKEN, now)
+    return replace(here, waiting_for=None, cancel_requested=False)
 
 
 async def _run(
     app: Windlass,
-    store: Store,
+    records: Records,
     job: Job,
     options: WorkerOptions,
     provided: Provided,
     progress: Callable[[Progress], None],
 ) -> LocalRun:
-    effects = _Effects()
-    environment = _environment(app, store, options, provided, progress, effects)
+    steps: list[str] = []
 
-    async def record(_job: Job, entries: tuple[str, ...], _saga: Saga | None) -> None:
-        effects.steps.extend(entries)
+    async def record(job: Job, entries: tuple[str, ...], saga: Saga | None) -> None:
+        await records.checkpoint(job, entries, saga)
+        steps.extend(entries)
 
     handlers = HandlerRunners(
         app.registry,
         app.layers,
         lambda call, _kind: asyncio.to_thread(call),
-        environment,
+        _environment(app, records, options, provided, progress),
         record,
     )
     runner = handlers.runner(job.kind)
+    settler = Settler(
+        app.registry, max_retries=options.max_retries, max_crashes=options.max_crashes
+    )
     began = time.monotonic()
-    flushing = asyncio.ensure_future(_flush_batches(handlers))
+    flushing = asyncio.ensure_future(_flush(handlers, records))
     try:
         # In a task of its own, whose log context ends with it.
         context, outcome = await asyncio.create_task(_outcome(runner, job))
+    except BaseException:
+        await records.interrupted(job, settler, timedelta(seconds=time.monotonic() - began))
+        raise
     finally:
         flushing.cancel()
     elapsed = timedelta(seconds=time.monotonic() - began)
+    await records.write_progress()
     move = None
     if not context.run_state.is_over:
-        settler = Settler(
-            app.registry, max_retries=options.max_retries, max_crashes=options.max_crashes
-        )
         move = settler.end(job, context.run_state.steps, outcome, elapsed)
+        await records.settle(move)
     unrecorded = () if move is None else move.steps
     return LocalRun(
-        job=replace(job, steps=(*job.steps, *effects.steps, *unrecorded)),
+        job=replace(job, steps=(*job.steps, *steps, *unrecorded)),
         outcome=outcome,
         duration=elapsed,
         redaction=context.redaction,
         next=move,
-        streamed=effects.streamed.chunks,
-        transactions=effects.transactions,
+        recorded=isinstance(records, Everything),
+        streamed=records.streamed.chunks,
+        transactions=records.transactions,
     )
 
 
@@ -212,39 +212,33 @@ async def _outcome(runner: HandlerRunner, job: Job) -> tuple[Context, Outcome]:
     return context, outcome
 
 
-async def _flush_batches(handlers: HandlerRunners) -> None:
-    """Let a batch run with its only job."""
+async def _flush(handlers: HandlerRunners, records: Records) -> None:
+    """Let a batch run with its only job, and write the progress that was reported."""
     while True:
         handlers.flush_batches()
+        await records.write_progress()
         await asyncio.sleep(_FLUSH_SECONDS)
 
 
 def _environment(
     app: Windlass,
-    store: Store,
+    records: Records,
     options: WorkerOptions,
     provided: Provided,
     progress: Callable[[Progress], None],
-    effects: _Effects,
 ) -> RunEnvironment:
     loop = asyncio.get_running_loop()
-    looking = cast("Store", UnrecordedStore(store))
 
-    async def append(_job: Job, group: ChunkGroup) -> Appended:
-        size = sum(map(len, group.chunks))
-        effects.streamed = effects.streamed.plus(len(group.chunks), size)
-        return effects.streamed
-
-    def transact(settling: Transition) -> Any:
-        effects.transactions += 1
-        return RolledBack(store.transaction(settling))
+    def report(job: Job, reported: Progress) -> None:
+        progress(reported)
+        records.report(job, reported)
 
     return RunEnvironment(
-        report=lambda _job, reported: progress(reported),
-        transact=transact,
-        done=DoneBefore(lambda: looking, loop),
-        results=StoredParentResults(lambda: looking, app.registry, loop),
-        streams=StreamEnvironment(append=append, loop=loop, limits=options.stream_limits),
+        report=report,
+        transact=records.transact,
+        done=DoneBefore(lambda: records.store, loop),
+        results=StoredParentResults(lambda: records.store, app.registry, loop),
+        streams=StreamEnvironment(append=records.append, loop=loop, limits=options.stream_limits),
         provided=provided,
         redaction=options.redaction,
         max_result=options.max_result,

@@ -1,4 +1,4 @@
-"""Owns what a run that is not recorded has in place of the store: it reads, and writes nothing."""
+"""Owns a run that is not recorded: it reads from the store, and writes nothing to it."""
 
 from __future__ import annotations
 

@@ -33,14 +33,16 @@ _OUTCOMES = {
 _FAILED = ("failed", "bold red")
 
 
-def run(target: options.Target, job_id: str, *, pdb: bool, again: bool, as_json: bool) -> None:
+def run(
+    target: options.Target, job_id: str, *, pdb: bool, again: bool, settle: bool, as_json: bool
+) -> None:
     """Run a job here, show how it went, and exit with 1 if it failed."""
 
     async def work(chosen: Windlass) -> LocalRun:
         settings = chosen.settings
         configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
         whole = await chosen.jobs.ajob_id(job_id)
-        return await run_here(chosen, whole, again=again, progress=_note_progress)
+        return await run_here(chosen, whole, again=again, settle=settle, progress=_note_progress)
 
     ended = target.visit(work)
     if as_json:
@@ -74,8 +76,8 @@ def _traceback(ended: LocalRun) -> str:
     return ended.redaction.text(whole, code=True, limit=sys.maxsize)
 
 
-def _would(ended: LocalRun) -> str:
-    """Return what a worker would have recorded."""
+def _record(ended: LocalRun) -> str:
+    """Return what is recorded of such a run."""
     move = ended.next
     if move is None:
         return "completed by its transaction" if ended.transactions else "waiting for its event"
@@ -103,7 +105,8 @@ def _print(ended: LocalRun) -> None:
         show.say(Text.assemble(("stream   ", "dim"), show.plural(ended.streamed, "chunk")))
     if text := _traceback(ended):
         show.say(show.block(text, "red"))
-    show.note(f"nothing was recorded; a worker would have recorded: {_would(ended)}")
+    said = "recorded" if ended.recorded else "nothing was recorded; a worker would have recorded"
+    show.note(f"{said}: {_record(ended)}")
 
 
 def _document(ended: LocalRun) -> Facts:
@@ -127,8 +130,8 @@ def _document(ended: LocalRun) -> Facts:
         "steps": step_facts(job),
         "streamed": ended.streamed,
         "rolled_back": ended.transactions,
-        "recorded": False,
-        "would_be": {
+        "recorded": ended.recorded,
+        "next": {
             "state": None if move is None else move.state.value,
             "reason": None
             if move is None or not move.reason

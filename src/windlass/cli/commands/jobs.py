@@ -119,6 +119,7 @@ def show_job(
     epilog=options.example(
         "windlass jobs run 0197f3a2-6c1e-7b60 --here --app shop:app",
         "windlass jobs run 0197f3a2-6c1e-7b60 --here --pdb",
+        "windlass jobs run 0197f3a2-6c1e-7b60 --here --settle",
     ),
 )
 def run_job(
@@ -127,6 +128,12 @@ def run_job(
     here: Annotated[bool, typer.Option("--here", help="Run it in this terminal.")] = False,
     pdb: Annotated[
         bool, typer.Option("--pdb", help="Open the debugger where the handler raised.")
+    ] = False,
+    settle: Annotated[
+        bool,
+        typer.Option(
+            "--settle", help="Take the job out of its queue, and record the run as a worker does."
+        ),
     ] = False,
     yes: Annotated[
         bool,
@@ -144,7 +151,7 @@ def run_job(
         raise typer.BadParameter(
             "add --here to run the job in this terminal; windlass jobs retry lets a worker run it"
         )
-    run_here.run(target, job_id, pdb=pdb, again=yes, as_json=as_json)
+    run_here.run(target, job_id, pdb=pdb, again=yes, settle=settle, as_json=as_json)
 
 
 @jobs.command(epilog=options.example("windlass jobs retry 0197f3a2-6c1e-7b60-8000-3f1d2c4b5a69"))

@@ -28,6 +28,7 @@ class Verb(StrEnum):
     UNPARK = "unpark"
     PURGE = "purge"
     RESEAL = "reseal"
+    TAKE = "take"
 
 
 FROM = MappingProxyType(
@@ -39,6 +40,7 @@ FROM = MappingProxyType(
         Verb.UNPARK: frozenset({State.SCHEDULED}),
         Verb.PURGE: FINISHED,
         Verb.RESEAL: frozenset({State.SCHEDULED, State.PENDING, State.DEAD}),
+        Verb.TAKE: frozenset({State.PENDING}),
     }
 )
 """The states in which each verb has an effect; a store refuses it in all others."""
@@ -65,7 +67,8 @@ class Move:
     bind it to the present one. *Park* makes a waiting job wait for `waiting_for`, whatever its due
     time; *unpark* ends that, and a job that waited for an event may start at once. *Purge* deletes
     a job that has ended. *Reseal* writes the same payload in another way, unless it is no longer
-    the one `before`.
+    the one `before`. *Take* starts this very job under the lease of `worker`, wherever it is in its
+    lane; with a retry or redrive before it, in the same change, nobody else can start it between.
     """
 
     verb: Verb
@@ -74,6 +77,8 @@ class Move:
     waiting_for: str = ""
     payload: bytes | None = None
     before: bytes | None = None
+    worker: str = ""
+    token: int = 0
 
 
 def moved(job: Job, move: Move, now: datetime) -> Job | None:
@@ -110,8 +115,23 @@ def moved(job: Job, move: Move, now: datetime) -> Job | None:
             return job
         case Verb.RESEAL if move.before in (None, job.payload):
             return replace(job, payload=move.payload or job.payload)
+        case Verb.TAKE:
+            return claimed(job, move.worker, move.token, now)
         case _:
             return None
+
+
+def claimed(job: Job, worker: str, token: int, now: datetime) -> Job:
+    """Return a pending job as it is when a worker holds it."""
+    return replace(
+        job,
+        state=State.RUNNING,
+        attempt=job.attempt + 1,
+        worker=worker,
+        token=token,
+        started_at=now,
+        progress=None,
+    )
 
 
 def is_bound(job: Job) -> bool:

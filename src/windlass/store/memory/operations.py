@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from windlass.core.changes import Applied, Changes
 from windlass.core.errors import LeaseLost
 from windlass.core.jobs.job import FLOW, Checkpoint, Enqueued, Job, Lane, NewJob
-from windlass.core.jobs.moves import Move, Verb, moved, unparked
+from windlass.core.jobs.moves import Move, Verb, claimed, moved, unparked
 from windlass.core.jobs.queries import Retention
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import FINISHED, LIVE, State
@@ -25,7 +25,7 @@ from windlass.store.memory.leases import Leases
 from windlass.store.memory.queries import is_prunable
 from windlass.store.memory.records import Records, UnheardNews
 from windlass.store.memory.streams import Streams
-from windlass.store.memory.transitions import claimed, enqueued, settled
+from windlass.store.memory.transitions import enqueued, settled
 from windlass.store.memory.unique_keys import DoneKeys, UniqueKeys
 
 T = TypeVar("T")
@@ -163,6 +163,8 @@ class Tables:
             self._streams.forget(job.id)
         else:
             self._put(after, now)
+        if move.verb is Verb.TAKE:
+            self._unique_keys.free_on_claim(after)
         return after
 
     def _put(self, job: Job, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Owns how a job of the memory store looks after it is enqueued, claimed and settled."""
+"""Owns how a job of the memory store looks after it is enqueued and settled."""
 
 from __future__ import annotations
 
@@ -30,19 +30,6 @@ def enqueued(new: NewJob, now: datetime) -> Job:
         unique_key=None if new.unique is None else new.unique.key,
         headers=new.headers,
         waiting_for=new.waiting_for,
-    )
-
-
-def claimed(job: Job, worker: str, token: int, now: datetime) -> Job:
-    """Return a pending job as it is when a worker holds it."""
-    return replace(
-        job,
-        state=State.RUNNING,
-        attempt=job.attempt + 1,
-        worker=worker,
-        token=token,
-        started_at=now,
-        progress=None,
     )
 
 

@@ -218,6 +218,10 @@ async def _move(cursor: Cursor, sql: Statements, move: Move, now: datetime) -> J
         "steps": list(after.steps) or None,
         "saga": None if after.saga is None else after.saga.value,
     }
+    if move.verb is Verb.TAKE:
+        taken = {"id": move.id, "worker": move.worker, "token": move.token, "now": now}
+        await cursor.execute(sql["take"], taken)
+        return after
     if move.verb is Verb.RESEAL:
         await cursor.execute(sql["reseal"], values)
         return after

@@ -170,7 +170,9 @@ def _plan_moves(names: Names, document: _Document[Any], now: int) -> Talk[None]:
                 steps, expected = yield from _plan_redrive(names, move, now)
         payload = b"" if move.payload is None else document.item(move.payload)
         given = (move.payload is not None, move.before is not None)
-        document.moves.append([move.verb.value, move.reason, move.waiting_for, *given, steps])
+        holder = (move.worker, str(move.token))
+        said = (move.verb.value, move.reason, move.waiting_for)
+        document.moves.append([*said, *given, steps, *holder])
         document.move_arguments += (move.id.bytes, payload, move.before or b"", expected)
 
 

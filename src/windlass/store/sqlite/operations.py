@@ -267,6 +267,12 @@ def _move(db: sqlite3.Connection, move: Move, now: datetime) -> Job | None:
     if move.verb is Verb.PURGE:
         db.execute(sql["delete_job"], (str(move.id),))
         return after
+    if move.verb is Verb.TAKE:
+        values = {"id": str(move.id), "worker": move.worker, "token": move.token}
+        db.execute(sql["take_job"], values | {"now": micros(now)})
+        if after.unique_key is not None:
+            db.execute(sql["free_unique_key_on_claim"], (after.unique_key, str(after.id)))
+        return after
     db.execute(sql["write_move"], move_values(after))
     _free_keys(db, [move.id])
     return after

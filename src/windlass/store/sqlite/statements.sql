@@ -407,6 +407,12 @@ UPDATE jobs SET
     payload = :payload, steps = :steps, saga = :saga
 WHERE id = :id
 
+-- name: take_job
+-- Start a job under a worker's lease.
+UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, token = :token,
+                started_at = :now, progress = NULL
+WHERE id = :id
+
 -- name: delete_job
 -- Remove a job.
 DELETE FROM jobs WHERE id = ?

@@ -1,4 +1,4 @@
-"""Owns the laws of moves: cancel, retry, redrive, park, unpark, purge and reseal."""
+"""Owns the laws of moves: cancel, retry, redrive, park, unpark, purge, reseal and take."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ ENDS_IN = {
     (Verb.RESEAL, State.SCHEDULED): State.SCHEDULED,
     (Verb.RESEAL, State.PENDING): State.PENDING,
     (Verb.RESEAL, State.DEAD): State.DEAD,
+    (Verb.TAKE, State.PENDING): State.RUNNING,
 }
 
 
@@ -210,3 +211,49 @@ async def many_jobs_are_purged_together(bench: Bench) -> None:
     for job in jobs:
         kept = None if job.state in FINISHED else job
         assert await bench.store.get(job.id) == kept, job.state
+
+
+@law
+async def a_taken_job_runs_under_its_worker(bench: Bench) -> None:
+    """Take starts one job out of its turn: its fence holds, and no other worker gets it."""
+    first, last = await bench.enqueue(), await bench.enqueue()
+    worker, token = await bench.worker(), bench.number()
+    await bench.advance(SECOND)
+    taken = await bench.move(Verb.TAKE, last, worker=worker, token=token)
+    assert taken is not None
+    assert (taken.state, taken.worker, taken.token) == (State.RUNNING, worker, token)
+    assert (taken.attempt, taken.started_at) == (1, bench.now())
+    assert taken == await bench.job(last)
+    assert [job.id for job in await bench.store.held(worker)] == [last]
+    assert ids(await bench.claim(await bench.worker())) == [first]
+    assert not await bench.leave(replace(taken, token=token + 1))
+    assert await bench.leave(taken)
+    assert (await bench.job(last)).state is State.COMPLETED
+
+
+@law
+async def a_waiting_or_dead_job_is_taken_in_one_change(bench: Bench) -> None:
+    """Between a retry or redrive and the take after it, no other worker can claim the job."""
+    for state, verb in ((State.SCHEDULED, Verb.RETRY), (State.DEAD, Verb.REDRIVE)):
+        job = await bench.job_in(state)
+        worker, token = await bench.worker(), bench.number()
+        take = Move(verb=Verb.TAKE, id=job.id, worker=worker, token=token)
+        changes = Changes(answer=None, moves=[Move(verb=verb, id=job.id), take])
+        applied = await bench.store.apply([], lambda _records, _now, made=changes: made)  # type: ignore[misc]
+        assert applied.moved[1] == await bench.job(job.id), state
+        assert await bench.claim(await bench.worker(), job.lane) == [], state
+        held = applied.moved[1]
+        assert held is not None, state
+        assert await bench.leave(held), state
+
+
+@law
+async def a_taken_job_is_rescued_when_its_lease_ends(bench: Bench) -> None:
+    """A worker that takes a job and vanishes loses it as after a claim."""
+    job = await bench.job_in(State.PENDING)
+    taken = await bench.move(Verb.TAKE, job.id, worker=await bench.worker(), token=bench.number())
+    rescuer = await bench.seasoned()
+    rescued = await bench.store.rescue(worker=rescuer, token=bench.number(), limit=MANY)
+    assert ids(rescued) == [job.id]
+    assert taken is not None
+    assert not await bench.leave(taken)

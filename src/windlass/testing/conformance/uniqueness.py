@@ -95,6 +95,17 @@ async def cancelling_a_waiting_job_frees_its_key(bench: Bench) -> None:
 
 
 @law
+async def taking_a_job_frees_the_key_that_it_holds_until_it_is_claimed(bench: Bench) -> None:
+    """A take is a claim: the other kind of key stays held."""
+    for unique in (SETTLED, CLAIMED):
+        job = await bench.job_in(State.PENDING, unique=unique)
+        assert await bench.move(Verb.TAKE, job.id, worker=await bench.worker(), token=1)
+        assert (again := await bench.add(unique=unique)).is_duplicate is (unique is SETTLED)
+        assert await bench.move(Verb.CANCEL, again.id)
+        await bench.leave(await bench.job(job.id))
+
+
+@law
 async def a_running_job_that_is_to_be_cancelled_frees_its_key_when_it_ends(bench: Bench) -> None:
     """A retry that ends as cancelled frees the key; the request alone does not."""
     job = await bench.start(unique=SETTLED)

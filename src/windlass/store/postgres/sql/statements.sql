@@ -289,6 +289,15 @@ UPDATE {schema}.jobs SET
     cancel_requested = %(cancel_requested)s, updated_at = {schema}.clock()
 WHERE id = %(id)s
 
+-- name: take
+-- Start a pending job under a worker's lease.
+WITH freed AS (
+    DELETE FROM {schema}.unique_keys WHERE job = %(id)s AND frees_on_claim AND until IS NULL)
+UPDATE {schema}.jobs SET
+    state = 'running', attempt = attempt + 1, worker = %(worker)s, token = %(token)s,
+    started_at = %(now)s, updated_at = %(now)s, progress = NULL
+WHERE id = %(id)s
+
 -- name: cancel_live
 -- Move a waiting job that was cancelled to the finished jobs.
 SELECT {schema}.cancel_job(job, %(reason)s, {schema}.clock()) FROM {schema}.jobs AS job

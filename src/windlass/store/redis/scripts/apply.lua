@@ -107,7 +107,7 @@ local moved, extra, number = {}, {}, 0
 at = first_move
 for i, verb in ipairs(verbs) do
   local item, before = verb[4] and ARGV[at + 1] or false, verb[5] and ARGV[at + 2] or false
-  local after, more = move(verb[1], ARGV[at], {verb[2], verb[3], item, before, verb[6]})
+  local after, more = move(verb[1], ARGV[at], {verb[2], verb[3], item, before, verb[6], verb[7], verb[8]})
   moved[i] = after or ''
   if after then number = number + 1 end
   if after and more[1] then extra[#extra + 1] = {i, more[1][2], more[1][3]} end

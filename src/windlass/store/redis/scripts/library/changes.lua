@@ -151,9 +151,9 @@ local function has_payload(id, payload)
 end
 
 -- name: moves
--- requires: load leave enter unpark set_payload has_payload forget
+-- requires: load leave enter unpark set_payload has_payload forget free_key
 -- Each verb returns whether the job's state allowed it. a = reason, waiting_for, payload item, payload
--- before, steps of the next life or 'refused'; false where there is none.
+-- before, steps of the next life or 'refused', worker, token; false where there is none.
 local moves = {}
 
 function moves.cancel(id, h, a)
@@ -213,6 +213,16 @@ function moves.reseal(id, h, a)
   if state ~= SCHEDULED and state ~= PENDING and state ~= DEAD then return false end
   if a[4] and not has_payload(id, a[4]) then return false end
   if a[3] then set_payload(id, a[3]) end
+  return true
+end
+
+function moves.take(id, h, a)
+  if h[STATE] ~= PENDING then return false end
+  leave(id)
+  h[STATE], h[ATTEMPT], h[WORKER], h[TOKEN] = RUNNING, h[ATTEMPT] + 1, a[6], a[7]
+  h[STARTED], h[PROGRESS] = now, false
+  enter(id)
+  free_key(id, h, true)
   return true
 end
 

@@ -1,0 +1,216 @@
+"""A job that is run here and settled is taken out of its queue, and recorded as by a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.app_on_store import STORES, Bed, serving, until
+from windlass import Context, Job, State, Windlass
+from windlass.app.local_runs.local_run import LocalRun, run_here
+from windlass.core.changes import Changes
+from windlass.core.errors import InvalidTransition, LeaseLost
+from windlass.core.jobs.moves import Move, Verb
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.streams import BEGIN
+from windlass.core.workflows.step_log import Steps
+
+on_every_store = pytest.mark.stores(*STORES)
+
+
+async def settle_here(app: Windlass, job_id: Any) -> tuple[LocalRun, Job]:
+    """Run a job here and settle it; return both as they are after it."""
+    ended = await run_here(app, job_id, settle=True)
+    job = await app.store.get(job_id)
+    assert job is not None
+    return ended, job
+
+
+@on_every_store
+def test_a_dead_job_completes_here_and_that_is_recorded(bed: Bed) -> None:
+    app = bed.app()
+    is_mended = False
+
+    @app.job(max_retries=0)
+    async def ship(ctx: Context, order: int) -> str:
+        await ctx.step("pack", str, order)
+        if not is_mended:
+            raise ConnectionError
+        await ctx.stream("packed")
+        await ctx.step("send", str, order)
+        ctx.progress(0.5, "half way")
+        return "shipped"
+
+    async def main() -> None:
+        nonlocal is_mended
+        async with serving(app):
+            handle = await ship.aenqueue(7)
+            await until(lambda: _is(app, handle.id, State.DEAD))
+        await app.store.open()
+        is_mended = True
+        ended, job = await settle_here(app, handle.id)
+        assert (ended.recorded, ended.error) == (True, None)
+        assert (job.state, job.result, job.attempt) == (State.COMPLETED, b'"shipped"', 2)
+        assert Steps(job.steps).names == ["pack", "send"]
+        assert job.progress is not None
+        assert job.progress.fraction == 0.5
+        assert len((await app.store.stream_read(handle.id, BEGIN, 10)).groups) == 1
+        (entry,) = (await app.control.aaudit()).entries
+        assert (entry.action, entry.subject) == ("run", f"job:{handle.id}")
+        assert not [worker for worker in await app.store.workers() if not worker.ended]
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+async def _is(app: Windlass, job_id: Any, state: State) -> bool:
+    job = await app.store.get(job_id)
+    return job is not None and job.state is state
+
+
+@on_every_store
+def test_a_failure_here_is_an_attempt_like_any_other(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job(max_retries=1)
+    async def charge() -> None:
+        raise ValueError("declined")
+
+    async def main() -> None:
+        await app.store.open()
+        handle = await charge.aenqueue()
+        ended, job = await settle_here(app, handle.id)
+        assert isinstance(ended.error, ValueError)
+        assert (job.state, job.failures, len(job.history)) == (State.SCHEDULED, 1, 1)
+        ended, job = await settle_here(app, handle.id)  # It waits for its retry.
+        assert (job.state, job.attempt, len(job.history)) == (State.DEAD, 2, 2)
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bed", ["postgres"], indirect=True)
+def test_a_transaction_of_the_handler_is_committed_with_the_outcome(bed: Bed) -> None:
+    app = bed.app()
+    with psycopg.connect(bed.url) as db:
+        db.execute("CREATE TABLE paid (number int)")
+
+    @app.job
+    async def pay(ctx: Context, number: int) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute("INSERT INTO paid VALUES (%s)", [number])
+
+    async def main() -> None:
+        await app.store.open()
+        handle = await pay.aenqueue(7)
+        ended, job = await settle_here(app, handle.id)
+        assert (ended.recorded, ended.transactions, ended.next) == (True, 0, None)
+        assert job.state is State.COMPLETED
+        await app.aclose()
+
+    asyncio.run(main())
+    with psycopg.connect(bed.url) as db:
+        assert db.execute("SELECT number FROM paid").fetchall() == [(7,)]
+
+
+@on_every_store
+def test_no_worker_runs_a_job_that_runs_here(bed: Bed) -> None:
+    app = bed.app()
+    runs, release = 0, asyncio.Event()
+
+    @app.job
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        await release.wait()
+
+    @app.job
+    async def other() -> None:
+        return None
+
+    async def main() -> None:
+        await app.store.open()
+        handle = await work.aenqueue()
+        here = asyncio.create_task(run_here(app, handle.id, settle=True))
+        await until(lambda: _is(app, handle.id, State.RUNNING))
+        await other.aenqueue()
+        await app.arun_worker(burst=True, metrics_port=0)
+        release.set()
+        assert (await here).recorded
+        assert runs == 1
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_run_that_is_broken_off_gives_its_job_back(bed: Bed) -> None:
+    app = bed.app()
+    began = asyncio.Event()
+
+    @app.job
+    async def work() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        await app.store.open()
+        handle = await work.aenqueue()
+        here = asyncio.create_task(run_here(app, handle.id, settle=True))
+        await began.wait()
+        here.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await here
+        job = await app.store.get(handle.id)
+        assert job is not None
+        assert (job.state, job.failures, job.worker) == (State.PENDING, 0, None)
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+def test_an_outcome_that_comes_too_late_is_an_error(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job
+    async def work() -> None:
+        (holder,) = await app.store.workers()
+        (held,) = await app.store.held(holder.info.id)
+        assert held.token is not None
+        ending = Transition(id=held.id, token=held.token, state=State.CANCELLED)
+        assert await app.store.settle([ending]) == [True]
+
+    async def main() -> None:
+        await app.store.open()
+        handle = await work.aenqueue()
+        with pytest.raises(LeaseLost):
+            await run_here(app, handle.id, settle=True)
+        assert await _is(app, handle.id, State.CANCELLED)
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_job_that_ran_or_waits_for_something_else_is_not_taken(bed: Bed) -> None:
+    app = bed.app()
+
+    @app.job
+    async def work() -> None:
+        return None
+
+    async def main() -> None:
+        await app.store.open()
+        done = await work.aenqueue()
+        await settle_here(app, done.id)
+        with pytest.raises(InvalidTransition, match="without --settle"):
+            await run_here(app, done.id, settle=True, again=True)
+        parked = await work.aenqueue()
+        park = Move(verb=Verb.PARK, id=parked.id, waiting_for="flow:1")
+        await app.store.apply([], lambda _records, _now: Changes(answer=None, moves=[park]))
+        with pytest.raises(InvalidTransition, match="it waits for 'flow:1'"):
+            await run_here(app, parked.id, settle=True)
+        await app.aclose()
+
+    asyncio.run(main())
