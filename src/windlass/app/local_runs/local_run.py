@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -156,17 +156,11 @@ async def _run(
         await records.checkpoint(job, entries, saga)
         steps.extend(entries)
 
-    handlers = HandlerRunners(
-        app.registry,
-        app.layers,
-        lambda call, _kind: asyncio.to_thread(call),
-        _environment(app, records, options, provided, progress),
-        record,
-    )
+    environment = _environment(app, records, options, provided, progress)
+    handlers = HandlerRunners(app.registry, app.layers, _in_thread, environment, record)
     runner = handlers.runner(job.kind)
-    settler = Settler(
-        app.registry, max_retries=options.max_retries, max_crashes=options.max_crashes
-    )
+    retries, crashes = options.max_retries, options.max_crashes
+    settler = Settler(app.registry, max_retries=retries, max_crashes=crashes)
     began = time.monotonic()
     flushing = asyncio.ensure_future(_flush(handlers, records))
     try:
@@ -210,6 +204,10 @@ async def _outcome(runner: HandlerRunner, job: Job) -> tuple[Context, Outcome]:
     if context.run_state.stream is not None:
         await flush_at_end(context)
     return context, outcome
+
+
+async def _in_thread(call: Callable[[], Any], _kind: object) -> Any:
+    return await asyncio.to_thread(call)
 
 
 async def _flush(handlers: HandlerRunners, records: Records) -> None:
