@@ -27,7 +27,6 @@ from windlass.handlers.middleware import Callbacks, log_runs, trace_runs
 from windlass.handlers.middleware.callbacks import Completed, Failed
 from windlass.handlers.provided import Provided, Providers
 from windlass.handlers.registry import CallHook, Middleware, Registry, checked_call_hook
-from windlass.observability.meters import Meters
 from windlass.observability.traces import is_loaded
 from windlass.settings import FlagArguments, Resolved, SettingArguments, load_settings
 from windlass.store import Store, store_at
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from windlass.app.jobs.jobs import Jobs
     from windlass.app.schedules import Schedules
     from windlass.core.stats.stats import Stats
+    from windlass.observability.meters import Meters
     from windlass.process.supervisor_channel import SupervisorChannel
     from windlass.worker import Hooks, Worker
 
@@ -75,7 +75,7 @@ class Windlass(EmbeddedWorkers):
         *,
         imports: Sequence[str] = (),
         middleware: Sequence[Middleware] = (),
-        meters: Callable[[], Meters] = Meters,
+        meters: Callable[[], Meters] | None = None,
         **settings: Unpack[SettingArguments],
     ) -> None:
         self._code = {"url": url, "imports": tuple(imports), **settings}
@@ -344,7 +344,7 @@ class Windlass(EmbeddedWorkers):
             self,
             worker_class or Worker,
             self._resolve(flags),
-            self._meters(),
+            self._meters,
             name=name,
             burst=burst,
             channel=channel,

@@ -6,6 +6,7 @@ Only programs that run a worker import this, and with it the worker's engine and
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.app.isolation.recipe import recipe_of
@@ -44,7 +45,7 @@ def make_worker(
     app: Windlass,
     worker_class: type[W],
     resolved: Resolved,
-    meters: Meters,
+    meters: Callable[[], Meters] | None,
     *,
     name: str,
     burst: bool,
@@ -69,7 +70,7 @@ def make_worker(
         store=worker_store(app.store, settings, app.registry),
         registry=app.registry,
         options=worker_options(resolved, name, burst=burst, embedded=channel is None),
-        meters=meters,
+        meters=Meters() if meters is None else meters(),
         middleware=app.layers,
         hooks=app.worker_hooks,
         providers=app.providers,
