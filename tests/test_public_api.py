@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -74,10 +75,55 @@ def test_the_package_is_typed_and_has_a_version() -> None:
     assert windlass.__version__.count(".") >= 2
 
 
-def test_importing_it_loads_no_framework() -> None:
+def test_importing_it_loads_nothing_that_was_not_asked_for() -> None:
     loaded = loaded_by("import windlass")
-    assert loaded.isdisjoint({"typer", "click", "pydantic", "pytest", "hypothesis"})
-    assert loaded.isdisjoint({"rich", "structlog", "psycopg"})
+    ours = {name for name in loaded if name.startswith("windlass.")}
+    assert ours == {"windlass.hangup", "windlass.lazy_names", "windlass.version"}
+    assert loaded.isdisjoint({"asyncio", "logging", "msgspec", "dataclasses", "sqlite3", "ssl"})
+
+
+FRAMEWORKS = {"typer", "click", "pydantic", "pytest", "hypothesis", "rich", "structlog", "psycopg"}
+PARTS = {"windlass.worker", "windlass.supervisor", "windlass.web", "windlass.cli", "windlass.demo"}
+
+
+def test_an_app_with_handlers_loads_no_worker_no_store_and_no_framework() -> None:
+    loaded = loaded_by(
+        "from windlass import Windlass\n"
+        "app = Windlass('postgresql://nowhere')\n"
+        "@app.job(max_retries=3)\n"
+        "async def greet(name: str) -> str: ...\n"
+    )
+    stores = {f"windlass.store.{name}" for name in ("memory", "sqlite", "postgres", "redis")}
+    operators = {"windlass.app.control.control", "windlass.app.jobs.jobs", "windlass.app.stats"}
+    figures = {"windlass.observability.meters", "windlass.observability.process_stats"}
+    assert loaded.isdisjoint(FRAMEWORKS | PARTS | stores | operators | figures)
+    assert loaded.isdisjoint({"sqlite3", "http", "tempfile", "shutil", "importlib.resources"})
+
+
+@pytest.mark.parametrize("package", ["windlass", "windlass.app"])
+def test_a_name_that_is_not_there_is_refused_as_ever(package: str) -> None:
+    module = import_module(package)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Windless'"):
+        _ = module.Windless
+
+
+@pytest.mark.parametrize(
+    ("words", "spared"),
+    [
+        (["--help"], {"asyncio", "msgspec", "windlass.app", "windlass.settings", "pydantic"}),
+        (["--version"], {"asyncio", "msgspec", "windlass.app", "windlass.settings", "pydantic"}),
+    ],
+    ids=["help", "version"],
+)
+def test_a_command_loads_only_what_it_needs(words: list[str], spared: set[str]) -> None:
+    loaded = loaded_by(
+        f"sys.argv = ['windlass', *{words!r}]\n"
+        "from windlass.cli import main\n"
+        "sys.stdout, out = open('/dev/null', 'w'), sys.stdout\n"
+        "try: main()\n"
+        "except SystemExit: sys.stdout = out"
+    )
+    assert loaded.isdisjoint({*spared, "windlass.worker", "windlass.web", "textual", "psycopg"})
 
 
 @pytest.mark.parametrize(
@@ -85,9 +131,10 @@ def test_importing_it_loads_no_framework() -> None:
     [
         ("commands.worker", {"rich", "structlog", "pygments"}),
         ("commands.top", {"textual"}),
+        ("processes.supervisor_process", {"typer", "pydantic", "rich", "windlass.app"}),
         ("processes.worker_process", {"typer", "pydantic", "rich"}),
     ],
-    ids=["supervisor", "top", "worker"],
+    ids=["command", "top", "supervisor", "worker"],
 )
 def test_a_process_that_serves_loads_nothing_for_people(module: str, spared: set[str]) -> None:
     loaded = loaded_by(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from windlass.cli.root_command import COMMANDS as SUMMARIES
 from windlass.core.errors import ConfigError
 from windlass.version import __version__
 
@@ -225,3 +226,10 @@ def test_the_module_can_be_run_where_the_script_is_not_on_the_path(tmp_path: Pat
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: there is no store at ")
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_the_list_of_commands_says_how_the_help_of_each_begins(name: str, shell: Shell) -> None:
+    words = " ".join(shell.ok(name, "--help").out.split())
+    assert SUMMARIES[name].removesuffix(".") in words
+    assert f"{name} " in shell.ok("--help").out

@@ -6,46 +6,40 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack
 
-from windlass.app.control.control import Control
 from windlass.app.enqueueing.id_generator import IdGenerator
-from windlass.app.isolation.recipe import recipe_of
-from windlass.app.jobs.jobs import Jobs
 from windlass.app.loop_thread import LoopThread, blocking, refuse_in_event_loop
-from windlass.app.registration.importing import load_imports
 from windlass.app.registration.job_decorator import JobDecorator
 from windlass.app.registration.schedule_decorators import CronDecorator, EveryDecorator
-from windlass.app.schedules import Schedules
 from windlass.app.secrets.encryption import Encryption
-from windlass.app.spaces import schedules_in, worker_store
-from windlass.app.stats import gather_stats
 from windlass.app.web import WebPage
 from windlass.app.workers.embedded import EmbeddedWorkers
-from windlass.app.workers.options import worker_options
-from windlass.app.workflows import flow as flows
-from windlass.app.workflows import pipeline as pipelines
 from windlass.core.errors import ConfigError
 from windlass.core.failures.error_classes import Verdict
 from windlass.core.payloads.redaction import Redaction
 from windlass.core.policies.limit import limit_of_app
-from windlass.core.stats.stats import Stats
 from windlass.core.values.job_options import checked_callables
-from windlass.core.values.names import check_name
 from windlass.handlers.context import Context
 from windlass.handlers.middleware import Callbacks, log_runs, trace_runs
 from windlass.handlers.middleware.callbacks import Completed, Failed
 from windlass.handlers.provided import Provided, Providers
-from windlass.handlers.registry import CallHook, Middleware, Registry
-from windlass.observability.meters import Meters
+from windlass.handlers.registry import CallHook, Middleware, Registry, checked_call_hook
 from windlass.observability.traces import is_loaded
-from windlass.process.supervisor_channel import SupervisorChannel
 from windlass.settings import FlagArguments, Resolved, SettingArguments, load_settings
 from windlass.store import Store, store_at
-from windlass.worker import Hooks, Worker
-from windlass.worker.hooks import checked_call_hook
-from windlass.worker.isolation.import_guard import refuse_worker
+
+if TYPE_CHECKING:
+    # Imported when they are first used: most programs only enqueue.
+    from windlass.app.control.control import Control
+    from windlass.app.jobs.jobs import Jobs
+    from windlass.app.schedules import Schedules
+    from windlass.core.stats.stats import Stats
+    from windlass.observability.meters import Meters
+    from windlass.process.supervisor_channel import SupervisorChannel
+    from windlass.worker import Hooks, Worker
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -81,7 +75,7 @@ class Windlass(EmbeddedWorkers):
         *,
         imports: Sequence[str] = (),
         middleware: Sequence[Middleware] = (),
-        meters: Callable[[], Meters] = Meters,
+        meters: Callable[[], Meters] | None = None,
         **settings: Unpack[SettingArguments],
     ) -> None:
         self._code = {"url": url, "imports": tuple(imports), **settings}
@@ -107,15 +101,31 @@ class Windlass(EmbeddedWorkers):
         self.providers = Providers()
         self.ids = IdGenerator()
         self.portal = LoopThread()
-        self.jobs = Jobs(self)
-        """The jobs of the store: find and count them."""
-        self.control = Control(self)
         self.web = WebPage(self)
-        self.schedules = Schedules(self)
-        """The recurring jobs: list, put, pause, run."""
         self.job = JobDecorator(self)
         self.every = EveryDecorator(self)
         self.cron = CronDecorator(self)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The jobs of the store: find and count them."""
+        from windlass.app.jobs.jobs import Jobs
+
+        return Jobs(self)
+
+    @cached_property
+    def control(self) -> Control:
+        """Operations on the store: cancel, redrive, pause, and the others of operators."""
+        from windlass.app.control.control import Control
+
+        return Control(self)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """The recurring jobs: list, put, pause, run."""
+        from windlass.app.schedules import Schedules
+
+        return Schedules(self)
 
     def __dir__(self) -> list[str]:
         """List the names that programs use; other parts of Windlass use the rest."""
@@ -300,6 +310,8 @@ class Windlass(EmbeddedWorkers):
         Example:
             `(await app.astats(queue="mail")).slots_needed`
         """
+        from windlass.app.stats import gather_stats
+
         redaction = Redaction(self.settings.redact)
         return await gather_stats(self.store, redaction, queue=queue, kind=kind)
 
@@ -313,7 +325,7 @@ class Windlass(EmbeddedWorkers):
         name: str = "",
         burst: bool = False,
         channel: SupervisorChannel | None = None,
-        worker_class: type[Worker] = Worker,
+        worker_class: type[Worker] | None = None,
         **flags: Unpack[FlagArguments],
     ) -> Worker:
         """Return a worker that is not running yet: `run()` serves until `stop()`.
@@ -325,29 +337,17 @@ class Windlass(EmbeddedWorkers):
         Raises:
             ConfigError: a setting is wrong, leaves no queue to serve, or no key for secrets.
         """
-        refuse_worker()
-        if name:
-            check_name("worker", name)
-        resolved = self._resolve(flags)
-        settings = resolved.settings
-        if settings.url != self.settings.url:
-            raise ConfigError("a worker uses its app's store; write app.configure(url=...)")
-        load_imports(settings.imports)
-        self.check_secrets()
-        flows.register(self)
-        pipelines.register(self)
-        return worker_class(
-            store=worker_store(self.store, settings, self.registry),
-            registry=self.registry,
-            options=worker_options(resolved, name, burst=burst, embedded=channel is None),
-            meters=self._meters(),
-            middleware=self.layers,
-            hooks=self.worker_hooks,
-            providers=self.providers,
+        from windlass.app.workers.making import make_worker
+        from windlass.worker import Worker
+
+        return make_worker(
+            self,
+            worker_class or Worker,
+            self._resolve(flags),
+            self._meters,
+            name=name,
+            burst=burst,
             channel=channel,
-            recipe=lambda: recipe_of(self, settings),
-            schedules=schedules_in(settings, self.schedules.declared),
-            ids=self.ids.next,
         )
 
     def check_secrets(self) -> None:
@@ -363,6 +363,8 @@ class Windlass(EmbeddedWorkers):
     @property
     def worker_hooks(self) -> Hooks:
         """The hooks around a worker's life."""
+        from windlass.worker import Hooks
+
         start, end = self._on_start, self._on_shutdown
         return Hooks(on_start=start, on_shutdown=end, on_child_start=self.child_hooks)
 

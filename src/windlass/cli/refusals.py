@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from windlass.core.errors import ImportFailed, WindlassError
-from windlass.core.failures.describe import where
 
 
 def reason(error: Exception) -> str | None:
@@ -20,8 +19,9 @@ def reason(error: Exception) -> str | None:
 
 def refuse(error: Exception, why: str) -> None:
     """Print why a command failed; if the app's own code did, also where."""
-    # Imported here, because it loads rich, which a worker never needs.
+    # Imported here: rich and what looks into tracebacks are needed only by those that fail.
     from windlass.cli.output import console as show
+    from windlass.core.failures.describe import where
 
     show.error(why)
     if isinstance(error, ImportFailed) and (place := where(error.__cause__ or error)):

@@ -17,35 +17,36 @@ from windlass.cli.refusals import reason, refuse
 from windlass.core.errors import WindlassError
 from windlass.version import __version__
 
-_COMMANDS = [
-    "demo",
-    "worker",
-    "enqueue",
-    "jobs",
-    "why",
-    "dead",
-    "queues",
-    "schedules",
-    "bulk",
-    "flows",
-    "events",
-    "limits",
-    "breakers",
-    "stats",
-    "top",
-    "web",
-    "slo",
-    "workers",
-    "audit",
-    "check",
-    "deploys",
-    "keys",
-    "migrate",
-    "doctor",
-]
-"""In the order in which a newcomer needs them; each is in the module of its name.
+COMMANDS = {
+    "demo": "Watch a thousand jobs run.",
+    "worker": "Serve the jobs of an app.",
+    "enqueue": "Enqueue a job, and print its id.",
+    "jobs": "List, show, run, retry, cancel and purge jobs.",
+    "why": "Say why a job does not run, or what became of it.",
+    "dead": "List, redrive and purge dead jobs.",
+    "queues": "List, pause and resume queues.",
+    "schedules": "List, pause, resume and run schedules.",
+    "bulk": "Follow, pause, resume and stop bulk operations.",
+    "flows": "List, draw and cancel flows of jobs.",
+    "events": "Send events to waiting jobs, and show them.",
+    "limits": "Show limits and change them live.",
+    "breakers": "Show circuit breakers, open and close them.",
+    "stats": "Show arrivals, departures, the slots they need, and the errors.",
+    "top": "Watch queues, kinds, errors and workers live.",
+    "web": "Serve the web page: what is wrong, every job, and the remedies.",
+    "slo": "List kinds with a service-level target.",
+    "workers": "List workers, alive and gone.",
+    "audit": "List what operators did.",
+    "check": "Check before a deploy that new code serves the jobs.",
+    "deploys": "Mark deploys, to see which errors are new since one.",
+    "keys": "Create and rotate the keys that encrypt secrets.",
+    "migrate": "Create the store, or bring its schema up to date.",
+    "doctor": "Find problems, and how to fix them.",
+}
+"""In the order in which a newcomer needs them, with the beginning of their help.
 
-A module has a group of commands of that name, or one command and its EXAMPLES.
+Each is in the module of its name, which has a group of commands of that name, or one command and
+its EXAMPLES. The texts are here because a list of all commands imports none of them.
 """
 
 _DEBUG = "--debug"
@@ -79,11 +80,15 @@ class _Tidy(TyperGroup):
         return list(super().parse_args(ctx, args))
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  (What Typer calls.)
-        return _COMMANDS
+        return [*COMMANDS]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  (Likewise.)
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items()])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         # An unknown name loads all commands, so that the closest one can be suggested.
-        for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             self._load(name)
         return super().get_command(ctx, cmd_name)
 

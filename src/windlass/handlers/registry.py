@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -339,3 +340,16 @@ class Registry:
         return {
             kind: each.slo for kind, each in self._registrations.items() if each.slo is not None
         }
+
+
+def checked_call_hook(hook: CallHook) -> CallHook:
+    """Return a hook for the threads of handlers.
+
+    Raises: ConfigError: it is a coroutine function, which no thread would await.
+    """
+    if inspect.iscoroutinefunction(hook):
+        raise ConfigError(
+            f"a hook in a handler's thread must be a plain function, got {hook!r}; "
+            "coroutines belong to @app.on_job_start and @app.on_job_complete"
+        )
+    return hook

@@ -21,15 +21,12 @@ import msgspec
 from msgspec import Struct
 
 from windlass.core.workers import WorkerPulse
+from windlass.process import CHANNEL_VARIABLE
 from windlass.process.channel import Channel
 from windlass.process.exits.black_box import BlackBox
 from windlass.process.stats_board import StatsBoard
 from windlass.settings import Settings
 
-CHANNEL_VARIABLE = "WINDLASS_SUPERVISOR_CHANNEL"
-"""The environment variable with the descriptors that a supervisor shares with a
-worker's process.
-"""
 ASK_FOR_STACK: int | None = signal.SIGRTMIN + 4 if hasattr(signal, "SIGRTMIN") else None
 """The signal on which a worker's process dumps its stack, even if no Python can run in it."""
 _GREETING_SECONDS = 2.0
@@ -123,11 +120,9 @@ class SupervisorChannel:
         self._is_asked_to_stop = False
 
     @classmethod
-    def from_environment(cls) -> SupervisorChannel | None:
-        """Return the channel that a supervisor left for this process, if there is one."""
-        shared = os.environ.pop(CHANNEL_VARIABLE, None)
-        if shared is None:
-            return None
+    def from_environment(cls) -> SupervisorChannel:
+        """Return the channel that a supervisor left for this process."""
+        shared = os.environ.pop(CHANNEL_VARIABLE)
         descriptors = [int(descriptor) for descriptor in shared.split(",")]
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
+from pkgutil import get_data
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -22,7 +22,8 @@ class Migration(NamedTuple):
 
 def load_statements(package: str, file: str = "statements.sql") -> Mapping[str, str]:
     """Return the statements of a .sql file, each under the name in the comment above it."""
-    parts = _NAME.split(files(package).joinpath(file).read_text("utf-8"))
+    # Not by importlib.resources, which loads shutil and tempfile into every process.
+    parts = _NAME.split((get_data(package, file) or b"").decode())
     return MappingProxyType(dict(zip(parts[1::2], map(str.strip, parts[2::2]), strict=True)))
 
 
@@ -33,6 +34,9 @@ def repeat_values(statement: str, times: int) -> str:
 
 def load_migrations(package: str, directory: str = "migrations") -> list[Migration]:
     """Return the migrations in a directory of a package, in order."""
+    # Imported here: only few processes read migrations.
+    from importlib.resources import files
+
     return sorted(
         Migration(int(match[1]), match[2], entry.read_text("utf-8"))
         for entry in files(package).joinpath(directory).iterdir()

@@ -16,11 +16,11 @@ from windlass.core.jobs.job import Job
 from windlass.core.workers import WorkerPulse
 from windlass.observability.meters import Meters
 from windlass.observability.process_stats import Figures, Process, read
+from windlass.process import CHANNEL_VARIABLE
 from windlass.process.exits.black_box import BlackBox, shared_file
 from windlass.process.stats_board import StatsBoard
 from windlass.process.supervisor_channel import (
     ASK_FOR_STACK,
-    CHANNEL_VARIABLE,
     Beat,
     Message,
     Stopping,

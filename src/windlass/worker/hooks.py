@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from windlass.core.errors import ConfigError
 from windlass.handlers.middleware import Callbacks, Middleware
 from windlass.handlers.provided import Provided, Providers, needs_of
-from windlass.handlers.registry import CallHook, Registry
+from windlass.handlers.registry import Registry
 from windlass.process.waits import within
 
 _SHUTDOWN_HOOK_SECONDS = 10.0
@@ -41,19 +40,6 @@ class Hooks:
         for hook in self.on_shutdown:
             name = getattr(hook, "__qualname__", repr(hook))
             await within(_SHUTDOWN_HOOK_SECONDS, "on_shutdown", _call(hook, provided), hook=name)
-
-
-def checked_call_hook(hook: CallHook) -> CallHook:
-    """Return a hook for the threads of handlers.
-
-    Raises: ConfigError: it is a coroutine function, which no thread would await.
-    """
-    if inspect.iscoroutinefunction(hook):
-        raise ConfigError(
-            f"a hook in a handler's thread must be a plain function, got {hook!r}; "
-            "coroutines belong to @app.on_job_start and @app.on_job_complete"
-        )
-    return hook
 
 
 async def _call(hook: Hook, provided: Provided) -> None:

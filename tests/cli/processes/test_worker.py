@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass import Windlass
-from windlass.cli.processes.worker_process import WorkerCommand, read, written
+from windlass.cli.processes.worker_command import WorkerCommand, read, written
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell, Start

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from windlass.app.enqueueing.sender import Sender
 from windlass.app.loop_thread import refuse_in_event_loop
 from windlass.settings import FlagArguments
-from windlass.worker import Worker
+
+if TYPE_CHECKING:
+    from windlass.worker import Worker
 
 
 class EmbeddedWorkers(Sender):
@@ -51,8 +53,11 @@ class EmbeddedWorkers(Sender):
         Example:
             `async with app.running(concurrency=10): await serve_requests()`
         """
-        made = self._app.worker(name=name, worker_class=_AnnouncedWorker, **flags)
-        worker = cast("_AnnouncedWorker", made)
+        # Imported here: a program that only enqueues needs no worker.
+        from windlass.app.workers.making import AnnouncedWorker
+
+        made = self._app.worker(name=name, worker_class=AnnouncedWorker, **flags)
+        worker = cast("AnnouncedWorker", made)
         serving = asyncio.create_task(worker.run(), name="windlass-worker")
         try:
             await asyncio.wait({serving, worker.started}, return_when=asyncio.FIRST_COMPLETED)
@@ -61,18 +66,6 @@ class EmbeddedWorkers(Sender):
             yield worker
         finally:
             await _end(worker, serving)
-
-
-class _AnnouncedWorker(Worker):
-    """A worker that says when it has started."""
-
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def _start(self) -> None:
-        super()._start()
-        self.started.set_result(None)
 
 
 async def _end(worker: Worker, serving: asyncio.Task[None]) -> None:

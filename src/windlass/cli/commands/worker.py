@@ -11,7 +11,7 @@ from windlass.cli import app_target as target
 from windlass.cli import options
 from windlass.cli.processes import worker_flags
 from windlass.cli.processes.supervisor_process import supervise
-from windlass.cli.processes.worker_process import WorkerCommand
+from windlass.cli.processes.worker_command import WorkerCommand
 
 EXAMPLES = (
     "windlass worker shop.jobs:app --processes 4",
@@ -90,4 +90,5 @@ def worker(
         )
     target.check(reference)
     order = WorkerCommand(reference, flags, name, burst, debug=bool(ctx.obj))
-    supervise(order, reload=reload)
+    if code := supervise(order, reload=reload):
+        raise typer.Exit(code)

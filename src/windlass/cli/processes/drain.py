@@ -16,8 +16,8 @@ import typer
 
 from windlass.cli.output import console
 from windlass.core.values.durations import human
+from windlass.process import CHANNEL_VARIABLE
 from windlass.process.grace_periods import DRAIN_GRACE
-from windlass.process.supervisor_channel import CHANNEL_VARIABLE
 from windlass.settings import load_settings
 
 _PROC = Path("/proc")

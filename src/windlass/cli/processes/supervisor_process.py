@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
-import typer
-
 from windlass.cli.processes.banner import Banner
-from windlass.cli.processes.worker_process import WorkerCommand, written
+from windlass.cli.processes.worker_command import Typed, WorkerCommand, written
+from windlass.cli.refusals import reason, refuse
+from windlass.core.errors import WindlassError
 from windlass.core.values.ranges import Bounds
 from windlass.observability.logs import configure_logging
 from windlass.settings import load_settings
 from windlass.supervisor.reloader import FileWatch
 from windlass.supervisor.supervisor import Supervisor
 
+_INTERRUPTED = 130
 
-def supervise(command: WorkerCommand, *, reload: bool) -> None:
-    """Keep workers for an app alive until stopped; the app itself is never imported here.
 
-    Raises: ConfigError: a flag or a setting is wrong. typer.Exit: with the exit code, if that is
-    not 0.
+def main(typed: Typed) -> None:
+    """Supervise as typed, and end with the exit code; an error is one line, and 1."""
+    try:
+        sys.exit(supervise(typed.command, reload=typed.reload))
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    except (WindlassError, OSError) as error:
+        why = reason(error)
+        if typed.command.debug or why is None:
+            raise
+        refuse(error, why)
+        sys.exit(1)
+
+
+def supervise(command: WorkerCommand, *, reload: bool) -> int:
+    """Keep workers for an app alive until stopped, and return the exit code.
+
+    The app itself is never imported here.
+
+    Raises: ConfigError: a flag or a setting is wrong.
     """
     settings = load_settings(command.flags, environ=os.environ, directory=Path.cwd()).settings
     configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
@@ -29,9 +47,7 @@ def supervise(command: WorkerCommand, *, reload: bool) -> None:
     if reload:
         # Compiled code is compared with its source by whole seconds, which misses quick saves.
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    code = asyncio.run(_run(command, settings.processes, watch))
-    if code:
-        raise typer.Exit(code)
+    return asyncio.run(_run(command, settings.processes, watch))
 
 
 async def _run(command: WorkerCommand, processes: Bounds, watch: FileWatch | None) -> int:

@@ -1,59 +1,25 @@
-"""Owns a worker's process below a supervisor: the command that starts it, and how it ends.
+"""Owns a worker's process below a supervisor: how it starts, and how it ends.
 
-Anybody could type the command, so that a list of processes says what each is. It is parsed here and
-not by typer: that loads pydantic, which would stay in every worker's memory.
+Its command is not read by typer: that loads pydantic, which would stay in every worker's memory.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from windlass.app import Windlass
 from windlass.cli import app_target
 from windlass.cli.app_target import refuse_private
 from windlass.cli.processes.signals import serve
+from windlass.cli.processes.worker_command import WorkerCommand, read
 from windlass.cli.refusals import reason, refuse
 from windlass.core.errors import WindlassError
 from windlass.observability.logs import configure_logging, get_logger, is_for_people
 from windlass.process.supervisor_channel import Hello, SupervisorChannel
 
 log = get_logger("windlass.cli")
-
-
-class WorkerCommand(NamedTuple):
-    """The app that a worker serves, and its flags; `debug` shows tracebacks of errors."""
-
-    reference: str
-    flags: Mapping[str, object]
-    name: str
-    burst: bool
-    debug: bool
-
-
-def written(command: WorkerCommand) -> list[str]:
-    """Return the arguments of `windlass` for a worker's process."""
-    given = {**command.flags, "name": command.name or None, "burst": command.burst or None}
-    options = [
-        f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}")
-        for key, value in given.items()
-        if value is not None
-    ]
-    return [*(["--debug"] if command.debug else []), "worker", command.reference, *options]
-
-
-def read(arguments: Sequence[str]) -> WorkerCommand:
-    """Return the command that a supervisor has written."""
-    debug = arguments[0] == "--debug"
-    _, reference, *options = arguments[debug:]
-    flags: dict[str, object] = {}
-    for option in options:
-        flag, has_value, value = option.removeprefix("--").partition("=")
-        flags[flag.replace("-", "_")] = value if has_value else True
-    name, burst = str(flags.pop("name", "")), bool(flags.pop("burst", False))
-    return WorkerCommand(reference, flags, name, burst, debug)
 
 
 def main(channel: SupervisorChannel) -> None:
