@@ -73,7 +73,7 @@ def test_every_log_line_of_a_job_names_the_job_wherever_it_is_written(
             assert line["worker_id"]
             assert line.get("job_id") or line["job_ids"]
             if "job_ids" not in line:
-                assert line["attempt"] == 1
+                assert line["attempt"] >= 1  # More if it had to wait for its child process.
         (finished,) = [line for line in own if line["event"] == "job.finished"]
         assert finished["duration"] >= 0
     strays = [line for line in lines if line["event"].startswith("user") and "kind" not in line]
