@@ -239,10 +239,11 @@ def test_a_deadlock_that_somebody_else_makes_is_survived(
 ) -> None:
     """Case 28. Prevents an outcome, or an order, from being lost to another's careless SQL.
 
-    Somebody locks the second job and waits for the first, which we have: we are the victim.
+    Somebody locks the second job and waits for the first, which we have: we are the victim. A
+    session looks for a deadlock once, after its timeout: the other must wait by then.
     """
     yard = postgres_yard
-    set_default(yard, "deadlock_timeout", "50ms")
+    set_default(yard, "deadlock_timeout", "5s")
     ids, ours = prepared_to(yard, end)
     before = deadlocks(yard)
     with rival(yard) as db:
