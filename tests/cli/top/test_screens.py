@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from windlass.app.snapshot import Snapshot
 from windlass.cli.top.actions import Action
 from windlass.cli.top.content.details import Details
 from windlass.cli.top.content.panels import Row
+from windlass.cli.top.screens.job import JobScreen
 from windlass.cli.top.screens.row import RowScreen
 from windlass.core.jobs.ids import job_id
+from windlass.core.stats.stats import QueueFigures
 
 DOCS = Path(__file__).parents[3] / "docs" / "top.md"
 
@@ -259,5 +262,33 @@ def test_a_slow_look_into_a_row_does_not_end_up_on_the_sheet_of_another(
         await viewer.press("up")
         assert "sheet of billing" in viewer.text
         assert isinstance(viewer.top.screen, RowScreen)
+
+    figures.view(script)
+
+
+def test_an_open_sheet_shows_newer_figures_and_keeps_its_selection(
+    figures: Figures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a queue is paused, and its sheet says for ever that it is not."""
+    jobs = figures.jobs[:3]
+
+    async def details(_: Windlass, row: Row) -> Details:
+        assert isinstance(row.figures, QueueFigures)
+        lines = [Text(f"paused {row.figures.paused}"), *(Text(str(job)) for job in jobs)]
+        return Details(body=Group(*lines), jobs=jobs)
+
+    monkeypatch.setattr("windlass.cli.top.screens.row.details", details)
+
+    async def script(viewer: Viewer) -> None:
+        await viewer.sees("▸mail")
+        await viewer.press("enter")
+        await viewer.sees("paused False")
+        await viewer.press("down")
+        queues = [replace(queue, paused=True) for queue in busy().stats.queues]
+        figures.snapshot = snapshot(queues=tuple(queues))
+        await viewer.sees("paused True")
+        await viewer.press("enter")
+        assert isinstance(viewer.top.screen, JobScreen)
+        assert viewer.top.screen._job_id == jobs[1]
 
     figures.view(script)

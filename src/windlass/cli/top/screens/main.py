@@ -92,7 +92,7 @@ class MainScreen(TopScreen):
         if self.is_typing:
             self._type(on=False)
         elif row := self.top.selection.take(self.top.snapshot):
-            self.app.push_screen(RowScreen(row))
+            self.app.push_screen(RowScreen(row, self.top.selection.panel))
         else:
             self.top.say("no row is selected")
 

@@ -13,7 +13,7 @@ from textual.geometry import Region
 
 from windlass.cli.top.actions import pause_or_resume, redrive_group
 from windlass.cli.top.content.details import details
-from windlass.cli.top.content.panels import Row
+from windlass.cli.top.content.panels import PANELS, Row
 from windlass.cli.top.screens.base import Lines, keys
 from windlass.cli.top.screens.job import JobScreen
 from windlass.cli.top.screens.sheet import ReadSheet
@@ -26,16 +26,31 @@ class RowScreen(ReadSheet):
         ("enter", "open"), ("p", "pause"), ("r", "redrive")
     )
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Row, panel: int) -> None:
         super().__init__()
         self._row = row
+        self._read_figures = row.figures
+        self._panel = PANELS[panel]
         self._jobs: tuple[UUID, ...] = ()
         self._selected = 0
 
     async def read(self) -> RenderableType:
+        self._read_figures = self._row.figures
         row = await details(self.top.windlass, self._row)
-        self._jobs, self._selected = row.jobs, 0
+        selected = self._jobs[self._selected] if self._jobs else None
+        self._jobs = row.jobs
+        self._selected = row.jobs.index(selected) if selected in row.jobs else 0
         return row.body
+
+    def show(self) -> None:
+        """Show the sheet; read it again if the figures of its row are no longer the same."""
+        snapshot = self.top.snapshot
+        rows = () if snapshot is None else self._panel.rows(snapshot)
+        self._row = next((row for row in rows if row.key == self._row.key), self._row)
+        super().show()
+        is_reading = self._reading is not None and not self._reading.done()
+        if self._row.figures != self._read_figures and self.is_mounted and not is_reading:
+            self.action_read()
 
     def key_effects(self) -> Sequence[tuple[str, str]]:
         arrows = "job" if len(self._jobs) > 1 else "more"
