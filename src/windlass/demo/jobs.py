@@ -13,7 +13,7 @@ from windlass.core.jobs.outcomes import Snooze
 from windlass.core.jobs.retry import Retry
 from windlass.handlers.context import Context
 
-app = Windlass()
+app = Windlass(enqueue_timeout="1m")
 _SOON = Retry(max_retries=5, initial="200ms", max_delay="2s")
 
 
