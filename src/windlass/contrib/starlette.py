@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 
 from windlass.app import Windlass
 from windlass.core.errors import ConfigError
+from windlass.handlers.provided import gives_app
 from windlass.settings import FlagArguments
 
 __all__ = ["Lifespan", "windlass_app", "windlass_lifespan"]
@@ -53,6 +54,8 @@ def windlass_lifespan(
         async with AsyncExitStack() as stack:
             stack.push_async_callback(_close, app)
             await app.store.open()
+            if hasattr(server, "dependency_overrides"):  # FastAPI's, which tests set.
+                stack.enter_context(app.providers.following(server))
             own = await stack.enter_async_context(lifespan(server)) if lifespan else None
             if worker:
                 await stack.enter_async_context(app.running(**flags))
@@ -74,6 +77,9 @@ def windlass_app(connection: HTTPConnection) -> Windlass:
             "application that serves it, and use its TestClient in a `with` block"
         )
     return app
+
+
+gives_app(windlass_app)
 
 
 async def _close(app: Windlass) -> None:
