@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Unpack
@@ -13,6 +12,7 @@ from typing import Any, Unpack
 from starlette.requests import HTTPConnection
 
 from windlass.app import Windlass
+from windlass.contrib.serving import opened
 from windlass.core.errors import ConfigError
 from windlass.handlers.provided import gives_app
 from windlass.settings import FlagArguments
@@ -50,10 +50,9 @@ def windlass_lifespan(
         )
 
     @asynccontextmanager
-    async def opened(server: Any) -> AsyncIterator[Mapping[str, Any]]:
+    async def around(server: Any) -> AsyncIterator[Mapping[str, Any]]:
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(_close, app)
-            await app.store.open()
+            await stack.enter_async_context(opened(app))
             if hasattr(server, "dependency_overrides"):  # FastAPI's, which tests set.
                 stack.enter_context(app.providers.following(server))
             own = await stack.enter_async_context(lifespan(server)) if lifespan else None
@@ -61,7 +60,7 @@ def windlass_lifespan(
                 await stack.enter_async_context(app.running(**flags))
             yield {**(own or {}), STATE: app}
 
-    return opened
+    return around
 
 
 def windlass_app(connection: HTTPConnection) -> Windlass:
@@ -80,9 +79,3 @@ def windlass_app(connection: HTTPConnection) -> Windlass:
 
 
 gives_app(windlass_app)
-
-
-async def _close(app: Windlass) -> None:
-    # First: a store closes the connections of loops that have ended, not of others.
-    await asyncio.to_thread(app.portal.close)
-    await app.aclose()

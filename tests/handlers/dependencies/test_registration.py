@@ -66,7 +66,7 @@ def test_a_dependency_is_no_part_of_the_payload(app: Windlass) -> None:
         assert "session" not in str(schema)
 
 
-def test_what_only_a_web_request_has_is_refused_by_its_name_and_with_a_remedy(
+def test_a_dependency_that_only_a_web_request_could_fill_is_refused_with_a_remedy(
     app: Windlass,
 ) -> None:
     async def send(user: str = Inject(get_user)) -> None: ...
@@ -151,7 +151,7 @@ class ByAnnotation:
     def execute(self, ctx: SyncContext) -> None: ...
 
 
-def test_what_belongs_to_no_run_has_no_dependencies(app: Windlass) -> None:
+def test_providers_and_hooks_have_no_dependencies(app: Windlass) -> None:
     def pool(session: Session = Inject(get_session)) -> Pool:
         return Pool()
 

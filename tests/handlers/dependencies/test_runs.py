@@ -4,86 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
 
+from tests.handlers.dependencies.sessions import (
+    Session,
+    get_blocking_session,
+    get_session,
+    get_url,
+    get_user,
+    heard,
+    run,
+)
 from tests.handlers.provided.pools import Pool, with_pool
-from tests.support.app_on_store import Bed, in_state, on_embedded_stores, serving, until
-from windlass import Context, Inject, Kind, Snooze, State, SyncContext, Windlass
+from tests.support.app_on_store import Bed, on_embedded_stores, serving, until
+from windlass import Context, Inject, Kind, State, SyncContext
 from windlass.app.local_runs.local_run import run_here
 from windlass.core.jobs.outcomes import Succeeded
 from windlass.testing import travel
 
 pytestmark = on_embedded_stores
-heard: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def silence() -> None:
-    """Let every test hear only what it caused itself."""
-    heard.clear()
-
-
-class Session:
-    """What a run has for itself."""
-
-    def __init__(self, name: str = "session") -> None:
-        self.name = name
-        self.thread = threading.get_ident()
-
-
-def get_url() -> str:
-    heard.append("url")
-    return "db"
-
-
-async def get_session(url: Annotated[str, Inject(get_url)]) -> AsyncIterator[Session]:
-    heard.append("open")
-    try:
-        yield Session(f"session of {url}")
-    except BaseException as error:
-        heard.append(f"roll back for {type(error).__name__}")
-        raise
-    else:
-        heard.append("commit")
-    finally:
-        heard.append("close")
-
-
-def get_blocking_session(url: str = Inject(get_url)) -> Iterator[Session]:
-    heard.append("open")
-    try:
-        yield Session(f"session of {url}")
-        heard.append("commit")
-    finally:
-        heard.append("close")
-
-
-async def get_user(session: Session = Inject(get_session)) -> str:
-    return f"user in {session.name}"
-
-
-def run(app: Windlass, handler: Any, *args: Any, **kwargs: Any) -> Any:
-    """Let a worker run one job, and return its result."""
-
-    async def main() -> Any:
-        async with serving(app):
-            return await (await handler.aenqueue(*args, **kwargs)).aresult("60s")
-
-    return asyncio.run(main())
-
-
-def dies(app: Windlass, handler: Any) -> None:
-    """Let a worker run a job that fails for good."""
-
-    async def main() -> None:
-        async with serving(app):
-            await in_state(await handler.aenqueue(), State.DEAD)
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize("form", ["default", "annotated", "both"])
@@ -225,139 +168,6 @@ def test_a_batch_has_one_of_each_for_all_its_jobs(bed: Bed) -> None:
         t.run_due()
         assert {job.state for job in t.jobs()} == {State.COMPLETED}
     assert heard == ["url", "open", "commit", "close"]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-def test_a_failed_run_raises_its_error_in_its_dependencies(bed: Bed, *, is_async: bool) -> None:
-    app = bed.app()
-
-    async def fail(session: Session = Inject(get_session)) -> None:
-        raise LookupError
-
-    def fail_in_thread(session: Session = Inject(get_session)) -> None:
-        raise LookupError
-
-    dies(app, app.job(max_retries=0)(fail if is_async else fail_in_thread))
-    assert heard == ["url", "open", "roll back for LookupError", "close"]
-
-
-def test_a_dependency_that_catches_the_error_does_not_make_the_run_succeed(bed: Bed) -> None:
-    app = bed.app()
-
-    async def forgiving() -> AsyncIterator[int]:
-        try:
-            yield 1
-        except LookupError:
-            heard.append("caught")
-
-    def forgiving_too() -> Iterator[int]:
-        try:
-            yield 1
-        except LookupError:
-            heard.append("caught, too")
-
-    @app.job(max_retries=0)
-    def fail(a: int = Inject(forgiving), b: int = Inject(forgiving_too)) -> None:
-        raise LookupError("no such order")
-
-    with travel(app) as t:
-        fail.enqueue()
-        t.run_due()
-        error = t.assert_dead(fail, error=LookupError).error
-    assert error is not None
-    assert error.message == "no such order"
-    assert "yield" not in error.traceback
-    assert heard == ["caught, too", "caught"]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-def test_a_failure_after_the_yield_fails_the_run_before_it_is_recorded(
-    bed: Bed, *, is_async: bool
-) -> None:
-    app = bed.app()
-
-    async def committing() -> AsyncIterator[int]:
-        yield 1
-        raise OSError("the commit failed")
-
-    async def work(a: Session = Inject(get_session), b: int = Inject(committing)) -> None: ...
-
-    def work_in_thread(a: Session = Inject(get_session), b: int = Inject(committing)) -> None: ...
-
-    handler = app.job(max_retries=0)(work if is_async else work_in_thread)
-    with travel(app) as t:
-        handler.enqueue()
-        t.run_due()
-        error = t.assert_dead(handler, error=OSError).error
-    assert error is not None
-    assert error.message == "the commit failed"
-    # What was opened before it hears of it.
-    assert heard == ["url", "open", "roll back for OSError", "close"]
-
-
-def test_a_dependency_that_cannot_be_opened_fails_the_run_and_closes_the_others(bed: Bed) -> None:
-    app = bed.app()
-
-    def down() -> int:
-        raise OSError("no route")
-
-    @app.job(max_retries=0)
-    async def work(a: Session = Inject(get_session), b: int = Inject(down)) -> None:
-        heard.append("run")
-
-    dies(app, work)
-    assert heard == ["url", "open", "roll back for OSError", "close"]
-
-
-def test_a_snooze_is_no_failure_for_a_dependency(bed: Bed) -> None:
-    app = bed.app()
-
-    @app.job
-    async def work(a: Session = Inject(get_session)) -> Snooze:
-        return Snooze("1h")
-
-    with travel(app) as t:
-        work.enqueue()
-        t.run_due()
-    assert heard == ["url", "open", "commit", "close"]
-
-
-@pytest.mark.parametrize("sort", ["async", "blocking"])
-def test_a_run_whose_time_is_over_closes_its_dependencies(bed: Bed, sort: str) -> None:
-    app = bed.app()
-    dependency: Any = get_session if sort == "async" else get_blocking_session
-
-    @app.job(max_retries=0, timeout="50ms")
-    async def slow(session: Session = Inject(dependency)) -> None:
-        await asyncio.sleep(600)
-
-    dies(app, slow)
-    assert heard[-1] == "close"
-    assert "commit" not in heard
-
-
-def test_a_blocking_dependency_that_opens_too_late_is_closed_all_the_same(bed: Bed) -> None:
-    app, late, closed = bed.app(), threading.Event(), threading.Event()
-
-    def slow() -> Iterator[int]:
-        assert late.wait(60)
-        try:
-            yield 1
-        finally:
-            closed.set()
-
-    @app.job(max_retries=0, timeout="50ms", grace="60s")
-    async def work(value: int = Inject(slow)) -> None: ...
-
-    async def main() -> None:
-        async with serving(app):
-            handle = await work.aenqueue()
-            await until(lambda: any(each.cancelling() for each in asyncio.all_tasks()))
-            late.set()
-            await in_state(handle, State.DEAD)
-
-    asyncio.run(main())
-    assert closed.is_set()
 
 
 def test_dependencies_may_ask_for_the_context_and_for_provided_values(bed: Bed) -> None:
