@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 
 from tests.handlers.provided.pools import Pool
 from windlass import ConfigError, Context, Inject, PayloadInvalid, SyncContext, Windlass
 from windlass.testing import travel
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 
 class Session:
@@ -176,6 +179,27 @@ def test_a_provided_value_that_a_dependency_needs_must_exist_before_a_worker_sta
 
     with pytest.raises(ConfigError, match="the handler of 'send' asks for `db: Pool`, but no"):
         app.run_worker(burst=True)
+
+
+def test_the_result_of_a_dependency_may_be_named_for_type_checkers_only(app: Windlass) -> None:
+    def late() -> Decimal:
+        return 1  # type: ignore[return-value]
+
+    def unknown(amount: Decimal) -> None: ...
+
+    @app.job
+    def pay(amount: int = Inject(late)) -> int:
+        return amount
+
+    with travel(app) as t:
+        pay.enqueue()
+        t.run_due()
+        t.assert_completed(pay, result=1)
+
+    async def refused(amount: None = Inject(unknown)) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"annotations of .*unknown cannot be evaluated"):
+        app.job(refused)
 
 
 def test_only_what_can_be_called_is_a_dependency() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -244,3 +244,20 @@ def test_a_handler_in_a_pipeline_has_its_dependencies(bed: Bed) -> None:
 
     line = app.pipeline("line", [first, second])
     assert run(app, line, {"order": 7}) == "7 session of db, user in session of db"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_dependency_may_hold_a_task_group_and_a_timeout_open(bed: Bed, *, is_async: bool) -> None:
+    app = bed.app()
+
+    async def group() -> AsyncIterator[asyncio.TaskGroup]:
+        async with asyncio.timeout(600), asyncio.TaskGroup() as tasks:
+            yield tasks
+
+    async def work(tasks: asyncio.TaskGroup = Inject(group)) -> str:
+        return await tasks.create_task(asyncio.sleep(0, "done"))
+
+    def work_in_thread(tasks: asyncio.TaskGroup = Inject(group)) -> str:
+        return "done"
+
+    assert run(app, app.job(work if is_async else work_in_thread)) == "done"

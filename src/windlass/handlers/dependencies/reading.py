@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from windlass.core.errors import ConfigError
-from windlass.core.payloads.annotations import hints_of
+from windlass.core.payloads.annotations import parameter_hints_of
 from windlass.handlers.any_context import AnyContext
 from windlass.handlers.context import Context
 from windlass.handlers.provided import Inject, Need, needs_of
@@ -73,7 +73,7 @@ def read_dependency(function: Callable[..., Any]) -> Dependency:
 
     Raises: ConfigError: its annotations cannot be read, or ask for the wrong context.
     """
-    hints = hints_of(annotated(function))
+    hints = parameter_hints_of(annotated(function))
     style = _style(function)
     context: str | None = None
     missing: list[str] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import Any, NoReturn, TypeGuard
 
 from windlass.core.errors import ConfigError
-from windlass.core.payloads.annotations import hints_of
+from windlass.core.payloads.annotations import parameter_hints_of
 
 
 class _Injected:
@@ -102,9 +102,9 @@ def needs_of(function: Callable[..., Any]) -> tuple[Need, ...]:
     asked = [each for each in parameters if each.default is Inject]
     if not asked:
         return ()
-    marked = hints_of(annotated(function))
+    marked = parameter_hints_of(annotated(function))
     asked = [each for each in asked if mark_of(each, marked.get(each.name)) is None]
-    hints = hints_of(annotated(function), extras=False)
+    hints = parameter_hints_of(annotated(function), extras=False)
     return tuple(_need(function, each, hints.get(each.name, Any)) for each in asked)
 
 
