@@ -28,7 +28,10 @@ def logged_in(connection: Connection, _: BaseRouteHandler) -> None:
 
 
 async def access(connection: Connection) -> Access | None:
-    assert isinstance(connection.app, Litestar)  # It is Litestar's own connection.
+    # It is Litestar's own connection, of the mounted handler.
+    assert isinstance(connection.app, Litestar)
+    assert connection.route_handler.handler_name == "windlass_page"
+    assert connection.url.path.startswith(connection.scope["root_path"])
     who = connection.cookies["user"]
     return Access(who=who, role=ROLES[who]) if who in ROLES else None
 

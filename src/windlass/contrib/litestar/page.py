@@ -16,9 +16,6 @@ from windlass.app import Windlass
 if TYPE_CHECKING:
     from windlass.contrib.litestar.plugin import AccessFunction
 
-_SCOPE = "windlass.litestar"
-"""Where the scope of Litestar is kept: the page's own changes some of it."""
-
 
 def page_handler(
     app: Windlass,
@@ -37,8 +34,7 @@ def page_handler(
         """Return the access of a request, which is Starlette's, by that of Litestar."""
         if access is None:
             return None
-        scope = request.scope[_SCOPE]
-        answer = access(ASGIConnection(scope=scope, receive=request.receive))
+        answer = access(ASGIConnection(scope=request.scope, receive=request.receive))
         return await answer if inspect.isawaitable(answer) else answer
 
     page = app.web(access=None if access is None else found, name=name)
@@ -51,7 +47,6 @@ def page_handler(
         below = (
             scope["path"].rstrip("/") or "/"
         )  # Litestar ends every path of a mount with a slash.
-        own = {"root_path": root, "path": root + below, _SCOPE: scope}
-        await page({**scope, **own}, receive, send)
+        await page({**scope, "root_path": root, "path": root + below}, receive, send)
 
     return windlass_page
