@@ -27,6 +27,7 @@ NEEDS_PROJECT = tuple(f"windlass.contrib.django.{name}" for name in ("admin", "p
 NEEDS_FRAMEWORK = {
     "windlass.contrib.fastapi": {"fastapi"},
     "windlass.contrib.flask": {"flask"},
+    "windlass.contrib.litestar": {"litestar"},
     "windlass.contrib.sentry": {"sentry"},
     "windlass.contrib.starlette": {"fastapi", "starlette", "web"},
     "windlass.testing.pytest_plugin": set[str](),

@@ -98,7 +98,7 @@ class Windlass(EmbeddedWorkers):
         self.encryption = Encryption(lambda: self.settings.encryption_keys)
         """Seals and opens the secrets of this app's jobs."""
         self.registry = Registry()
-        self.providers = Providers()
+        self.providers = Providers(self)
         self.ids = IdGenerator()
         self.portal = LoopThread()
         self.web = WebPage(self)
@@ -232,6 +232,11 @@ class Windlass(EmbeddedWorkers):
         """
         self.providers.add(function)
         return function
+
+    @property
+    def dependency_overrides(self) -> dict[Callable[..., Any], Callable[..., Any]]:
+        """What is called instead of a dependency: `app.dependency_overrides[get_user] = robot`."""
+        return self.providers.overrides
 
     def open_provided(self) -> AbstractAsyncContextManager[Provided]:
         """Open what is provided without a worker: `async with app.open_provided() as provided:`."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Unpack
@@ -13,7 +12,9 @@ from typing import Any, Unpack
 from starlette.requests import HTTPConnection
 
 from windlass.app import Windlass
+from windlass.contrib.serving import opened
 from windlass.core.errors import ConfigError
+from windlass.handlers.provided import gives_app
 from windlass.settings import FlagArguments
 
 __all__ = ["Lifespan", "windlass_app", "windlass_lifespan"]
@@ -49,16 +50,17 @@ def windlass_lifespan(
         )
 
     @asynccontextmanager
-    async def opened(server: Any) -> AsyncIterator[Mapping[str, Any]]:
+    async def around(server: Any) -> AsyncIterator[Mapping[str, Any]]:
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(_close, app)
-            await app.store.open()
+            await stack.enter_async_context(opened(app))
+            if hasattr(server, "dependency_overrides"):  # FastAPI's, which tests set.
+                stack.enter_context(app.providers.following(server))
             own = await stack.enter_async_context(lifespan(server)) if lifespan else None
             if worker:
                 await stack.enter_async_context(app.running(**flags))
             yield {**(own or {}), STATE: app}
 
-    return opened
+    return around
 
 
 def windlass_app(connection: HTTPConnection) -> Windlass:
@@ -76,7 +78,4 @@ def windlass_app(connection: HTTPConnection) -> Windlass:
     return app
 
 
-async def _close(app: Windlass) -> None:
-    # First: a store closes the connections of loops that have ended, not of others.
-    await asyncio.to_thread(app.portal.close)
-    await app.aclose()
+gives_app(windlass_app)

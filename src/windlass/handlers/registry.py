@@ -26,7 +26,8 @@ from windlass.core.policies.fairness import Weights
 from windlass.core.policies.keys import Key
 from windlass.core.policies.limit import Limit, queue_limit
 from windlass.handlers.context import Context
-from windlass.handlers.provided import Need
+from windlass.handlers.dependencies import Dependencies
+from windlass.handlers.provided import Need, Overrides
 
 _SYSTEM = ErrorClass.SYSTEM
 CallNext = Callable[[], Awaitable[Any]]
@@ -38,13 +39,16 @@ CallHook = Callable[[], object]
 class Target:
     """The code of a kind: how to call it, where it runs, its parameters and its result."""
 
-    call: Callable[[Context, Any], Any]
+    call: Callable[..., Any]
+    """Takes the context, the payload, and the values of dependencies if there are any."""
     pool: Pool
     codec: PayloadCodec
     payload: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
     result: Any
     needs: tuple[Need, ...] = ()
     """The parameters that are provided values."""
+    dependencies: Dependencies | None = None
+    """What each run opens for itself."""
     parameters: frozenset[str] | None = None
     """The names of the arguments; None if the payload is one value."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -58,6 +62,30 @@ class Target:
     def has_secrets(self) -> bool:
         """Whether its payload or its result can have secrets."""
         return self.codec.has_secrets or self.result_cipher is not None
+
+    def needs_under(self, overrides: Overrides) -> tuple[Need, ...]:
+        """Return all provided values that a run needs, those of its dependencies among them."""
+        dependencies = self.dependencies
+        return self.needs + (() if dependencies is None else dependencies.plan(overrides).needs)
+
+    def call_here(self, context: Context, value: Any) -> Awaitable[Any]:
+        """Call an `async def` handler, with its dependencies around it."""
+        call, dependencies = self.call, self.dependencies
+        if dependencies is None:
+            answer: Awaitable[Any] = call(context, value)
+            return answer
+        return dependencies.call(context, lambda injected: call(context, value, injected))
+
+    def call_elsewhere(
+        self, context: Context, value: Any, elsewhere: Callable[[Callable[[], Any]], Awaitable[Any]]
+    ) -> Awaitable[Any]:
+        """Call a `def` handler where it does not block, with its dependencies around it."""
+        call, dependencies = self.call, self.dependencies
+        if dependencies is None:
+            return elsewhere(lambda: call(context, value))
+        return dependencies.call_in_thread(
+            context, lambda injected: call(context, value, injected), elsewhere
+        )
 
     def encode_result(self, kind: str, value: Any, *, limit: int) -> bytes:
         """Encode the handler's return value, for a job of its kind or of an alias.

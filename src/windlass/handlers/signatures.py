@@ -21,9 +21,14 @@ from windlass.core.payloads.codec import PayloadCodec
 from windlass.core.payloads.secret import Cipher, holds_secrets
 from windlass.handlers.any_context import AnyContext
 from windlass.handlers.context import Context
-from windlass.handlers.provided import Inject, Need, needs_of
+from windlass.handlers.dependencies import Dependencies
+from windlass.handlers.dependencies.reading import asked_by
+from windlass.handlers.provided import Need, is_injected, needs_of
 from windlass.handlers.registry import Target
 from windlass.handlers.sync_context import SyncContext, in_thread
+
+NONE: Mapping[str, Any] = types.MappingProxyType({})
+"""The values of no dependencies."""
 
 
 def function_target(
@@ -34,17 +39,19 @@ def function_target(
         raise ConfigError(f"the handler of {kind!r} must not be a generator; return one value")
     hints = hints_of(function)
     parameters, context = _parameters(kind, function, hints)
-    needs = needs_of(function)
+    needs, dependencies = needs_of(function), _dependencies(kind, function, hints)
+    call = _caller(function, context, needs)
     result = _result(hints.get("return", Any))
     return Target(
-        call=_caller(function, context, needs),
+        call=call if dependencies is None else partial(_merged, call),
         pool=_pool(function),
         codec=PayloadCodec.for_parameters(kind, parameters, cipher=cipher),
-        payload=_payload(kind, function, parameters, needs),
+        payload=_payload(kind, function, parameters, needs, dependencies),
         result=result,
         result_cipher=cipher if holds_secrets(result) else None,
         cipher=cipher,
         needs=needs,
+        dependencies=dependencies,
         parameters=frozenset(parameters),
         defaults=_defaults(parameters),
     )
@@ -59,11 +66,11 @@ def payload_target(
     if len(parameters) != 1:
         raise ConfigError(f"the handler of Kind {kind!r} must take one argument, its payload")
     (name,) = parameters
-    needs = needs_of(function)
+    needs, dependencies = needs_of(function), _dependencies(kind, function, hints)
     call = _caller(function, context, needs)
     result = _result(hints.get("return", Any))
     return Target(
-        call=lambda ctx, value: call(ctx, {name: value}),
+        call=lambda ctx, value, injected=NONE: call(ctx, {name: value, **injected}),
         pool=_pool(function),
         codec=PayloadCodec(kind, payload, whole=True, cipher=cipher),
         payload=partial(whole_payload, kind),
@@ -71,6 +78,7 @@ def payload_target(
         result_cipher=cipher if holds_secrets(result) else None,
         cipher=cipher,
         needs=needs,
+        dependencies=dependencies,
     )
 
 
@@ -98,12 +106,13 @@ def batch_target(
     needs = needs_of(function)
     call = _caller(function, None, needs)
     return Target(
-        call=lambda ctx, items: call(ctx, {name: items}),
+        call=lambda ctx, items, injected=NONE: call(ctx, {name: items, **injected}),
         pool=_pool(function),
         codec=PayloadCodec(kind, item, whole=True, cipher=cipher),
         payload=partial(whole_payload, kind),
         result=Any,
         needs=needs,
+        dependencies=_dependencies(kind, function, hints, has_context=False),
     )
 
 
@@ -124,18 +133,19 @@ def class_target(kind: str, cls: type[Any], *, cipher: Cipher | None = None) -> 
         )
     hints = hints_of(cls) if is_dataclass(cls) or issubclass(cls, msgspec.Struct) else None
     parameters, _ = _parameters(kind, cls, hints or hints_of(cls.__init__))
-    _refuse_injected_fields(cls)
-    others, context = _parameters(kind, execute, hints_of(execute), skip=1)
+    _refuse_injected_fields(cls, hints or hints_of(cls.__init__))
+    own = hints_of(execute)
+    others, context = _parameters(kind, execute, own, skip=1)
     if others:
         raise ConfigError(
             f"{cls.__qualname__}.execute must take only a context and provided values (`= "
             f"Inject`), got {', '.join(others)}; make other arguments fields of the class"
         )
-    needs = needs_of(execute)
+    needs, dependencies = needs_of(execute), _dependencies(kind, execute, own)
     run = _caller(execute, context, needs)
-    result = _result(hints_of(execute).get("return", Any))
+    result = _result(own.get("return", Any))
     return Target(
-        call=lambda ctx, arguments: run(ctx, {"self": cls(**arguments)}),
+        call=lambda ctx, arguments, injected=NONE: run(ctx, {"self": cls(**arguments), **injected}),
         pool=_pool(execute),
         codec=PayloadCodec.for_parameters(kind, parameters, cipher=cipher),
         payload=partial(_named, kind, tuple(parameters)),
@@ -143,14 +153,31 @@ def class_target(kind: str, cls: type[Any], *, cipher: Cipher | None = None) -> 
         result_cipher=cipher if holds_secrets(result) else None,
         cipher=cipher,
         needs=needs,
+        dependencies=dependencies,
         parameters=frozenset(parameters),
         defaults=_defaults(parameters),
     )
 
 
-def _refuse_injected_fields(cls: type[Any]) -> None:
+def _merged(
+    call: Callable[[Context, Any], Any],
+    ctx: Context,
+    arguments: Mapping[str, Any],
+    injected: Mapping[str, Any],
+) -> Any:
+    return call(ctx, {**arguments, **injected})
+
+
+def _dependencies(
+    kind: str, function: Callable[..., Any], hints: dict[str, Any], *, has_context: bool = True
+) -> Dependencies | None:
+    asked = asked_by(function, hints)
+    return Dependencies(kind, asked, has_context=has_context) if asked else None
+
+
+def _refuse_injected_fields(cls: type[Any], hints: Mapping[str, Any]) -> None:
     for name, parameter in inspect.signature(cls).parameters.items():
-        if parameter.default is Inject:
+        if is_injected(parameter, hints.get(name)):
             raise ConfigError(
                 f"the field {name!r} of {cls.__qualname__} cannot be injected, since fields are "
                 f"the payload; write `def execute(self, ctx: Context, {name}: ... = Inject)`"
@@ -162,11 +189,13 @@ def _payload(
     function: Callable[..., Any],
     parameters: Mapping[str, inspect.Parameter],
     needs: tuple[Need, ...],
+    dependencies: Dependencies | None,
 ) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]:
     """Return how arguments get their names; raise for an argument that is injected."""
-    if not needs:
-        return partial(_named, kind, tuple(parameters))
     injected = frozenset(need.parameter for need in needs)
+    injected |= frozenset() if dependencies is None else dependencies.parameters
+    if not injected:
+        return partial(_named, kind, tuple(parameters))
     taken = parameters.keys() | injected
     names = tuple(name for name in inspect.signature(function).parameters if name in taken)
     return partial(_named_but, kind, injected, names)
@@ -225,7 +254,7 @@ def _parameters(
 ) -> tuple[dict[str, inspect.Parameter], str | None]:
     """Return the parameters that come from the payload, and the name of the one for the context.
 
-    Provided values are neither.
+    Provided values and those of dependencies are neither.
     """
     found: dict[str, inspect.Parameter] = {}
     context: str | None = None
@@ -235,9 +264,9 @@ def _parameters(
                 f"the handler of {kind!r} takes {parameter}, but a payload has named fields; give "
                 "every parameter a name"
             )
-        if parameter.default is Inject:
-            continue
         hint = hints.get(name, parameter.empty)
+        if is_injected(parameter, hint):
+            continue
         if hint not in _CONTEXTS:
             found[name] = parameter.replace(annotation=hint)
             continue

@@ -9,6 +9,7 @@ from typing import Any
 
 from windlass.handlers.middleware import Callbacks, Middleware
 from windlass.handlers.provided import Provided, Providers, needs_of
+from windlass.handlers.provided.injection import refuse_dependencies
 from windlass.handlers.registry import Registry
 from windlass.process.waits import within
 
@@ -60,16 +61,22 @@ def check_needs(
     Raises: ConfigError: a provider does not exist; the error names the type and the existing ones.
     """
     layers = [*middleware]
+    overrides = providers.overrides_in_force()
     for kind in registry:
         registration = registry[kind]
-        providers.check(f"the handler of {kind!r}", registration.target.needs)
+        providers.check(f"the handler of {kind!r}", registration.target.needs_under(overrides))
         layers.extend(registration.middleware)
     for hook in hooks:
-        providers.check(_called("hook", hook), needs_of(hook))
+        _check(providers, "hook", hook)
     for layer in layers:
-        providers.check(_called("middleware", layer), needs_of(layer))
+        _check(providers, "middleware", layer)
         for callback in layer if isinstance(layer, Callbacks) else ():
-            providers.check(_called("hook", callback), needs_of(callback))
+            _check(providers, "hook", callback)
+
+
+def _check(providers: Providers, what: str, function: Callable[..., Any]) -> None:
+    refuse_dependencies(_called(what, function), function)
+    providers.check(_called(what, function), needs_of(function))
 
 
 def _called(what: str, function: Callable[..., Any]) -> str:

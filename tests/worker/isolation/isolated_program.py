@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from windlass import (
     Callbacks,
     CallNext,
     Context,
+    Inject,
     PermanentError,
     RetryAfter,
     Snooze,
@@ -325,6 +326,22 @@ def die(how: str) -> None:
         os._exit(3)
     else:
         os.kill(os.getpid(), getattr(signal, how))
+
+
+async def loop_dependency() -> AsyncIterator[int]:
+    yield os.getpid()
+    note("loop closed")
+
+
+def main_dependency(pid: int = Inject(loop_dependency)) -> Iterator[tuple[int, bool]]:
+    yield pid, threading.current_thread() is threading.main_thread()
+    note("main closed")
+
+
+@app.job(isolate=True)
+def with_dependencies(found: tuple[int, bool] = Inject(main_dependency)) -> tuple[int, bool, int]:
+    note("run")
+    return *found, os.getpid()
 
 
 @app.job

@@ -43,6 +43,7 @@ def register(
 ) -> Handler[Any, Any, Any, Any]:
     """Check the options, add the handler to the registry of the app, and return it."""
     check_options(kind, options)
+    target.needs_under(app.providers.overrides_in_force())  # Raises for what no run can have.
     retry, errors = _retry_and_errors(kind, options)
     key = _key(kind, target, options)
     tags = checked_tags(options.tags)

@@ -195,5 +195,5 @@ async def _output(ctx: Context, registration: Registration, arguments: Mapping[s
     target, kind = registration.target, registration.kind
     value = target.codec.decode(encode_json(kind, dict(arguments)))
     if target.pool is Pool.LOOP:
-        return await target.call(ctx, value)
-    return await asyncio.to_thread(target.call, ctx, value)
+        return await target.call_here(ctx, value)
+    return await target.call_elsewhere(ctx, value, asyncio.to_thread)

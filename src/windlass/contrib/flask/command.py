@@ -1,17 +1,11 @@
-"""Owns `flask windlass ...`: the command line of Windlass, for the app of a Flask application.
-
-It replaces this process by `python -m windlass`: a supervisor must run no code of the project.
-"""
+"""Owns `flask windlass ...`: the command line of Windlass, for the app of a Flask application."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import click
 from flask.cli import ScriptInfo
+
+from windlass.contrib import command_process
 
 HOME = "windlass.contrib.flask.project:jobs"
 """Where the processes of Windlass find the app."""
@@ -30,22 +24,11 @@ HOME = "windlass.contrib.flask.project:jobs"
 @click.pass_context
 def windlass_command(context: click.Context, arguments: tuple[str, ...]) -> None:
     """Run any command of Windlass for this application: `flask windlass worker`."""
-    command, environment = prepared(context.ensure_object(ScriptInfo), arguments)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(command[0], command, environment)  # noqa: S606 - it is this Python.
+    command_process.become(*prepared(context.ensure_object(ScriptInfo), arguments))
 
 
 def prepared(script: ScriptInfo, arguments: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment of a process that runs Windlass."""
-    path = [each or str(Path.cwd()) for each in sys.path]
-    environment = {
-        **os.environ,
-        "WINDLASS_APP": HOME,
-        # As this process has it: flask puts the directory of the application there.
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
-    }
-    if script.app_import_path is not None:  # From --app; else FLASK_APP, or app.py.
-        environment["FLASK_APP"] = script.app_import_path
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [sys.executable, *flags, "-m", "windlass", *arguments], environment
+    found = script.app_import_path  # From --app; else FLASK_APP, or app.py.
+    variables = {} if found is None else {"FLASK_APP": found}
+    return command_process.prepared(HOME, arguments, variables)

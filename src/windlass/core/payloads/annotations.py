@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import typing
 from typing import Any
 
@@ -23,3 +24,22 @@ def hints_of(thing: Any, *, extras: bool = True) -> dict[str, Any]:
             "names at module level, outside TYPE_CHECKING, since payloads and provided values are "
             "checked against them"
         ) from error
+
+
+def parameter_hints_of(function: Any, *, extras: bool = True) -> dict[str, Any]:
+    """Return the annotations of a function's parameters; that of its result is not evaluated.
+
+    Often a result is named by an import that only type checkers see.
+
+    Raises:
+        ConfigError: one of them names what is not there at run time.
+    """
+    plain = getattr(function, "__func__", function)
+    if not isinstance(plain, types.FunctionType):
+        return hints_of(function, extras=extras)
+    bare = types.FunctionType((lambda: None).__code__, plain.__globals__, plain.__name__)
+    bare.__qualname__ = plain.__qualname__
+    bare.__annotations__ = {
+        name: hint for name, hint in plain.__annotations__.items() if name != "return"
+    }
+    return hints_of(bare, extras=extras)

@@ -1,4 +1,4 @@
-"""Owns how a function asks for provided values: by parameters whose default is `Inject`."""
+"""Owns how a function asks for provided values and dependencies: by parameters with `Inject`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,29 @@ import inspect
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import dataclass, is_dataclass
+from typing import Any, NoReturn, TypeGuard
 
 from windlass.core.errors import ConfigError
-from windlass.core.payloads.annotations import hints_of
+from windlass.core.payloads.annotations import parameter_hints_of
 
 
 class _Injected:
-    """The default of a parameter that is a provided value."""
+    """The default of a parameter that a worker fills."""
 
     __slots__ = ()
+
+    def __call__(self, dependency: Callable[..., Any]) -> Any:
+        """Let a parameter be the value of a function, which each run calls: `Inject(get_session)`.
+
+        Raises: ConfigError: it cannot be called.
+        """
+        if not callable(dependency):
+            raise ConfigError(
+                f"Inject(...) must be given a function that returns or yields a value, got "
+                f"{dependency!r}"
+            )
+        return InjectedFrom(dependency)
 
     def __repr__(self) -> str:
         return "Inject"
@@ -29,8 +41,25 @@ class _Injected:
         )
 
 
+class InjectedFrom(_Injected):
+    """The mark of a parameter that is the value of a dependency: `Inject(get_session)`."""
+
+    __slots__ = ("dependency",)
+    use_cache = True
+
+    def __init__(self, dependency: Callable[..., Any]) -> None:
+        self.dependency: Callable[..., Any] | None = dependency
+
+    def __repr__(self) -> str:
+        return "Inject(...)" if self.dependency is None else f"Inject({name_of(self.dependency)})"
+
+
 Inject: Any = _Injected()
-"""The default that makes a parameter a provided value: `db: Pool = Inject`."""
+"""The default of a parameter that the worker fills.
+
+`db: Pool = Inject` is a provided value, and `session: Session = Inject(get_session)` the value of a
+dependency; so is `session: Annotated[Session, Depends(get_session)] = Inject`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +71,23 @@ class Need:
 
     def __str__(self) -> str:
         return f"{self.parameter}: {show(self.type)}"
+
+
+def mark_of(parameter: inspect.Parameter, hint: Any) -> InjectedFrom | None:
+    """Return the mark of a parameter that is the value of a dependency; None if it has none.
+
+    That is `Inject(get_session)`, or what has its shape: `Depends(get_session)` of FastAPI. It is
+    the default of the parameter, or in its `Annotated`.
+    """
+    if _is_mark(parameter.default):
+        return parameter.default
+    marks = [each for each in getattr(hint, "__metadata__", ()) if _is_mark(each)]
+    return marks[-1] if marks else None
+
+
+def is_injected(parameter: inspect.Parameter, hint: Any) -> bool:
+    """Return whether a worker fills the parameter, so that it is no part of the payload."""
+    return parameter.default is Inject or mark_of(parameter, hint) is not None
 
 
 def needs_of(function: Callable[..., Any]) -> tuple[Need, ...]:
@@ -56,8 +102,28 @@ def needs_of(function: Callable[..., Any]) -> tuple[Need, ...]:
     asked = [each for each in parameters if each.default is Inject]
     if not asked:
         return ()
-    hints = hints_of(_annotated(function), extras=False)
+    marked = parameter_hints_of(annotated(function))
+    asked = [each for each in asked if mark_of(each, marked.get(each.name)) is None]
+    hints = parameter_hints_of(annotated(function), extras=False)
     return tuple(_need(function, each, hints.get(each.name, Any)) for each in asked)
+
+
+def refuse_dependencies(what: str, function: Callable[..., Any]) -> None:
+    """Check that a function which belongs to no run asks for no dependencies.
+
+    Raises: ConfigError: it asks for one.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    for parameter in parameters:
+        if _is_mark(parameter.default):
+            raise ConfigError(
+                f"{what} asks for `{parameter.name} = {parameter.default!r}`, but only handlers "
+                "and their dependencies have dependencies; ask for a provided value, as "
+                f"`{parameter.name}: Pool = Inject`"
+            )
 
 
 def plain(hint: Any) -> Any:
@@ -81,7 +147,10 @@ def show(hint: Any) -> str:
 
 def name_of(function: Callable[..., Any]) -> str:
     """Return the name of a function for a message."""
-    return str(getattr(function, "__qualname__", repr(function)))
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
+    name = getattr(function, "__qualname__", None)
+    return str(name or getattr(type(function), "__qualname__", repr(function)))
 
 
 def _need(function: Callable[..., Any], parameter: inspect.Parameter, hint: Any) -> Need:
@@ -98,11 +167,17 @@ def _need(function: Callable[..., Any], parameter: inspect.Parameter, hint: Any)
     return Need(parameter=parameter.name, type=plain(hint))
 
 
-def _annotated(function: Any) -> Any:
+def annotated(function: Any) -> Any:
     """Return the object that has the annotations: the function, or the one inside a callable."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
-    if inspect.isroutine(function) or inspect.isclass(function):
-        return function
-    return type(function).__call__
+    if inspect.isclass(function):
+        return function if is_dataclass(function) else function.__init__
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _is_mark(thing: Any) -> TypeGuard[InjectedFrom]:
+    # By its name: `fastapi.params.Depends` is known without an import of FastAPI.
+    names = (base.__name__ for base in type(thing).__mro__)
+    return isinstance(thing, InjectedFrom) or ("Depends" in names and hasattr(thing, "dependency"))

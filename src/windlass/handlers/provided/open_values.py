@@ -100,6 +100,10 @@ class Provided:
             known = self._given[id(function)] = (function, arguments)
         return known[1]
 
+    def overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+        """Return what is called instead of which dependency."""
+        return self._providers.overrides_in_force()
+
     def _value(self, wanted: Any, asked: str) -> Any:
         provider = self._providers.find(wanted, asked)
         try:

@@ -5,18 +5,34 @@ from __future__ import annotations
 import inspect
 import typing
 from collections import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from windlass.core.errors import ConfigError
 from windlass.core.payloads.annotations import hints_of
-from windlass.handlers.provided.injection import Need, is_too_general, needs_of, plain, show
+from windlass.handlers.provided.injection import (
+    Need,
+    is_too_general,
+    needs_of,
+    plain,
+    refuse_dependencies,
+    show,
+)
 
 _YIELDING = (
     abc.AsyncGenerator, abc.AsyncIterable, abc.AsyncIterator, abc.Generator, abc.Iterable,
     abc.Iterator,
 )  # fmt: skip
+Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
+"""What is called instead of which dependency."""
+
+
+class Overriding(Protocol):
+    """What has overrides of its own, as an application of FastAPI does."""
+
+    dependency_overrides: dict[Callable[..., Any], Callable[..., Any]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,10 +54,21 @@ class Provider:
 
 
 class Providers:
-    """The providers of an app, not opened; one for each type."""
+    """The providers of an app, not opened; one for each type. Also the overrides of dependencies.
 
-    def __init__(self) -> None:
+    The owner is the app: dependencies that give the app of a request give this one in a run.
+    """
+
+    def __init__(self, owner: object = None) -> None:
         self._providers: list[Provider] = []
+        self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        """What is called instead of which dependency."""
+        self._followed: list[Overriding] = []
+
+        async def give_owner() -> object:
+            return owner
+
+        self._give_owner = give_owner
 
     def __iter__(self) -> Iterator[Provider]:
         """Iterate over the providers in order of registration."""
@@ -57,6 +84,7 @@ class Providers:
                 f"a provider must be a function that returns or yields a value, got {function!r}"
             )
         name = function.__name__
+        refuse_dependencies(f"the provider {name}", function)
         _refuse_arguments(name, function)
         given = _type_given(name, function)
         for other in self._providers:
@@ -98,6 +126,27 @@ class Providers:
         for need in needs:
             self.find(need.type, f"{asker} asks for `{need}`")
 
+    def overrides_in_force(self) -> Overrides:
+        """Return the overrides: those of the app, and before them those that it follows."""
+        found: dict[Callable[..., Any], Callable[..., Any]]
+        found = dict.fromkeys(_GIVING_APP, self._give_owner) | self.overrides
+        for followed in self._followed:
+            found |= followed.dependency_overrides
+        return found
+
+    def follow(self, other: Overriding) -> None:
+        """Use the overrides of something else, too; the last one followed wins."""
+        self._followed.append(other)
+
+    @contextmanager
+    def following(self, other: Overriding) -> Iterator[None]:
+        """Use the overrides of something else, too, for the length of a block."""
+        self.follow(other)
+        try:
+            yield
+        finally:
+            self._followed.remove(other)
+
     def in_order(self) -> list[Provider]:
         """Return the providers so that each follows those that it needs, otherwise as registered.
 
@@ -122,6 +171,14 @@ class Providers:
             needed = self.find(need.type, f"the provider {provider.name} asks for `{need}`")
             self._put(needed, ordered, (*path, provider))
         ordered.append(provider)
+
+
+_GIVING_APP: set[Callable[..., Any]] = set()
+
+
+def gives_app(function: Callable[..., Any]) -> None:
+    """Let a dependency that gives the app of a request give the app of the run in a handler."""
+    _GIVING_APP.add(function)
 
 
 def _refuse_arguments(name: str, function: Callable[..., Any]) -> None:

@@ -147,10 +147,12 @@ class BatchCollector:
             place.take(share)
 
     async def _call(self, context: Context, items: list[Any]) -> Any:
-        call = self._target.call
-        if self._target.pool is Pool.LOOP:
-            return await call(context, items)
-        return await self._elsewhere(lambda: call(context, items), self._registration)
+        target = self._target
+        if target.pool is Pool.LOOP:
+            return await target.call_here(context, items)
+        return await target.call_elsewhere(
+            context, items, lambda call: self._elsewhere(call, self._registration)
+        )
 
     def _shares(self, answer: Any, count: int) -> Sequence[Any]:
         if answer is None:

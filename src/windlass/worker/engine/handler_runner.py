@@ -167,14 +167,15 @@ class HandlerRunners:
         return sum(collector.flush() for collector in self._collectors) > 0
 
     def _innermost(self, registration: Registration, *, is_at_home: bool) -> Handle:
-        call, elsewhere = registration.target.call, self._elsewhere
+        target, elsewhere = registration.target, self._elsewhere
+        call = target.call if target.dependencies is None else target.call_here
         if is_at_home:
             return lambda context: call(context, context.arguments)
         if registration.batch is not None:
             collector = BatchCollector(registration, registration.batch, elsewhere, self._state)
             self._collectors.append(collector)
             return collector
-        if registration.target.pool is Pool.LOOP:
+        if target.pool is Pool.LOOP:
 
             async def in_task(context: Context) -> Any:
                 context.run_state.main_task = asyncio.current_task()
@@ -182,11 +183,15 @@ class HandlerRunners:
 
             return in_task
 
-        def in_thread(context: Context) -> Any:
+        def in_thread(context: Context, call: Callable[[], Any]) -> Any:
             context.run_state.thread_id = threading.get_ident()
-            return call(context, context.arguments)
+            return call()
 
-        return lambda context: elsewhere(lambda: in_thread(context), registration)
+        return lambda context: target.call_elsewhere(
+            context,
+            context.arguments,
+            lambda call: elsewhere(lambda: in_thread(context, call), registration),
+        )
 
     def _unless_done(self, registration: Registration, handle: Handle) -> Handle:
         """Return a handler that returns the stored result if the job's idempotency key was
