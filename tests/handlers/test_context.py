@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace
 
 from tests.support.app_on_store import Bed, in_state, on_embedded_stores, serving, until
 from windlass import Backoff, Context, Retry, Snooze, State, SyncContext, Windlass, current_context
-from windlass.core.jobs.job import Progress
+from windlass.core.changes import Changes
+from windlass.core.jobs.job import Job, Progress
+from windlass.core.jobs.moves import Move, Verb
+from windlass.core.jobs.settle import Transition
 from windlass.observability.logs import configure_logging
-from windlass.store.memory import MemoryStore
-from windlass.store.postgres import PostgresStore
-from windlass.store.sqlite import SqliteStore
 
 users_log = logging.getLogger("shop.orders")
 
@@ -147,7 +146,7 @@ def test_progress_under_a_lost_fence_ends_the_run_and_changes_nothing(bed: Bed) 
         async with serving(app, lease="1h"):
             handle = await slow.aenqueue()
             await began.wait()
-            await steal(app, (await handle.ainfo()).token or 0)
+            await steal(app, await handle.ainfo())
             await asyncio.wait_for(ended.wait(), 60)
             job = await handle.ainfo()
             assert (job.state, job.token, job.progress) == (State.RUNNING, 42, None)
@@ -155,25 +154,13 @@ def test_progress_under_a_lost_fence_ends_the_run_and_changes_nothing(bed: Bed) 
     asyncio.run(main())
 
 
-async def steal(app: Windlass, token: int) -> None:
-    """Put the one running job under another fence, as a rescue by another worker does."""
-    store = app.store
-    if isinstance(store, MemoryStore):
-        (job,) = store.all_jobs()
-        store._tables.jobs.put(replace(job, token=42, worker="another", progress=None))
-    elif isinstance(store, PostgresStore):
-        async with store._here().pool.connection(10) as db:
-            await db.execute(
-                "UPDATE windlass.jobs SET token = 42, worker = 'another', progress = NULL"
-            )
-    else:
-        assert isinstance(store, SqliteStore)
-        await store._file.write(
-            lambda db: db.execute(
-                "UPDATE jobs SET token = 42, worker = 'another', progress = NULL WHERE token = ?",
-                (token,),
-            )
-        )
+async def steal(app: Windlass, job: Job) -> None:
+    """Put a running job under another fence, as a rescue by another worker does."""
+    assert job.token is not None
+    given_back = Transition(id=job.id, token=job.token, state=State.PENDING)
+    taken = Move(verb=Verb.TAKE, id=job.id, worker="another", token=42)
+    changes = Changes(answer=None, settle=[given_back], moves=[taken])
+    await app.store.apply([], lambda _records, _now: changes)
 
 
 def test_late_news_of_an_earlier_run_does_not_end_the_next_one(bed: Bed) -> None:
