@@ -64,6 +64,7 @@ from windlass.core.jobs.retry import Backoff, Retry
 from windlass.core.jobs.states import State
 from windlass.core.jobs.streams import ChunkInvalid, StreamFull, StreamRestart
 from windlass.core.jobs.unique import Unique
+from windlass.core.payloads.protobuf.forms import Protobuf
 from windlass.core.payloads.secret import Secret
 from windlass.core.policies.breaker import Breaker
 from windlass.core.search.errors import SearchError
@@ -125,6 +126,7 @@ __all__ = [
     "PayloadTooLarge",
     "PermanentError",
     "Pipeline",
+    "Protobuf",
     "Provided",
     "ProviderError",
     "QueueFull",
