@@ -31,6 +31,8 @@ MARK = "$protobuf"
 _DATA = "data"
 _SIZE = "size"
 _UNKNOWN = "$unknown_bytes"
+_MAX_DEPTH = 200
+"""Levels of JSON in which messages are looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,12 @@ class Messages:
             ValueError: it has no such form.
         """
         self.check(message)
-        return _to_json(message, binary=message.DESCRIPTOR.full_name in self.binary)
+        try:
+            return _to_json(message, binary=message.DESCRIPTOR.full_name in self.binary)
+        except (ConfigError, TypeError, ValueError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the library raises what it likes.
+            raise ValueError(str(error)) from None
 
     def check(self, message: Any) -> None:
         """Raise TypeError for a message of a type that is not among these, if there are any."""
@@ -75,16 +82,21 @@ class Messages:
         Those whose class is not known here stay as they are, and, if the `whole` message has to
         be there, those with fields that their class does not know.
         """
+        return self._decoded(value, whole, 0)
+
+    def _decoded(self, value: Any, whole: bool, depth: int) -> Any:
+        if depth > _MAX_DEPTH or not self.classes:
+            return value
         if isinstance(value, list):
-            return [self.decoded(each, whole=whole) for each in value]
+            return [self._decoded(each, whole, depth + 1) for each in value]
         if not isinstance(value, dict):
             return value
         if not is_binary_form(value):
-            return {name: self.decoded(each, whole=whole) for name, each in value.items()}
+            return {name: self._decoded(each, whole, depth + 1) for name, each in value.items()}
         cls = self.classes.get(value[MARK])
         try:
-            return value if cls is None else _decoded(value, from_json(cls, value), whole=whole)
-        except (TypeError, ValueError):
+            return value if cls is None else _readable(value, from_json(cls, value), whole=whole)
+        except Exception:  # noqa: BLE001 - the library raises what it likes.
             return value
 
 
@@ -181,15 +193,14 @@ def _mapping(message: Any) -> Any:
             use_integers_for_enums=True,
             descriptor_pool=message.DESCRIPTOR.file.pool,
         )
-    except ConfigError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the library raises what it likes.
-        if name := not_imported(error):
-            raise ValueError(
-                f"an Any holds a {name}, whose class is not imported here; import it, or write "
-                "Annotated[..., Protobuf(binary=True)]"
-            ) from None
-        raise ValueError(str(error)) from None
+    except TypeError as error:
+        name = not_imported(error)
+        if name is None:
+            raise
+        raise ValueError(
+            f"an Any holds a {name}, whose class is not imported here; import it, or write "
+            "Annotated[..., Protobuf(binary=True)]"
+        ) from None
 
 
 def _from_mapping(cls: type[Any], value: Any) -> Any:
@@ -235,7 +246,7 @@ def _from_bytes(cls: type[Any], form: Mapping[str, str]) -> Any:
     return message
 
 
-def _decoded(form: Mapping[str, str], message: Any, *, whole: bool) -> Any:
+def _readable(form: Mapping[str, str], message: Any, *, whole: bool) -> Any:
     unknown = message.ByteSize() - _known(message).ByteSize()
     if unknown and whole:
         return form
