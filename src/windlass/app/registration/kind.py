@@ -46,7 +46,8 @@ class Kind(Generic[PayloadT]):
 
     def __repr__(self) -> str:
         """Show the kind as it was declared."""
-        return f"Kind({self.name!r}, {getattr(self.payload, '__qualname__', self.payload)})"
+        payload = getattr(self.payload, "__origin__", self.payload)
+        return f"Kind({self.name!r}, {getattr(payload, '__qualname__', payload)})"
 
 
 class BuiltinKind(Kind[PayloadT]):
