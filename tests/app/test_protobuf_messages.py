@@ -201,7 +201,7 @@ def test_a_payload_that_is_no_such_message_makes_the_job_dead_with_the_reason(be
     asyncio.run(main())
 
 
-def test_what_is_no_such_message_is_refused_when_it_is_enqueued(bed: Bed) -> None:
+def test_another_value_in_place_of_a_message_is_refused_when_it_is_enqueued(bed: Bed) -> None:
     app = bed.app()
 
     @app.job

@@ -133,3 +133,42 @@ def test_the_form_may_change_while_jobs_wait() -> None:
     for before, after in ((False, True), (True, False)):
         payload = codec(new_email, binary=before).encode({"message": message})
         assert codec(new_email, binary=after).decode(payload) == {"message": message}
+
+
+@FORMS
+def test_a_field_may_be_removed(binary: bool) -> None:
+    before = message_classes({"M": {"a": "1 string", "b": "2 string"}})["M"]
+    after = message_classes({"M": {"a": "1 string"}})["M"]
+    assert sent(before, after, before(a="1", b="2"), binary=binary).a == "1"
+    assert sent(after, before, after(a="1"), binary=binary) == before(a="1")
+
+
+@FORMS
+def test_a_value_of_an_enum_may_be_renamed(binary: bool) -> None:
+    before, after = (
+        message_classes({"M": {"a": "1 shop.E"}}, {"E": {"NONE": 0, name: 1}})["M"]
+        for name in ("RED", "CRIMSON")
+    )
+    assert sent(before, after, before(a=1), binary=binary).a == 1
+
+
+def test_another_number_is_read_in_json_and_lost_in_bytes() -> None:
+    before, after = (message_classes({"M": {"a": f"{number} string"}})["M"] for number in (1, 2))
+    assert sent(before, after, before(a="x"), binary=False).a == "x"
+    assert sent(before, after, before(a="x"), binary=True).a == ""
+
+
+def test_a_renamed_message_is_read_in_json_and_refused_in_bytes() -> None:
+    before = message_classes({"M": {"a": "1 string"}})["M"]
+    after = message_classes({"M": {"a": "1 string"}}, package="store")["M"]
+    assert sent(before, after, before(a="x"), binary=False).a == "x"
+    with pytest.raises(PayloadInvalid, match=r"a store\.M is expected, got a shop\.M"):
+        sent(before, after, before(a="x"), binary=True)
+
+
+def test_a_field_that_became_a_list_is_refused_in_json_and_read_in_bytes() -> None:
+    before = message_classes({"M": {"a": "1 string"}})["M"]
+    after = message_classes({"M": {"a": "1 repeated string"}})["M"]
+    with pytest.raises(PayloadInvalid, match=r"'message\.a': an array is expected, got text"):
+        sent(before, after, before(a="x"), binary=False)
+    assert list(sent(before, after, before(a="x"), binary=True).a) == ["x"]

@@ -190,7 +190,7 @@ def test_the_messages_of_two_arguments_are_not_exchanged() -> None:
         ({"$protobuf": "shop.SendEmail", "data": "%"}, "", "the bytes of the shop.SendEmail are n"),
     ],
 )
-def test_what_is_no_such_message_is_refused_by_its_field_without_its_value(
+def test_another_value_is_refused_by_its_field_without_being_quoted(
     payload: Any, field: str, reason: str
 ) -> None:
     error = refused(payload)
