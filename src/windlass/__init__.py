@@ -63,6 +63,7 @@ if _typing.TYPE_CHECKING:
     from windlass.core.jobs.states import State
     from windlass.core.jobs.streams import ChunkInvalid, StreamFull, StreamRestart
     from windlass.core.jobs.unique import Unique
+    from windlass.core.payloads.protobuf.forms import Protobuf
     from windlass.core.payloads.secret import Secret
     from windlass.core.policies.breaker import Breaker
     from windlass.core.search.errors import SearchError
@@ -133,6 +134,7 @@ else:
             "windlass.core.jobs.states": ("State",),
             "windlass.core.jobs.streams": ("ChunkInvalid", "StreamFull", "StreamRestart"),
             "windlass.core.jobs.unique": ("Unique",),
+            "windlass.core.payloads.protobuf.forms": ("Protobuf",),
             "windlass.core.payloads.secret": ("Secret",),
             "windlass.core.policies.breaker": ("Breaker",),
             "windlass.core.search.errors": ("SearchError",),
@@ -195,6 +197,7 @@ __all__ = [
     "PayloadTooLarge",
     "PermanentError",
     "Pipeline",
+    "Protobuf",
     "Provided",
     "ProviderError",
     "QueueFull",

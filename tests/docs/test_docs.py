@@ -1,13 +1,14 @@
 """Every code block in the README and the docs runs, as a reader would run it: from top to bottom.
 
-A `python` block that begins with a comment like `# app.py` is written to that file; the others are
-run in one program per page. Each `$` line of a `console` block is run in a shell and must succeed;
-a worker stays in the background until the page ends, and must then drain and exit with 0. Whatever
-else `windlass` or `python` is asked to do is done by a fork of a process that has loaded Windlass,
-and nothing of a page. The page on PostgreSQL gets an empty database, whose URL is in the
-environment, and its `sql` blocks run there; its `javascript` is run by tests/system/test_node.py,
-since that needs a package from npm. The page on Redis gets an empty server. The files of the page
-on Django are a project; with Django 5.2 they are changed as their comments say.
+A `python` block that begins with a comment like `# app.py` is written to that file, and so is a
+`proto` block with `// mail.proto`; the other `python` blocks are run in one program per page. Each
+`$` line of a `console` block is run in a shell and must succeed; a worker stays in the background
+until the page ends, and must then drain and exit with 0. Whatever else `windlass` or `python` is
+asked to do is done by a fork of a process that has loaded Windlass, and nothing of a page. The page
+on PostgreSQL gets an empty database, whose URL is in the environment, and its `sql` blocks run
+there; its `javascript` is run by tests/system/test_node.py, since that needs a package from npm.
+The page on Redis gets an empty server. The files of the page on Django are a project; with Django
+5.2 they are changed as their comments say.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ PAGES = sorted(
 )
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+(?:/\w+)*\.py)\n")
-KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript", "yaml"}
+_PROTO = re.compile(r"// (\w+\.proto)\n")
+KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript", "yaml", "proto"}
 ON_POSTGRES = "docs/postgresql.md"
 ON_REDIS = "docs/redis.md"
 ON_DJANGO = "docs/django.md"
@@ -119,6 +121,8 @@ class Reader:
             self._run(["python", "-c", f"{set_up}import {module}"])
             if name[1].startswith("test_"):
                 self._run(["python", "-m", "pytest", "-q", "-x", name[1]])
+        elif block.language == "proto" and (schema := _PROTO.match(block.text)):
+            (self._directory / schema[1]).write_text(block.text)
         elif block.language == "sql":
             url = self._environment["WINDLASS_URL"]
             with psycopg.connect(url) as db:

@@ -250,3 +250,34 @@ def test_a_url_of_redis_without_hiredis_names_the_extra(
     assert said.returncode == 1
     assert "pip install 'windlass[redis]'" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+MESSAGES = """
+import sys
+from typing import Annotated
+from windlass import Protobuf, Windlass
+
+assert not any(name.startswith("google.protobuf") for name in sys.modules)
+from google.protobuf.timestamp_pb2 import Timestamp
+
+app = Windlass("memory://")
+
+
+@app.job
+async def next_second(at: Timestamp) -> Annotated[Timestamp, Protobuf(binary=True)]:
+    return Timestamp(seconds=at.seconds + 1)
+
+
+handle = next_second.enqueue(Timestamp(seconds=5))
+app.run_worker(burst=True)
+assert handle.result() == Timestamp(seconds=6)
+"""
+
+
+def test_the_extra_is_enough_for_protobuf_messages(
+    environment: Environment, tmp_path: Path, variables: dict[str, str]
+) -> None:
+    if environment.wanted.extra != "protobuf":
+        pytest.skip("protobuf is not installed here")
+    done = environment.run("python", "-c", MESSAGES, cwd=tmp_path, env=variables)
+    assert done.returncode == 0, done.stderr

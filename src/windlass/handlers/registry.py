@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Literal
 
 from windlass.core.claims.plan import Pool
@@ -17,9 +18,14 @@ from windlass.core.failures.error_classes import (
     checked_classes,
     reached,
 )
+from windlass.core.jobs.job import Job
 from windlass.core.jobs.retry import Retry
 from windlass.core.jobs.unique import NO_IDENTITY, Identity
 from windlass.core.payloads.codec import PayloadCodec, encode_json
+from windlass.core.payloads.masked_job import value_of
+from windlass.core.payloads.protobuf.decoded_job import with_decoded_messages
+from windlass.core.payloads.protobuf.forms import Messages
+from windlass.core.payloads.protobuf.hints import messages_in
 from windlass.core.payloads.secret import Cipher, Sealing
 from windlass.core.policies.breaker import Breaker, Rule, own_rule
 from windlass.core.policies.fairness import Weights
@@ -63,6 +69,11 @@ class Target:
         """Whether its payload or its result can have secrets."""
         return self.codec.has_secrets or self.result_cipher is not None
 
+    @cached_property
+    def result_messages(self) -> Messages:
+        """The protobuf messages that can be in its result."""
+        return messages_in(self.result)
+
     def needs_under(self, overrides: Overrides) -> tuple[Need, ...]:
         """Return all provided values that a run needs, those of its dependencies among them."""
         dependencies = self.dependencies
@@ -95,7 +106,7 @@ class Target:
         """
         cipher = self.result_cipher
         sealing = None if cipher is None else Sealing(cipher, "result", kind)
-        return encode_json(kind, value, limit=limit, sealing=sealing)
+        return encode_json(kind, value, limit=limit, sealing=sealing, messages=self.result_messages)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,6 +327,23 @@ class Registry:
         if kind in self:
             self[kind].target.codec.decode(payload, kind=kind)
         return payload
+
+    def readable_payload(self, kind: str, payload: bytes, *, whole: bool = False) -> Any:
+        """Return a stored payload as people read it: with the fields of the messages known here.
+
+        Of a `whole` payload nothing is lost: messages with unknown fields stay bytes.
+        """
+        value = value_of(payload)
+        if kind not in self:
+            return value
+        return self[kind].target.codec.messages.decoded(value, whole=whole)
+
+    def readable(self, job: Job) -> Job:
+        """Return a job in which a person can read the messages whose classes are known here."""
+        if job.kind not in self:
+            return job
+        target = self[job.kind].target
+        return with_decoded_messages(job, target.codec.messages, target.result_messages)
 
     def __contains__(self, kind: str) -> bool:
         """Return whether a kind, or an alias, is registered."""

@@ -18,6 +18,7 @@ from windlass.core.errors import ConfigError, PayloadInvalid
 from windlass.core.jobs.outcomes import Cancel, Snooze
 from windlass.core.payloads.annotations import hints_of
 from windlass.core.payloads.codec import PayloadCodec
+from windlass.core.payloads.protobuf.hints import messages_in
 from windlass.core.payloads.secret import Cipher, holds_secrets
 from windlass.handlers.any_context import AnyContext
 from windlass.handlers.context import Context
@@ -317,4 +318,5 @@ def _result(hint: Any) -> Any:
         msgspec.json.Decoder(hint)
     except TypeError:
         return Any
+    messages_in(hint)  # Raises for those that cannot be read, before the first job has run.
     return hint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 from uuid import UUID
 
 import typer
@@ -54,7 +53,7 @@ def _look(target: options.Target, job_id: UUID) -> tuple[Job, Windlass]:
 
 
 def _edited(job: Job, app: Windlass) -> bytes | None:
-    before = _pretty(job.payload)
+    before = _pretty(job, app)
     text = before
     while True:
         edited = edit(text, suffix=".json", otherwise="give the payload with --payload JSON")
@@ -77,9 +76,10 @@ def _checked(job: Job, app: Windlass, text: str) -> bytes:
     return app.registry.checked_payload(job.kind, value, limit=app.settings.max_payload)
 
 
-def _pretty(payload: bytes) -> str:
+def _pretty(job: Job, app: Windlass) -> str:
     try:
-        value: Any = json.loads(payload)
+        json.loads(job.payload)
     except (ValueError, RecursionError):
-        return payload.decode(errors="replace")
+        return job.payload.decode(errors="replace")
+    value = app.registry.readable_payload(job.kind, job.payload, whole=True)
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -38,17 +38,22 @@ def run(
 ) -> None:
     """Run a job here, show how it went, and exit with 1 if it failed."""
 
-    async def work(chosen: Windlass) -> LocalRun:
+    async def work(chosen: Windlass) -> tuple[LocalRun, Job]:
         settings = chosen.settings
         configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
         whole = await chosen.jobs.ajob_id(job_id)
-        return await run_here(chosen, whole, again=again, settle=settle, progress=_note_progress)
+        ended = await run_here(
+            chosen, whole, again=again, settle=settle, progress=_note_progress
+        )
+        result = ended.outcome.result if isinstance(ended.outcome, Succeeded) else None
+        readable = chosen.registry.readable(replace(ended.job, result=result))
+        return ended, masked(readable, ended.redaction)
 
-    ended = target.visit(work)
+    ended, job = target.visit(work)
     if as_json:
-        show.document(_document(ended))
+        show.document(_document(ended, job))
     else:
-        _print(ended)
+        _print(ended, job)
     if ended.error is None:
         return
     if pdb:
@@ -62,11 +67,6 @@ def _note_progress(progress: Progress) -> None:
 
 def _word(ended: LocalRun) -> tuple[str, str]:
     return _OUTCOMES.get(type(ended.outcome), _FAILED)
-
-
-def _masked(ended: LocalRun) -> Job:
-    result = ended.outcome.result if isinstance(ended.outcome, Succeeded) else None
-    return masked(replace(ended.job, result=result), ended.redaction)
 
 
 def _traceback(ended: LocalRun) -> str:
@@ -85,8 +85,8 @@ def _record(ended: LocalRun) -> str:
     return f"{move.state}{reason}"
 
 
-def _print(ended: LocalRun) -> None:
-    job, (word, style) = _masked(ended), _word(ended)
+def _print(ended: LocalRun, job: Job) -> None:
+    word, style = _word(ended)
     show.say(
         Text.assemble(
             ("job ", "dim"),
@@ -109,9 +109,8 @@ def _print(ended: LocalRun) -> None:
     show.note(f"{said}: {_record(ended)}")
 
 
-def _document(ended: LocalRun) -> Facts:
-    job, error = _masked(ended), ended.error
-    move = ended.next
+def _document(ended: LocalRun, job: Job) -> Facts:
+    error, move = ended.error, ended.next
     return {
         "id": str(job.id),
         "kind": job.kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
@@ -12,7 +13,8 @@ from msgspec.structs import replace
 
 from windlass.app import Windlass
 from windlass.app.jobs.searching import find_page
-from windlass.app.masking import redaction_of
+from windlass.app.masking import redaction_of, shown_job
+from windlass.app.registration.importing import load_imports
 from windlass.cli import options
 from windlass.cli.actions import bulk_moves, run_here
 from windlass.cli.output import console as show
@@ -20,14 +22,14 @@ from windlass.cli.output.job_details import job_report
 from windlass.cli.output.tables import Column, Listing
 from windlass.core import documents as facts
 from windlass.core.audit import AuditEntry, entry_facts
-from windlass.core.errors import UnknownJob, WindlassError
+from windlass.core.errors import ImportFailed, UnknownJob, WindlassError
 from windlass.core.failures.crash_suspects import ALONE
 from windlass.core.jobs.ids import made_at
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.moves import Verb
 from windlass.core.jobs.queries import Page, Where, filter_of
 from windlass.core.jobs.states import WAITING, State
-from windlass.core.payloads.masked_job import masked, masked_summary
+from windlass.core.payloads.masked_job import masked_summary
 from windlass.core.search.scan import Budget
 from windlass.core.values.durations import brief
 from windlass.core.why.reason import Reason
@@ -230,7 +232,10 @@ async def _look(app: Windlass, given: str) -> tuple[Job, datetime]:
     job = await app.store.get(job_id)
     if job is None:
         raise UnknownJob(job_id)
-    return masked(job, redaction_of(app)), (await app.store.sweep()).now
+    if list(app.registry) and job.kind not in app.registry:
+        with suppress(ImportFailed):  # It shows less then, and the job is shown all the same.
+            load_imports(app.settings.imports)
+    return shown_job(app, job), (await app.store.sweep()).now
 
 
 def find(

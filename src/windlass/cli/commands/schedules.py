@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import typer
@@ -19,8 +19,6 @@ from windlass.cli import options
 from windlass.cli.output import console as show
 from windlass.cli.output.tables import Column, Listing
 from windlass.core import documents as facts
-from windlass.core.payloads.masked_job import value_of
-from windlass.core.payloads.redaction import Redaction
 from windlass.core.schedules.status import ScheduleStatus
 from windlass.core.values.durations import human
 from windlass.core.values.text import inert
@@ -90,11 +88,13 @@ def _table(found: list[ScheduleStatus]) -> None:
 def show_schedule(name: Name, *, target: options.Target, as_json: options.AsJson = False) -> None:
     """Show a schedule: its times, its job, and its progress."""
 
-    async def work(chosen: Windlass) -> tuple[ScheduleStatus, Redaction]:
-        return await chosen.schedules.aget(name), redaction_of(chosen)
+    async def work(chosen: Windlass) -> tuple[ScheduleStatus, Any]:
+        status = await chosen.schedules.aget(name)
+        template = status.record.schedule.job
+        payload = chosen.registry.readable_payload(template.kind, template.payload.encode())
+        return status, redaction_of(chosen).value(payload)
 
-    status, redaction = target.visit(work)
-    payload = redaction.value(value_of(status.record.schedule.job.payload.encode()))
+    status, payload = target.visit(work)
     if as_json:
         show.document({**facts.schedule_facts(status), "payload": payload})
     else:

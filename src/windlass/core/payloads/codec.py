@@ -19,7 +19,24 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from windlass.core.errors import ConfigError, PayloadInvalid, PayloadTooLarge
-from windlass.core.payloads.json_checks import depth_of, find_leaf, has_leaf, is_not_finite, is_utf8
+from windlass.core.payloads.decode_errors import invalid
+from windlass.core.payloads.json_checks import (
+    Hook,
+    depth_of,
+    find_leaf,
+    has_leaf,
+    is_not_finite,
+    is_utf8,
+)
+from windlass.core.payloads.protobuf.forms import (
+    NO_MESSAGES,
+    Messages,
+    from_json,
+    is_message,
+    is_message_class,
+)
+from windlass.core.payloads.protobuf.hints import messages_in
+from windlass.core.payloads.protobuf.schema import message_schema
 from windlass.core.payloads.secret import (
     Cipher,
     Sealing,
@@ -57,6 +74,8 @@ class PayloadCodec:
         self._kind = kind
         self._shape = shape
         self._whole = whole
+        self.messages = messages_in(shape)
+        """The protobuf messages that can be in the payload."""
         self._has_defaults = not whole and any(
             field.default is UNSET for field in msgspec.structs.fields(shape)
         )
@@ -121,7 +140,11 @@ class PayloadCodec:
         """
         if not value and value == {} and self._empty is not None:
             return self._empty
-        payload = encode_json(self._kind, value, limit=limit, sealing=self._sealing)
+        if self.messages is not NO_MESSAGES:
+            self._check_messages(value)
+        payload = encode_json(
+            self._kind, value, limit=limit, sealing=self._sealing, messages=self.messages
+        )
         self._decode(payload, self._decoder)
         if payload == _EMPTY:
             self._empty = payload  # A payload that decoded once always does.
@@ -146,12 +169,22 @@ class PayloadCodec:
             return {name: given for name, given in fields.items() if given is not UNSET}
         return fields
 
+    def _check_messages(self, value: Any) -> None:
+        """Raise for an argument that is the message of another."""
+        hints = {"": self._shape} if self._whole else self._shape.__annotations__
+        for name, given in ({"": value} if self._whole else value).items():
+            if name in hints and is_message(given):
+                try:
+                    messages_in(hints[name]).check(given)
+                except TypeError as error:
+                    raise PayloadInvalid(self._kind, name, str(error)) from None
+
     def _decode(self, payload: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         try:
             return decoder.decode(payload)
         except msgspec.ValidationError as error:
             # Not chained: the cause may quote the payload, which belongs in no log.
-            raise _invalid(self._kind, error) from None
+            raise invalid(self._kind, error) from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise PayloadInvalid(self._kind, "", f"not valid JSON: {error}") from None
         except Exception as error:
@@ -160,11 +193,17 @@ class PayloadCodec:
 
 
 def encode_json(
-    what: str, value: Any, *, limit: int | None = None, sealing: Sealing | None = None
+    what: str,
+    value: Any,
+    *,
+    limit: int | None = None,
+    sealing: Sealing | None = None,
+    messages: Messages = NO_MESSAGES,
 ) -> bytes:
     """Encode a value as JSON that every store can hold and every decoder reads back.
 
-    Secrets have such a form only if it is said how they are sealed.
+    Secrets have such a form only if it is said how they are sealed. `messages` are the protobuf
+    messages that are expected in it, and how they are stored.
 
     Raises:
         PayloadInvalid: it has no such form (an unknown type, NaN, NUL, a lone surrogate, too deep).
@@ -172,38 +211,40 @@ def encode_json(
     """
     if limit is not None and isinstance(value, str | bytes) and len(value) > limit:
         raise PayloadTooLarge(what, len(value), limit)  # Not encoded: that may take all memory.
-    encoder = _encoder
-    if sealing is not None:
-        encoder = msgspec.json.Encoder(enc_hook=partial(_to_sealed_json, what, sealing))
+    encoder, without_secrets = _encoder, _without_secrets
+    if sealing is not None or messages is not NO_MESSAGES:
+        hook = partial(_to_json, messages=messages, what=what, sealing=sealing)
+        encoder = msgspec.json.Encoder(enc_hook=hook)
+        without_secrets = partial(_without_secrets, messages=messages)
     try:
         encoded = encoder.encode(value)
         if limit is not None and len(encoded) > limit:
             raise PayloadTooLarge(what, len(encoded), limit)
-        _check(what, value, encoded)
+        _check(what, value, encoded, without_secrets)
     except RecursionError:
         raise PayloadInvalid(what, "", "it is nested too deeply, or refers to itself") from None
     except UnicodeEncodeError:
         where = find_leaf(
-            value, lambda leaf: isinstance(leaf, str) and not is_utf8(leaf), _without_secrets
+            value, lambda leaf: isinstance(leaf, str) and not is_utf8(leaf), without_secrets
         )
         raise PayloadInvalid(what, where, "a lone surrogate is not Unicode text") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        hook = _to_json if sealing is None else _without_secrets
-        raise PayloadInvalid(what, _culprit(value, hook), str(error)) from error
+        search = partial(_to_json, messages=messages) if sealing is None else without_secrets
+        raise PayloadInvalid(what, _culprit(value, search), str(error)) from error
     return encoded
 
 
-def _check(what: str, value: Any, encoded: bytes) -> None:
+def _check(what: str, value: Any, encoded: bytes, without_secrets: Hook) -> None:
     """Raise for values that encode but would not decode to an equal value."""
     if len(encoded) > DEEPEST and depth_of(encoded, DEEPEST) > DEEPEST:
         raise PayloadInvalid(what, "", f"it is nested more than {DEEPEST} levels deep")
-    if b"null" in encoded and has_leaf(value, is_not_finite, _without_secrets):
+    if b"null" in encoded and has_leaf(value, is_not_finite, without_secrets):
         # msgspec writes NaN and the infinities as null, which would arrive as something else.
-        path = find_leaf(value, is_not_finite, _without_secrets)
+        path = find_leaf(value, is_not_finite, without_secrets)
         raise PayloadInvalid(what, path, "NaN and infinities have no JSON form")
     if rb"\u0000" in encoded and _NUL.search(encoded):
         path = find_leaf(
-            value, lambda leaf: isinstance(leaf, str) and "\x00" in leaf, _without_secrets
+            value, lambda leaf: isinstance(leaf, str) and "\x00" in leaf, without_secrets
         )
         raise PayloadInvalid(what, path, "a NUL character cannot be stored")
 
@@ -221,38 +262,26 @@ def _decoder(kind: str | None, shape: Any, sealing: Sealing | None) -> msgspec.j
 
 
 def _schema(hint: Any) -> dict[str, Any]:
-    """Return the schema of a type that msgspec does not know: of a model; else any value."""
+    """Return the schema of a type that msgspec does not know: a message, a model; else a value."""
+    if is_message_class(hint):
+        return message_schema(hint)
     own = getattr(hint, "model_json_schema", None)
     # Not empty: msgspec takes an empty schema for none.
     return {"title": getattr(hint, "__name__", "value")} if own is None else own()
 
 
-def _invalid(kind: str, error: msgspec.ValidationError) -> PayloadInvalid:
-    cause: Any = error.__cause__
-    if hasattr(cause, "error_count"):
-        first = cause.errors()[0]
-        inner = ".".join(str(part) for part in first["loc"])
-        _, outer = _reason_and_path(str(error).rsplit("\n", 1)[-1])
-        return PayloadInvalid(kind, ".".join(filter(None, (_field(outer), inner))), first["msg"])
-    reason, path = _reason_and_path(str(error))
-    if not path and (named := re.search(r"field `([^`]*)`", reason)):
-        return PayloadInvalid(kind, named[1], reason)
-    return PayloadInvalid(kind, _field(path), reason)
-
-
-def _reason_and_path(message: str) -> tuple[str, str]:
-    """Split a message of msgspec, such as "Expected `int`, got `str` - at `$.to`"."""
-    reason, given, where = message.rpartition(" - at ")
-    path = where.removeprefix("`key` in ")
-    is_path = given and len(path) > 1 and path[0] == path[-1] == "`" and path.count("`") == 2
-    return (reason, path[1:-1]) if is_path else (message, "")
-
-
-def _field(path: str) -> str:
-    return path.removeprefix("$").removeprefix(".")
-
-
-def _to_json(value: Any) -> Any:
+def _to_json(
+    value: Any,
+    *,
+    messages: Messages = NO_MESSAGES,
+    what: str = "",
+    sealing: Sealing | None = None,
+) -> Any:
+    if sealing is not None and isinstance(value, Secret):
+        inner = encode_json(what, value.reveal(), sealing=sealing, messages=messages)
+        return sealing.seal(inner)
+    if is_message(value):
+        return messages.to_json(value)
     # Models are recognised by their method, so that pydantic is never imported here.
     if hasattr(type(value), "model_dump"):
         return value.model_dump(mode="json")
@@ -286,15 +315,9 @@ _MEANT: Mapping[type[Any] | tuple[type[Any], ...], str] = {
 }
 
 
-def _to_sealed_json(what: str, sealing: Sealing, value: Any) -> Any:
-    if isinstance(value, Secret):
-        return sealing.seal(encode_json(what, value.reveal(), sealing=sealing))
-    return _to_json(value)
-
-
-def _without_secrets(value: Any) -> Any:
+def _without_secrets(value: Any, *, messages: Messages = NO_MESSAGES) -> Any:
     # The content of a secret was checked when it was sealed.
-    return None if isinstance(value, Secret) else _to_json(value)
+    return None if isinstance(value, Secret) else _to_json(value, messages=messages)
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_to_json)
@@ -315,6 +338,8 @@ def _from_json(sealing: Sealing | None, hint: Any, value: Any) -> Any:
         return value
     if sealing is not None and is_secret(hint):
         return _opened(sealing, hidden_type(hint), sealing.open(value))
+    if is_message_class(hint):
+        return from_json(hint, value)
     validate: Callable[[Any], Any] | None = getattr(hint, "model_validate", None)
     if validate is not None:
         return validate(value)
@@ -334,6 +359,6 @@ def _culprit(value: Any, hook: Callable[[Any], Any]) -> str:
     for name, inner in value.items() if isinstance(value, dict) else ():
         try:
             msgspec.json.encode(inner, enc_hook=hook)
-        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
             return str(name)
     return ""

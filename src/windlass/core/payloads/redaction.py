@@ -17,6 +17,7 @@ from copy import copy
 from typing import Any
 from urllib.parse import quote
 
+from windlass.core.payloads.protobuf.forms import is_binary_form, without_bytes
 from windlass.core.payloads.secret import MARK, SHOWN, Secret
 
 MASK = "***"
@@ -135,6 +136,8 @@ class Redaction:
         if isinstance(value, dict):
             if _is_sealed(value):
                 return SHOWN
+            if is_binary_form(value):
+                return without_bytes(value)  # Its fields have no names here to mask it by.
             return {name: self.field(name, each, depth=depth) for name, each in value.items()}
         if isinstance(value, list | tuple):
             return [self.value(each, depth=depth + 1) for each in value]

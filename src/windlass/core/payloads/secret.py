@@ -16,6 +16,8 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.core.payloads.protobuf.forms import is_message, parts_of
+
 T_co = TypeVar("T_co", covariant=True)
 SHOWN = "Secret(***)"
 MARK = "$secret"
@@ -166,6 +168,8 @@ def _parts(value: Any) -> list[Any]:
         return [*value, *value.values()]
     if isinstance(value, list | tuple | set | frozenset):
         return [*value]
+    if is_message(value):
+        return [*parts_of(value)]
     return [getattr(value, name, None) for name in _attributes(value)]
 
 

@@ -16,6 +16,7 @@ import msgspec
 from windlass.core.errors import PayloadInvalid, PayloadTooLarge, ResultInvalid, StepError
 from windlass.core.payloads.annotations import hints_of
 from windlass.core.payloads.codec import MAX_PAYLOAD, decode_json, encode_json
+from windlass.core.payloads.protobuf.hints import messages_in
 from windlass.core.payloads.secret import Cipher, Sealing, holds_secrets
 from windlass.core.values.sizes import human_size
 
@@ -50,7 +51,11 @@ class StepResults:
         what = f"{self._kind}, step {name}"
         try:
             encoded = encode_json(
-                what, value, limit=MAX_PAYLOAD, sealing=self._sealing(is_secret=is_secret)
+                what,
+                value,
+                limit=MAX_PAYLOAD,
+                sealing=self._sealing(is_secret=is_secret),
+                messages=messages_in(hint),
             )
         except PayloadTooLarge as large:
             size, limit = human_size(large.size), human_size(MAX_PAYLOAD)

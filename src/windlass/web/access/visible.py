@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from windlass.app.app import Windlass
-from windlass.app.masking import redaction_of
+from windlass.app.masking import redaction_of, shown_job
 from windlass.core.audit import AuditEntry
 from windlass.core.documents import Facts, job_facts
 from windlass.core.jobs.bulk import BulkOperation
 from windlass.core.jobs.job import Job
-from windlass.core.payloads.masked_job import masked
 from windlass.core.search.parser import parse
 from windlass.core.search.terms import WITH_PATH, Term, Value
 from windlass.web.access.roles import Access
@@ -25,8 +24,8 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
 def visible(app: Windlass, job: Job) -> Job:
-    """Return a job with its secrets masked."""
-    return masked(job, redaction_of(app))
+    """Return a job with its messages readable, and its secrets masked."""
+    return shown_job(app, job)
 
 
 def visible_facts(job: Job, access: Access) -> Facts:

@@ -17,7 +17,7 @@ from windlass.core.documents import job_summary
 from windlass.core.errors import InvalidTransition, UnknownJob, UnknownKind
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import State
-from windlass.core.payloads.masked_job import masked_summary, value_of
+from windlass.core.payloads.masked_job import masked_summary
 from windlass.web.access.queue_access import check_queue
 from windlass.web.access.roles import Role
 from windlass.web.actions.action import REASON, Action, AnyAction, Done, Input, Plan, Scene
@@ -149,7 +149,9 @@ async def _plan_edit(scene: Scene, form: EditForm) -> Plan:
     if job.state is not State.DEAD:
         remedy = "only dead jobs can be edited; enqueue a new job"
         raise InvalidTransition(job.id, job.state, "edit the payload of", remedy)
-    value = value_of(job.payload) if form.payload is None else form.payload
+    value = form.payload
+    if value is None:
+        value = scene.app.registry.readable_payload(job.kind, job.payload, whole=True)
     own = _PayloadInputs.of(scene, job.kind, value)
     return Plan(
         title=f"Edit the payload of {job.kind}",

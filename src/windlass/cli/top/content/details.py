@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from windlass.app import Windlass
-from windlass.app.masking import redaction_of
+from windlass.app.masking import redaction_of, shown_job
 from windlass.cli.output import console as show
 from windlass.cli.output.job_details import job_report
 from windlass.cli.top.content.cells import fitted, printable
@@ -25,7 +25,7 @@ from windlass.core.jobs.ids import job_id
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.queries import JobFilter, Page
 from windlass.core.jobs.states import State
-from windlass.core.payloads.masked_job import masked, masked_summary
+from windlass.core.payloads.masked_job import masked_summary
 from windlass.core.stats.queue_stats import serves_queue
 from windlass.core.stats.stats import ErrorFigures, KindFigures, QueueFigures, WorkerFigures
 from windlass.core.values import figures
@@ -81,7 +81,7 @@ async def job_details(app: Windlass, job: UUID) -> tuple[Job, RenderableType]:
         WindlassError: the store does not answer, or there is no such job.
     """
     why = await app.control.awhy(job)
-    seen = masked(why.job, redaction_of(app))
+    seen = shown_job(app, why.job)
     return seen, job_report(seen, why.now, why.reasons)
 
 
@@ -294,7 +294,7 @@ async def _example(app: Windlass, error: ErrorFigures) -> Job | None:
         which = JobFilter(states=states, kind=error.kind, fingerprint=error.group)
         page = await _find(app, which, limit=1)
         if page is not None and page.jobs:
-            return masked(page.jobs[0], redaction_of(app))
+            return shown_job(app, page.jobs[0])
     return None
 
 

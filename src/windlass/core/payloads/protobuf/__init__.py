@@ -1,0 +1,1 @@
+"""Protobuf messages in payloads: their forms in JSON, their schema, the hints that name them."""
