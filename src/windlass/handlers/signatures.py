@@ -25,8 +25,8 @@ from windlass.handlers.context import Context
 from windlass.handlers.dependencies import Dependencies
 from windlass.handlers.dependencies.reading import asked_by
 from windlass.handlers.provided import Need, is_injected, needs_of
-from windlass.handlers.registry import Target
 from windlass.handlers.sync_context import SyncContext, in_thread
+from windlass.handlers.target import Target
 
 NONE: Mapping[str, Any] = types.MappingProxyType({})
 """The values of no dependencies."""

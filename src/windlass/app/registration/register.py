@@ -26,7 +26,8 @@ from windlass.core.values.job_options import (
     checked_timeout,
 )
 from windlass.core.values.names import check_own_name
-from windlass.handlers.registry import Batch, Registration, Target
+from windlass.handlers.registry import Batch, Registration
+from windlass.handlers.target import Target
 
 if TYPE_CHECKING:
     from windlass.app.app import Windlass

@@ -42,9 +42,7 @@ def run(
         settings = chosen.settings
         configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
         whole = await chosen.jobs.ajob_id(job_id)
-        ended = await run_here(
-            chosen, whole, again=again, settle=settle, progress=_note_progress
-        )
+        ended = await run_here(chosen, whole, again=again, settle=settle, progress=_note_progress)
         result = ended.outcome.result if isinstance(ended.outcome, Succeeded) else None
         readable = chosen.registry.readable(replace(ended.job, result=result))
         return ended, masked(readable, ended.redaction)

@@ -35,7 +35,7 @@ from windlass.core.payloads.redaction import Redaction
 from windlass.core.values.durations import human
 from windlass.handlers.context import Context
 from windlass.handlers.middleware.watching import RunEnd
-from windlass.handlers.registry import Target
+from windlass.handlers.target import Target
 from windlass.observability.log_context import fields_of
 from windlass.observability.logs import get_logger
 

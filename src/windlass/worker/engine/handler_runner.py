@@ -19,9 +19,10 @@ from windlass.handlers.middleware.chain import chain
 from windlass.handlers.middleware.run_log import log_runs
 from windlass.handlers.middleware.tracing import trace_runs
 from windlass.handlers.middleware.watching import Watcher, around, watchers_in
-from windlass.handlers.registry import Middleware, Registration, Registry, Target
+from windlass.handlers.registry import Middleware, Registration, Registry
 from windlass.handlers.run_environment import RunEnvironment
 from windlass.handlers.steps import StepEnvironment
+from windlass.handlers.target import Target
 from windlass.observability.log_context import begin
 from windlass.observability.logs import get_logger
 from windlass.worker.engine.batches import BatchCollector, Elsewhere
