@@ -157,10 +157,8 @@ def _parents() -> dict[int, int]:
                 if state != "Z":
                     found[int(path.parent.name)] = int(parent)
         return found
-    lines = subprocess.run(
+    listing = subprocess.run(
         ["/bin/ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    for line in lines:
-        pid, parent = map(int, line.split())
-        found[pid] = parent
-    return found
+    )
+    rows = (line.split() for line in listing.stdout.splitlines())
+    return {int(pid): int(parent) for pid, parent in rows}

@@ -12,9 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from windlass.app.handle import Handle
 from windlass.app.producer import Draft
 from windlass.chaos import workload
 from windlass.chaos.terms import Order
@@ -24,6 +26,8 @@ from windlass.core.errors import WindlassError
 _UNIQUE_KEYS = 4
 _ACCOUNTS = 3
 _PAUSE_AFTER_ERROR = 0.2
+_TRICKLE_SECONDS = 1.0
+"""Seconds between two rounds once all jobs are enqueued and the storm goes on."""
 
 
 class Producer:
@@ -42,15 +46,13 @@ class Producer:
         self._stopped.set()
 
     def run(self) -> None:
-        """Enqueue until all are enqueued or the time is over, evenly over the time."""
+        """Enqueue evenly over the time, and afterwards a little, until it is stopped."""
         began = time.monotonic()
-        while self.count < self._order.jobs and not self._stopped.is_set():
+        while not self._stopped.is_set():
             due = began + self._order.seconds * self.count / self._order.jobs
-            if self._stopped.wait(max(due - time.monotonic(), 0)):
-                return
-            if time.monotonic() - began > self._order.seconds:
-                return
-            self._round()
+            pause = due - time.monotonic() if self.count < self._order.jobs else _TRICKLE_SECONDS
+            if not self._stopped.wait(max(pause, 0)):
+                self._round()
 
     def _round(self) -> None:
         self._many()
@@ -61,10 +63,11 @@ class Producer:
 
     def _seconds(self, most: float) -> float:
         # Mostly short; one in eight is long enough to be hit by a fault.
-        return round(self._dice.uniform(0.4, 1.0) * most * (1 if self._dice.random() < 0.125 else 0.1), 3)
+        part = 1.0 if self._dice.random() < 0.125 else 0.1
+        return round(self._dice.uniform(0.4, 1.0) * most * part, 3)
 
     def _many(self) -> None:
-        made: list[Draft[object]] = [
+        made: list[Draft[Any]] = [
             *(workload.plain.draft(self._seconds(2.0)) for _ in range(5)),
             workload.threaded.draft(self._seconds(1.0)),
             workload.isolated.draft(self._seconds(1.0)),
@@ -86,10 +89,11 @@ class Producer:
         key = f"key-{self._dice.randrange(_UNIQUE_KEYS)}"
         draft = workload.unique.draft(key, self._seconds(1.0))
         self._offer(draft)
-        handles = []
-        if self._call(lambda: handles.append(*app.enqueue_many([draft]))):
-            if not handles[0].is_duplicate:
-                self._accept(str(handles[0].id), "unique", key)
+        handles: list[Handle[Any]] = []
+        if self._call(lambda: handles.extend(app.enqueue_many([draft]))):
+            for handle in handles:
+                if not handle.is_duplicate:
+                    self._accept(str(handle.id), "unique", key)
 
     def _one_ordered(self) -> None:
         account = f"{self._order.number}-{self._dice.randrange(_ACCOUNTS)}"
@@ -120,7 +124,7 @@ class Producer:
                 self._accept(str(node.id), "member", str(first.id))
             self._accept(str(last.id), "member", " ".join(str(node.id) for node in middle))
 
-    def _offer(self, draft: Draft[object]) -> None:
+    def _offer(self, draft: Draft[Any]) -> None:
         ledger.write("offered", job=str(draft.job.id), name=draft.job.kind)
 
     def _accept(self, job: str, kind: str, mark: str = "") -> None:

@@ -35,6 +35,8 @@ _PRODUCERS = 2
 _START_SECONDS = 120.0
 _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.25
+_RECOVERY_SECONDS = 30.0
+"""Seconds for which a fault waits for the recovery from the one before."""
 _RESTART_SECONDS = 0.5
 """Seconds after which a supervisor that ended is started again, as a service manager does."""
 
@@ -73,6 +75,7 @@ class Chaos:
         self._phase = "start"
         self._planned = 0
         self._counts: Counter[State] = Counter()
+        self._living = self._done_before = 0
         self._unended: list[str] = []
 
     async def run(self) -> Report:
@@ -161,8 +164,25 @@ class Chaos:
             self._producers.append(start_producer(text, log=log, env=env))
         for fault in faults:
             await asyncio.sleep(max(self._began + fault.at - time.monotonic(), 0))
+            await self._at_work()
             await thrower.throw(fault)
+            self._done_before = self._done
         await asyncio.sleep(max(self._began + options.seconds - time.monotonic(), 0))
+
+    async def _at_work(self) -> None:
+        """Wait until most workers serve again, and a job has ended since the last fault.
+
+        On a slow machine the next fault would otherwise hit workers that are still starting.
+        """
+        deadline = time.monotonic() + _RECOVERY_SECONDS
+        while time.monotonic() < deadline:
+            if self._living >= _WORKERS - 1 and self._done > self._done_before:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    @property
+    def _done(self) -> int:
+        return sum(self._counts[state] for state in FINISHED)
 
     async def _keep_fleets(self) -> None:
         """Start supervisors again that have ended."""
@@ -179,6 +199,7 @@ class Chaos:
         while True:
             with suppress(StoreError, OSError):
                 self._counts = await observer.counts()
+                self._living = len(await observer.living_workers())
                 await observer.watch()
             self._show(
                 View(
@@ -222,7 +243,9 @@ class Chaos:
         for fleet in self._fleets:
             fleet.terminate()
         deadline = time.monotonic() + _END_SECONDS
-        while any(fleet.is_running for fleet in self._fleets) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if not any(fleet.is_running for fleet in self._fleets):
+                break
             await asyncio.sleep(_LOOK_SECONDS)
         self._unended += [f"fleet {each.number}" for each in self._fleets if each.is_running]
 

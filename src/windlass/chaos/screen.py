@@ -51,7 +51,8 @@ def _described(view: View, seconds: float) -> str:
     done = sum(view.counts.get(state, 0) for state in FINISHED)
     open_ = sum(count for state, count in view.counts.items() if state not in FINISHED)
     dead = view.counts.get(State.DEAD, 0)
+    faults = f"faults {view.faults}/{view.planned}"
     return (
-        f"{view.phase}  {view.seconds:.0f} of {seconds:.0f} s  faults {view.faults}/{view.planned}  "
+        f"{view.phase}  {view.seconds:.0f} of {seconds:.0f} s  {faults}  "
         f"{done:,} done  {open_:,} open  {dead:,} dead"
     )

@@ -96,7 +96,7 @@ async def transfer(ctx: Context, seconds: float = 0.0) -> None:
 
 
 @app.job(name="unique", retry=_OFTEN, unique="key")
-async def unique(ctx: Context, key: str, seconds: float = 0.0) -> Receipt:
+async def unique(ctx: Context, key: str, seconds: float = 0.0) -> Receipt:  # noqa: ARG001
     """Be the only one of a key that is not finished."""
     with recorded(ctx, "unique") as receipt:
         await asyncio.sleep(seconds)

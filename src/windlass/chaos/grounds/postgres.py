@@ -51,9 +51,7 @@ class PostgresGround(Ground):
 
     async def prepare(self) -> None:
         if self.url:
-            self._without(
-                "it is your server", FaultKind.RESTART_SERVER, FaultKind.FILL_DISK
-            )
+            self._without("it is your server", FaultKind.RESTART_SERVER, FaultKind.FILL_DISK)
             mode = parse_qs(urlsplit(self.url).query).get("sslmode", [""])[0]
             if not is_plain_host(self.url) or mode == "verify-full":
                 reason = "a proxy needs a URL with one host, whose name TLS does not verify"
@@ -125,7 +123,7 @@ class PostgresGround(Ground):
         if self._server is not None and not self._server.is_running:
             await self._serve(self._server)
 
-    def _query(self, query: sql.Composable, values: Sequence[object] = ()) -> list[Any]:
+    def _query(self, query: sql.SQL | sql.Composed, values: Sequence[object] = ()) -> list[Any]:
         with psycopg.connect(self.url, autocommit=True) as connection:
             cursor = connection.execute(query, values or None)
             return cursor.fetchall() if cursor.description else []

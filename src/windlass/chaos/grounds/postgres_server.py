@@ -164,12 +164,9 @@ def _reachable(home: Path, directory: Path, user: pwd.struct_passwd | None) -> P
         )
     except PermissionError:
         copy = directory / "wheel" / home.parent.name / home.name
-        shutil.copytree(
-            home, copy, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a")
-        )
+        shutil.copytree(home, copy, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
         libraries = home.parents[1] / f"{_WHEEL}.libs"
         if libraries.exists():
             shutil.copytree(libraries, directory / "wheel" / libraries.name, symlinks=True)
         return copy
     return home
-

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import hiredis
 
 from windlass.chaos.grounds.ground import Ground, free_port, is_plain_host, refuse_full
-from windlass.chaos.plan import NETWORK_FAULTS, FaultKind
+from windlass.chaos.plan import FaultKind
 from windlass.chaos.processes import spawn_mortal
 from windlass.core.errors import ConfigError, StoreUnavailable
 
@@ -35,9 +35,7 @@ class RedisGround(Ground):
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._owns_keys = False
-        self._without(
-            "Redis has no sessions in a database", FaultKind.TERMINATE_BACKENDS
-        )
+        self._without("Redis has no sessions in a database", FaultKind.TERMINATE_BACKENDS)
         self._without("chaos fills no disk of a Redis", FaultKind.FILL_DISK)
 
     async def prepare(self) -> None:
@@ -115,7 +113,9 @@ class RedisGround(Ground):
 
     def _remove_keys(self) -> None:
         while keys := self._keys():
-            self._call([("UNLINK", *keys[start : start + 500]) for start in range(0, len(keys), 500)])
+            self._call(
+                [("UNLINK", *keys[start : start + 500]) for start in range(0, len(keys), 500)]
+            )
 
     def _call(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         parts = urlsplit(self.url)
@@ -160,4 +160,3 @@ def _binary() -> str:
             "install 'windlass[chaos]'; or name a staging server by --url"
         ) from error
     return str(get_binary_path())
-

@@ -27,15 +27,18 @@ class SqliteGround(Ground):
 
     async def prepare(self) -> None:
         if self._given:
-            path = Path(unquote(urlsplit(self._given).path).removeprefix("/"))
-            if path.exists():
-                raise refuse_full(f"{path} exists", "name a file that does not exist yet")
+            await asyncio.to_thread(self._check_new)
             self._without("it is your disk", FaultKind.FILL_DISK)
             self.url = self._given
             return
         if not self._disk.mount():
             self._without("this user may not mount a tmpfs", FaultKind.FILL_DISK)
         self.url = f"sqlite:///{self._disk.directory / 'chaos.db'}"
+
+    def _check_new(self) -> None:
+        path = Path(unquote(urlsplit(self._given).path).removeprefix("/"))
+        if path.exists():
+            raise refuse_full(f"{path} exists", "name a file that does not exist yet")
 
     async def close(self) -> None:
         self._disk.unmount()

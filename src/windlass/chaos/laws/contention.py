@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from windlass.chaos.ledger import Entry
 from windlass.chaos.laws.history import COMPLETED, History, Run
 from windlass.chaos.laws.verdict import Finding, Violation
+from windlass.chaos.ledger import Entry
 from windlass.chaos.terms import CONCURRENCY, RATE
 
 _RATE_WINDOW = 0.5

@@ -186,7 +186,5 @@ class History:
         struck = [each.began for each in self.touching(run.pid) if each.began > run.began]
         if run.ended is None and struck:
             ends = [min(struck)]
-        later = [
-            other.began for other in self.runs_of[run.job] if other.attempt > run.attempt
-        ]
+        later = [other.began for other in self.runs_of[run.job] if other.attempt > run.attempt]
         return min([*ends, *struck, *later])

@@ -1,4 +1,4 @@
-"""Owns the times of recovery: how soon interrupted jobs ran again, against what the docs promise."""
+"""Owns the times of recovery: how soon interrupted jobs ran again, against the docs' promise."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 
 def interrupted_jobs_run_again(history: History) -> Finding:
-    """Judge that interrupted jobs ran again within two leases, and an allowance for busy machines."""
+    """Judge that interrupted jobs ran again within two leases; a busy machine has an allowance."""
     found = recoveries(history)
     promised = _LEASES * history.lease
     times = [each.seconds for each in found]

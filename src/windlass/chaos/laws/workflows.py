@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import pairwise
 from uuid import UUID
 
-from windlass.chaos.ledger import Entry
 from windlass.chaos.laws.history import COMPLETED, DEAD, History
 from windlass.chaos.laws.verdict import Finding, Violation
+from windlass.chaos.ledger import Entry
 from windlass.chaos.terms import INTERVAL, SCHEDULE, STEPS
 from windlass.core.jobs.ids import flow_of
 
@@ -89,10 +90,12 @@ def ticks_come_once(history: History) -> Finding:
     """Judge that every tick of the schedule made one job, and none is missing between two."""
     jobs = Counter(record.tick for record in history.records if record.schedule == SCHEDULE)
     wrong = [
-        Violation(subject=tick, problem=f"made {count} jobs") for tick, count in jobs.items() if count > 1
+        Violation(subject=tick, problem=f"made {count} jobs")
+        for tick, count in jobs.items()
+        if count > 1
     ]
     moments = sorted(datetime.fromisoformat(tick) for tick in jobs)
-    for before, after in zip(moments, moments[1:], strict=False):
+    for before, after in pairwise(moments):
         if (after - before).total_seconds() > 1.5 * INTERVAL:
             problem = f"came after {before.isoformat()}, and ticks between them are missing"
             wrong.append(Violation(subject=after.isoformat(), problem=problem))

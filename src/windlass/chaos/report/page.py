@@ -18,7 +18,8 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """
 :root { color-scheme: light dark; --ok: #18794e; --bad: #c62828; --dim: #6b7280; --fault: #d97706;
         --line: #8884; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2rem auto;
+       padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
@@ -115,7 +116,7 @@ def _faults(report: Report) -> Iterator[str]:
 
 
 def _timeline(report: Report) -> Iterator[str]:
-    """Draw a row for each fault, with the moments at which its jobs ran again, and the work done."""
+    """Draw the work done, and a row for each fault with the moments at which its jobs ran again."""
     span = max(report.seconds, 1.0)
     height = _CHART + _ROW * (len(report.strikes) + 2)
     yield f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="timeline of faults">'
@@ -139,8 +140,9 @@ def _work(report: Report, span: float) -> Iterator[str]:
     for second, count in enumerate(report.throughput):
         left, right = _x(second, span), _x(second + 1, span)
         tall = round(count / most * (_CHART - 15), 1)
+        wide = max(right - left, 0.5)
         yield (
-            f'<rect class="done" x="{left}" y="{_CHART - tall}" width="{max(right - left, 0.5):.1f}" '
+            f'<rect class="done" x="{left}" y="{_CHART - tall}" width="{wide:.1f}" '
             f'height="{tall}"><title>{count} in second {second}</title></rect>'
         )
     yield f'<text x="0" y="{_CHART - 5}">work done, at most {most}/s</text>'
@@ -149,8 +151,9 @@ def _work(report: Report, span: float) -> Iterator[str]:
 def _strike(strike: StrikeReport, y: int, span: float) -> Iterator[str]:
     left, right = _x(strike.began, span), _x(strike.ended, span)
     yield f'<text x="0" y="{y + 11}">{strike.number}. {_text(strike.fault)}</text>'
+    wide = max(right - left, 3)
     yield (
-        f'<rect class="fault" x="{left}" y="{y + 3}" width="{max(right - left, 3):.1f}" height="10">'
+        f'<rect class="fault" x="{left}" y="{y + 3}" width="{wide:.1f}" height="10">'
         f"<title>{_text(strike.note)}</title></rect>"
     )
     for moment in strike.back:

@@ -45,10 +45,11 @@ def summary(report: Report) -> str:
 
 def _figures(report: Report) -> Iterator[str]:
     outcomes = ", ".join(f"{count:,} {state}" for state, count in sorted(report.outcomes.items()))
-    yield f"{report.accepted:,} jobs acknowledged in {report.seconds:.0f} s; in the store: {outcomes}"
+    took = f"{report.seconds:.0f} s"
+    yield f"{report.accepted:,} jobs acknowledged in {took}; in the store: {outcomes}"
     yield (
-        f"{report.runs:,} runs, {len(report.strikes)} faults, {report.refused:,} calls of producers "
-        f"refused or uncertain; lease {report.lease:g} s"
+        f"{report.runs:,} runs, {len(report.strikes)} faults, {report.refused:,} calls of "
+        f"producers refused or uncertain; lease {report.lease:g} s"
     )
 
 

@@ -59,6 +59,9 @@ JsonFile = Annotated[
 HtmlFile = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write the report as a page.")
 ]
+Keep = Annotated[
+    bool, typer.Option("--keep", help="Keep ledger and logs, also if no law was broken.")
+]
 
 
 def chaos(
@@ -73,6 +76,7 @@ def chaos(
     lease: Lease = "3s",
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
+    keep: Keep = False,
     yes: shared.Yes = False,
 ) -> None:
     """Throw faults at workers, and check that every promise is kept.
@@ -97,7 +101,7 @@ def chaos(
         lease=_seconds("--lease", lease, _MIN_LEASE),
     )
     _confirm(options, yes)
-    report = _run(options)
+    report = _run(options, keep)
     _write(report, json_file, html_file)
     raise typer.Exit(0 if report.ok else 1)
 
@@ -123,7 +127,7 @@ def _confirm(options: Options, yes: bool) -> None:
     typer.confirm(f"Throw {options.faults} faults at workers on {where}?", abort=True)
 
 
-def _run(options: Options) -> Report:
+def _run(options: Options, keep: bool) -> Report:
     from windlass.chaos.report.report import command_of
     from windlass.chaos.report.text import lines_of
 
@@ -133,7 +137,7 @@ def _run(options: Options) -> Report:
     is_kept = False
     try:
         report = asyncio.run(_storm(options, directory))
-        is_kept = not report.ok
+        is_kept = keep or not report.ok
     except (KeyboardInterrupt, asyncio.CancelledError):
         show.note("stopped; all processes have ended")
         raise typer.Exit(130) from None
