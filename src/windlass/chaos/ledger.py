@@ -58,6 +58,10 @@ class Ledger:
         os.fsync(file)
         return entry.at
 
+    def has(self, pid: int) -> bool:
+        """Return whether a process has written a line."""
+        return (self._directory / f"{pid}.jsonl").exists()
+
     def entries(self) -> list[Entry]:
         """Return the lines of all processes, in the order of their times."""
         found: list[Entry] = []

@@ -33,6 +33,8 @@ class Options(Struct, frozen=True, kw_only=True):
     only: tuple[FaultKind, ...] = ()
     """The faults to choose from; empty: all that are possible."""
     lease: float = 3.0
+    fleets: int = 2
+    """Supervisors, of which each has two workers."""
     patience: float = 60.0
     """Seconds without any progress after which the drain is given up."""
 

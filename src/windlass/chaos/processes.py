@@ -61,7 +61,7 @@ class Fleet:
         self._env = env
         self._flags = [
             *("--processes", "2", "--concurrency", "8", "--threads", "4"),
-            *("--isolated-processes", "2", "--lease", f"{lease}s", "--poll-interval", "200ms"),
+            *("--isolated-processes", "1", "--lease", f"{lease}s", "--poll-interval", "200ms"),
             *("--shutdown-timeout", "5s", "--metrics-port", "0", "--log-level", "info"),
             *("--wait-for-store", "60s", "--name", f"fleet-{number}"),
         ]

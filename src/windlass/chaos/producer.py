@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,11 +19,13 @@ import msgspec
 from windlass.app.handle import Handle
 from windlass.app.producer import Draft
 from windlass.chaos import workload
-from windlass.chaos.terms import Order
+from windlass.chaos.terms import CONCURRENCY, RATE, Order
 from windlass.chaos.workload import app, ledger
 from windlass.core.errors import WindlassError
 
 _UNIQUE_KEYS = 4
+_BURST_EVERY = 3
+"""Rounds between two bursts of limited jobs."""
 _ACCOUNTS = 3
 _PAUSE_AFTER_ERROR = 0.2
 _TRICKLE_SECONDS = 1.0
@@ -37,6 +39,7 @@ class Producer:
         self._order = order
         self._dice = random.Random(order.seed * 1_000 + order.number)  # noqa: S311
         self._stopped = threading.Event()
+        self._rounds = 0
         self._places: dict[str, int] = {}
         self._closed: set[str] = set()
         self.count = 0
@@ -47,6 +50,7 @@ class Producer:
 
     def run(self) -> None:
         """Enqueue evenly over the time, and afterwards a little, until it is stopped."""
+        ledger.write("ready")
         began = time.monotonic()
         while not self._stopped.is_set():
             due = began + self._order.seconds * self.count / self._order.jobs
@@ -55,7 +59,10 @@ class Producer:
                 self._round()
 
     def _round(self) -> None:
+        self._rounds += 1
         self._many()
+        if self._rounds % _BURST_EVERY == 0:
+            self._burst()
         for _ in range(3):
             self._one_unique()
             self._one_ordered()
@@ -79,10 +86,18 @@ class Producer:
         ]
         if self._order.transfers:
             made += [workload.transfer.draft(self._seconds(0.8)) for _ in range(3)]
-        for draft in made:
+        self._enqueue(made)
+
+    def _burst(self) -> None:
+        """Enqueue more than the limits let through: a limit that never binds proves nothing."""
+        limited = [workload.limited.draft(self._seconds(1.0)) for _ in range(3 * CONCURRENCY)]
+        self._enqueue([*limited, *(workload.paced.draft() for _ in range(2 * RATE))])
+
+    def _enqueue(self, drafts: Sequence[Draft[Any]]) -> None:
+        for draft in drafts:
             self._offer(draft)
-        if self._call(lambda: app.enqueue_many(made)):
-            for draft in made:
+        if self._call(lambda: app.enqueue_many(drafts)):
+            for draft in drafts:
                 self._accept(str(draft.job.id), draft.job.kind)
 
     def _one_unique(self) -> None:

@@ -29,8 +29,7 @@ from windlass.chaos.report.report import Report, report_of
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.jobs.states import FINISHED, State
 
-_FLEETS = 2
-_WORKERS = 4
+_WORKERS_PER_FLEET = 2
 _PRODUCERS = 2
 _START_SECONDS = 120.0
 _END_SECONDS = 60.0
@@ -72,6 +71,8 @@ class Chaos:
         self._fleets: list[Fleet] = []
         self._producers: list[subprocess.Popen[bytes]] = []
         self._began = time.monotonic()
+        self._give_up_at = self._began + _START_SECONDS
+        self._workers = options.fleets * _WORKERS_PER_FLEET
         self._phase = "start"
         self._planned = 0
         self._counts: Counter[State] = Counter()
@@ -101,7 +102,7 @@ class Chaos:
         env = environment(
             self._ground.workers_url, self._directory / "ledger", **self._ground.settings
         )
-        for number in range(1, _FLEETS + 1):
+        for number in range(1, self._options.fleets + 1):
             fleet = Fleet(number, self._directory, env, self._options.lease)
             fleet.start()
             self._fleets.append(fleet)
@@ -135,10 +136,18 @@ class Chaos:
     # -- the storm -----------------------------------------------------------------------------
 
     async def _started(self, observer: Observer) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while len(await observer.living_workers()) < _WORKERS:
-            if time.monotonic() > deadline or not all(each.is_running for each in self._fleets):
+        """Wait until every worker serves."""
+        while len(await observer.living_workers()) < self._workers:
+            has_ended = not all(each.is_running for each in self._fleets)
+            if has_ended or time.monotonic() > self._give_up_at:
                 raise ChaosFailed(f"the workers did not start: {self._last_lines()}")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _produce(self) -> None:
+        """Wait until every producer begins."""
+        while not all(self._ledger.has(each.pid) for each in self._producers):
+            if time.monotonic() > self._give_up_at:
+                raise ChaosFailed(f"the producers did not start: {self._last_lines()}")
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _storm(self, thrower: Thrower, env: dict[str, str]) -> None:
@@ -150,7 +159,6 @@ class Chaos:
             kinds=kinds_for(options, self._ground),
             lease=options.lease,
         )
-        self._phase, self._planned, self._began = "storm", len(faults), time.monotonic()
         for number in range(1, _PRODUCERS + 1):
             order = terms.Order(
                 number=number,
@@ -162,6 +170,8 @@ class Chaos:
             text = msgspec.json.encode(order).decode()
             log = self._directory / f"producer-{number}.log"
             self._producers.append(start_producer(text, log=log, env=env))
+        await self._produce()
+        self._phase, self._planned, self._began = "storm", len(faults), time.monotonic()
         for fault in faults:
             await asyncio.sleep(max(self._began + fault.at - time.monotonic(), 0))
             await self._at_work()
@@ -176,7 +186,7 @@ class Chaos:
         """
         deadline = time.monotonic() + _RECOVERY_SECONDS
         while time.monotonic() < deadline:
-            if self._living >= _WORKERS - 1 and self._done > self._done_before:
+            if self._living >= self._workers - 1 and self._done > self._done_before:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
