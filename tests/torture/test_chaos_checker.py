@@ -35,7 +35,7 @@ class Mutant(NamedTuple):
     laws: frozenset[str]
     faults: tuple[FaultKind, ...] = ()
     store: str = "sqlite"
-    count: int = 3
+    strikes: int = 3
 
 
 def mutant(name: str, laws: str, *faults: FaultKind, **others: Any) -> Mutant:
@@ -43,7 +43,7 @@ def mutant(name: str, laws: str, *faults: FaultKind, **others: Any) -> Mutant:
 
 
 ALL = [
-    mutant("no_fence", "fence finality leases", STOP, count=4),
+    mutant("no_fence", "fence finality leases", STOP, strikes=4),
     mutant("acknowledge_before_run", "fence"),
     mutant("hasty_rescue", "leases"),
     mutant("no_rescue", "outcomes orphans", KILL),
@@ -65,7 +65,7 @@ def storm(directory: Path, seed: int, given: Mutant | None = None, **others: Any
     if given is not None:
         options |= {"store": given.store, "fleets": 1}
         if given.faults:
-            options |= {"faults": given.count, "only": given.faults}
+            options |= {"faults": given.strikes, "only": given.faults}
     directory.mkdir()
     chaos = Chaos(Options(seed=seed, lease=2.0, **options), directory, lambda _: None)
     return asyncio.run(chaos.run())

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from windlass.core.jobs.job import SCHEDULE, NewJob
 from windlass.core.jobs.settle import Transition, completed
-from windlass.store.sqlite import operations
+from windlass.store.sqlite import operations, queries
 
 
 def no_fence() -> None:
@@ -28,7 +28,7 @@ def no_fence() -> None:
                 moves = [*moves[:number], replace(move, token=row[0]), *moves[number + 1 :]]
         return inner(db, moves, now)
 
-    operations.settle_all = settle_all
+    operations.settle_all = settle_all  # type: ignore[assignment]
 
 
 def acknowledge_before_run() -> None:
@@ -53,6 +53,8 @@ def hasty_rescue() -> None:
         return inner(db, worker, token, limit, now)
 
     operations.rescue = rescue
+    # A look without a write comes first; here there is always something to do.
+    queries.sql["rescue_is_due"] = "SELECT :now"  # type: ignore[index]
 
 
 def no_rescue() -> None:
@@ -62,7 +64,7 @@ def no_rescue() -> None:
     async def give_back_jobs(*_: object) -> None: ...
 
     operations.rescue = lambda *_: []
-    supervisor.give_back_jobs = give_back_jobs  # type: ignore[attr-defined]
+    supervisor.give_back_jobs = give_back_jobs  # type: ignore[attr-defined, assignment]
 
 
 def no_checkpoint() -> None:
@@ -71,7 +73,7 @@ def no_checkpoint() -> None:
 
     async def record(*_: object) -> None: ...
 
-    Checkpointer.record = record  # type: ignore[method-assign]
+    Checkpointer.record = record  # type: ignore[method-assign, assignment]
 
 
 def undo_in_the_order_of_the_steps() -> None:
@@ -126,20 +128,20 @@ def limits_counted_locally() -> None:
     """Let every worker have the whole of each limit."""
     from windlass.worker.policies import limit_tokens
 
-    inner = limit_tokens.serve
+    inner = limit_tokens.serve  # type: ignore[attr-defined]
 
     def serve(account: Mapping[str, Any], wishes: Any, *, worker: str, **others: Any) -> Any:
         own = account.get("holds", {}).get(worker)
         return inner({"holds": {worker: own}} if own else {}, wishes, worker=worker, **others)
 
-    limit_tokens.serve = serve  # type: ignore[assignment]
+    limit_tokens.serve = serve  # type: ignore[attr-defined]
 
 
 def retries_lose_their_place() -> None:
     """Let a failed job of an ordered key be overtaken."""
     from windlass.core.jobs import settle
 
-    settle._in_order = lambda move, _now: move
+    settle._in_order = lambda move, now: move
 
 
 def ticks_come_twice() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ class PostgresGround(Ground):
         super().__init__()
         self.url = url
         self._directory = directory
+        self._place: Path | None = None
         self._disk = SmallDisk(directory / "disk")
         self._server: PostgresServer | None = None
         self._owns_schema = False
@@ -63,9 +66,12 @@ class PostgresGround(Ground):
             await self._start_proxy(5432)
 
     async def _start_server(self) -> None:
+        self._place = place = _place()
+        self._disk = SmallDisk(place / "disk")
         if not self._disk.mount():
             self._without("this user may not mount a tmpfs", FaultKind.FILL_DISK)
-        self._server = server = PostgresServer(self._directory, self._disk.directory / "data")
+        log = self._directory / "postgres.log"
+        self._server = server = PostgresServer(place, self._disk.directory / "data", log)
         await asyncio.to_thread(server.initialise)
         await self._serve(server)
         self.url = server.url
@@ -92,6 +98,8 @@ class PostgresGround(Ground):
             drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(_SCHEMA)
             await asyncio.to_thread(self._query, drop)
         self._disk.unmount()
+        if self._place is not None:
+            shutil.rmtree(self._place, ignore_errors=True)
 
     async def create_effects(self) -> None:
         create = sql.SQL("CREATE TABLE {} (job text NOT NULL, attempt integer NOT NULL)")
@@ -127,3 +135,13 @@ class PostgresGround(Ground):
         with psycopg.connect(self.url, autocommit=True) as connection:
             cursor = connection.execute(query, values or None)
             return cursor.fetchall() if cursor.description else []
+
+
+def _place() -> Path:
+    """Make a directory for the server.
+
+    Not in that of the ledger, which no other user may enter: as root, PostgreSQL runs as another.
+    """
+    place = Path(tempfile.mkdtemp(prefix="windlass-chaos-pg-")).resolve()
+    place.chmod(0o755)
+    return place

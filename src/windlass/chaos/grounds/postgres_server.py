@@ -33,10 +33,9 @@ SUPERUSER = "postgres"
 class PostgresServer:
     """A server in a directory of its own; what it keeps survives a crash."""
 
-    def __init__(self, directory: Path, data: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, data: Path, log: Path) -> None:
         self._data = data
-        self._log = directory / "postgres.log"
+        self._log = log
         self._nobody = _unprivileged()
         self._home = _reachable(_home(), directory, self._nobody)
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,8 +56,6 @@ class PostgresServer:
         self._data.mkdir(parents=True)
         if self._nobody is not None:
             os.chown(self._data, self._nobody.pw_uid, self._nobody.pw_gid)
-            os.chmod(self._directory, 0o755)  # noqa: PTH101, S103 - the server runs as another user.
-            self._log.touch()
         command = [str(self._home / "bin/initdb"), "--pgdata", str(self._data)]
         command += ["--username", SUPERUSER, "--auth=trust", "--no-sync", "--no-instructions"]
         command += ["--no-locale", "--encoding=UTF8"]
