@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.chaos.histories import (
@@ -61,7 +63,7 @@ def test_a_cancelled_job_is_accused_because_nobody_cancels() -> None:
 
 
 def test_a_dead_job_is_accused_unless_it_lost_three_runs() -> None:
-    def found(**fields: int) -> list[str]:
+    def found(**fields: Any) -> list[str]:
         dead = Record(job=ONE, kind="plain", state="dead", **fields)
         return problems(outcomes.acknowledged_have_outcomes(history(accepted(ONE), dead)))
 

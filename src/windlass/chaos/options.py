@@ -44,11 +44,11 @@ def store_of(url: str) -> str:
 
     Raises: ConfigError: chaos knows none for it.
     """
-    scheme = url.partition("://")[0].partition("+")[0]
+    scheme = url.partition("://")[0]
     if scheme not in _SCHEMES:
         raise ConfigError(
-            f"--url must be a sqlite://, postgresql:// or redis:// URL, got {scheme}://; chaos "
-            "needs a store that several processes share"
+            f"--url must be a sqlite://, postgresql:// or redis:// URL, got "
+            f"{scheme}://; chaos needs a store that several processes share"
         )
     return _SCHEMES[scheme]
 

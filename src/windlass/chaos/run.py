@@ -23,7 +23,7 @@ from windlass.chaos.laws.history import History
 from windlass.chaos.ledger import Ledger
 from windlass.chaos.observer import Observer
 from windlass.chaos.options import Options, ground_of, kinds_for
-from windlass.chaos.plan import plan_faults
+from windlass.chaos.plan import FaultKind, plan_faults
 from windlass.chaos.processes import Fleet, environment, start_producer
 from windlass.chaos.report.report import Report, report_of
 from windlass.core.errors import StoreError, WindlassError
@@ -73,6 +73,7 @@ class Chaos:
         self._began = time.monotonic()
         self._give_up_at = self._began + _START_SECONDS
         self._workers = options.fleets * _WORKERS_PER_FLEET
+        self._kinds: list[FaultKind] = []
         self._phase = "start"
         self._planned = 0
         self._counts: Counter[State] = Counter()
@@ -81,9 +82,10 @@ class Chaos:
 
     async def run(self) -> Report:
         """Carry everything out, and return the report; leave no process behind."""
-        ground, app = self._ground, Windlass()
+        ground, app = self._ground, Windlass("memory://")
         try:
             await ground.prepare()
+            self._kinds = kinds_for(self._options, ground)
             app.configure(url=ground.url, schema=ground.settings.get("schema"))
             await app.store.migrate()
             await ground.create_effects()
@@ -156,7 +158,7 @@ class Chaos:
             options.seed,
             count=options.faults,
             seconds=options.seconds,
-            kinds=kinds_for(options, self._ground),
+            kinds=self._kinds,
             lease=options.lease,
         )
         for number in range(1, _PRODUCERS + 1):

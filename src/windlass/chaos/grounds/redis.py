@@ -16,11 +16,11 @@ from windlass.chaos.grounds.ground import Ground, free_port, is_plain_host, refu
 from windlass.chaos.plan import FaultKind
 from windlass.chaos.processes import spawn_mortal
 from windlass.core.errors import ConfigError, StoreUnavailable
+from windlass.settings.url_masking import redact_url
 
 _PREFIX = "windlass-chaos"
 _START_SECONDS = 60.0
 _CALL_SECONDS = 10.0
-_PLAIN = ("redis", "valkey")
 
 
 class RedisGround(Ground):
@@ -40,11 +40,10 @@ class RedisGround(Ground):
 
     async def prepare(self) -> None:
         if self._given:
-            scheme = urlsplit(self._given).scheme
-            if scheme not in _PLAIN or not is_plain_host(self._given):
+            if not is_plain_host(self._given):
                 raise ConfigError(
-                    f"--url must be redis://host:port or valkey://host:port, got {scheme}://; "
-                    "chaos does not run on TLS, sockets, Sentinel or Cluster"
+                    f"--url must be redis://host:port, got {redact_url(self._given)}; chaos does "
+                    "not run on TLS, sockets, Sentinel or Cluster"
                 )
             self._without("it is your server", FaultKind.RESTART_SERVER)
             mark = "&" if urlsplit(self._given).query else "?"

@@ -18,19 +18,23 @@ _MARKS = {
 
 def lines_of(report: Report) -> Iterator[str]:
     """Yield the report, line by line; text from outside is made harmless."""
+    return map(inert, _lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
     yield f"windlass {report.version} chaos on {report.store}, seed {report.seed}"
-    yield from map(inert, _figures(report))
+    yield from _figures(report)
     yield ""
     yield "laws"
     for verdict in report.verdicts:
-        yield from map(inert, _law(verdict))
+        yield from _law(verdict)
     yield ""
     yield "faults"
-    yield from map(inert, _faults(report))
+    yield from _faults(report)
     yield ""
-    yield inert(f"the same faults again: {report.command}")
+    yield f"the same faults again: {report.command}"
     if report.directory:
-        yield inert(f"ledger and logs: {report.directory}")
+        yield f"ledger and logs: {report.directory}"
     yield summary(report)
 
 
