@@ -36,15 +36,14 @@ def run(
     kind: str = "plain",
     attempt: int = 1,
     pid: int = WORKER,
-    is_whole: bool = True,
+    how: str = "end",
 ) -> list[Entry]:
     """Return the lines of a run; without an end it was killed."""
     mark = mark_of(which, attempt)
     begin = Entry("begin", began, pid, which, attempt, kind, mark)
     if ended is None:
         return [begin]
-    what = "end" if is_whole else "cut"
-    return [begin, Entry(what, ended, pid, which, attempt, kind, mark)]
+    return [begin, Entry(how, ended, pid, which, attempt, kind, mark)]
 
 
 def step(what: str, which: str, at: float, name: str, attempt: int = 1) -> Entry:

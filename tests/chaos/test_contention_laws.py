@@ -117,7 +117,7 @@ def ordered(first_ended: float, second_began: float) -> list[object]:
     return [
         *accepted(ONE, "ordered", "acme#1"),
         *accepted(TWO, "ordered", "acme#2"),
-        *run(ONE, 1, 1.5, kind="ordered", is_whole=False),
+        *run(ONE, 1, 1.5, kind="ordered", how="failed"),
         *run(ONE, 2, first_ended, kind="ordered", attempt=2),
         *run(TWO, second_began, second_began + 1, kind="ordered"),
         completed(ONE, "ordered", attempt=2),

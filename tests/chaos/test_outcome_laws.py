@@ -115,7 +115,7 @@ def test_a_completion_without_a_run_that_returned_it_is_accused() -> None:
 
 
 def test_a_completion_by_a_run_that_was_cut_off_is_accused() -> None:
-    for lines in (run(ONE, 1), run(ONE, 1, 2, is_whole=False)):
+    for lines in (run(ONE, 1), run(ONE, 1, 2, how="failed")):
         assert problems(outcomes.outcomes_are_of_finished_runs(history(lines, completed(ONE))))
 
 
@@ -134,6 +134,18 @@ def test_a_second_run_beside_one_on_an_untouched_worker_is_a_robbery() -> None:
     bad = history(run(ONE, 1, 5), run(ONE, 3, 4, attempt=2, pid=OTHER))
 
     assert problems(outcomes.live_workers_keep_their_jobs(bad))
+
+
+def test_a_run_that_is_cut_off_on_an_untouched_worker_is_a_robbery() -> None:
+    """What a hasty rescue does to a worker that obeys at once: no two runs overlap."""
+    cut = run(ONE, 1, 2, how="cut")
+
+    assert problems(outcomes.live_workers_keep_their_jobs(history(cut)))
+    assert not problems(
+        outcomes.live_workers_keep_their_jobs(history(cut, strike(1.5, 1.5, WORKER)))
+    )
+    failed = run(ONE, 1, 2, how="failed")
+    assert not problems(outcomes.live_workers_keep_their_jobs(history(failed)))
 
 
 @pytest.mark.parametrize(

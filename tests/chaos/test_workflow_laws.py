@@ -143,7 +143,7 @@ def test_recovery_is_the_time_from_a_strike_to_the_next_run() -> None:
 
 def test_a_job_that_a_strike_did_not_interrupt_needs_no_recovery() -> None:
     whole = history(run(ONE, 1, 3), strike(2, 2, WORKER))
-    before = history(run(ONE, 1, 1.5, is_whole=False), strike(2, 2, WORKER), run(ONE, 3, 4))
+    before = history(run(ONE, 1, 1.5, how="failed"), strike(2, 2, WORKER), run(ONE, 3, 4))
 
     assert recovery.recoveries(whole) == recovery.recoveries(before) == []
 

@@ -67,7 +67,7 @@ def storm(directory: Path, seed: int, given: Mutant | None = None, **others: Any
         if given.faults:
             options |= {"faults": given.strikes, "only": given.faults}
     directory.mkdir()
-    chaos = Chaos(Options(seed=seed, lease=2.0, **options), directory, lambda _: None)
+    chaos = Chaos(Options(seed=seed, **{"lease": 2.0, **options}), directory, lambda _: None)
     return asyncio.run(chaos.run())
 
 
@@ -93,7 +93,9 @@ def test_a_mutant_of_windlass_turns_a_run_red(
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "redis"])
 def test_a_run_without_a_mutant_keeps_every_law(store: str, tmp_path: Path) -> None:
     """Prevents a checker that accuses what is right."""
-    report = storm(tmp_path / "run", SEED, store=store, faults=6, seconds=12.0, patience=60.0)
+    report = storm(
+        tmp_path / "run", SEED, store=store, faults=6, seconds=12.0, lease=3.0, patience=60.0
+    )
 
     assert report.ok, "\n".join(lines_of(report))
     tried = {each.law for each in report.verdicts if each.standing is Standing.KEPT}

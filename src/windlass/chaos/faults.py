@@ -16,6 +16,9 @@ from windlass.chaos.processes import Fleet, children_of, descendants, signal_all
 _VICTIM_SECONDS = 10.0
 """Seconds for which a fault waits for somebody to hit."""
 _DELAY_SECONDS = 0.1
+_APART_SECONDS = 2.0
+_BUSY = "busy machine"
+_EXCUSED = "not thrown: no CPU time for a while, which excuses all workers"
 _SERVER_FAULTS = (FaultKind.TERMINATE_BACKENDS, FaultKind.RESTART_SERVER, FaultKind.FILL_DISK)
 _SIGNALS = {
     FaultKind.KILL_WORKER: signal.SIGKILL,
@@ -35,6 +38,7 @@ class Thrower:
         self._fleets = fleets
         self._ledger = ledger
         self.strikes: list[Strike] = []
+        """The thrown faults; number 0 is the machine's own doing."""
         self.current = ""
         """The fault that is being thrown; empty: none."""
 
@@ -53,6 +57,22 @@ class Thrower:
         finally:
             self._record(fault, began, pids, note)
             self.current = ""
+
+    @property
+    def thrown(self) -> int:
+        """How many faults have been thrown."""
+        return sum(strike.number > 0 for strike in self.strikes)
+
+    def was_starved(self, began: float) -> None:
+        """Record that all processes lacked CPU time, since a moment and until now."""
+        latest = next((each for each in reversed(self.strikes) if not each.number), None)
+        now = time.monotonic()
+        if latest is not None and began - latest.ended < _APART_SECONDS:
+            self.strikes.remove(latest)
+            began = latest.began
+        self.strikes.append(
+            Strike(number=0, fault=_BUSY, began=began, ended=now, touches_all=True, note=_EXCUSED)
+        )
 
     async def _strike(self, fault: Fault, victim: int) -> str:
         if fault.kind in NETWORK_FAULTS:

@@ -36,6 +36,7 @@ _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.25
 _RECOVERY_SECONDS = 30.0
 """Seconds for which a fault waits for the recovery from the one before."""
+_FEEL_SECONDS = 0.1
 _RESTART_SECONDS = 0.5
 """Seconds after which a supervisor that ended is started again, as a service manager does."""
 
@@ -116,6 +117,7 @@ class Chaos:
         beside = [
             asyncio.ensure_future(self._keep_fleets()),
             asyncio.ensure_future(self._watch(observer, thrower)),
+            asyncio.ensure_future(self._feel(thrower)),
         ]
         try:
             await self._storm(thrower, env)
@@ -217,13 +219,21 @@ class Chaos:
                 View(
                     phase=self._phase,
                     seconds=time.monotonic() - self._began,
-                    faults=len(thrower.strikes),
+                    faults=thrower.thrown,
                     planned=self._planned,
                     current=thrower.current,
                     counts=dict(self._counts),
                 )
             )
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _feel(self, thrower: Thrower) -> None:
+        """Notice when this machine is too busy to renew leases: that excuses every process."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(_FEEL_SECONDS)
+            if time.monotonic() - began - _FEEL_SECONDS > self._options.lease / 6:
+                thrower.was_starved(began)
 
     # -- afterwards ----------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ ledger = Ledger.of_environment()
 
 @contextmanager
 def recorded(ctx: AnyContext, name: str) -> Iterator[Receipt]:
-    """Record a run: its beginning, and its end or that it was cut off."""
+    """Record a run: its beginning, and whether it came to its end, failed, or was cut off."""
     job, receipt = str(ctx.job_id), Receipt(ctx.attempt, secrets.token_hex(8))
 
     def note(what: str) -> None:
@@ -41,8 +41,11 @@ def recorded(ctx: AnyContext, name: str) -> Iterator[Receipt]:
     note("begin")
     try:
         yield receipt
-    except BaseException:
+    except asyncio.CancelledError:
         note("cut")
+        raise
+    except BaseException:
+        note("failed")
         raise
     note("end")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import traceback
 from pathlib import Path
 
 if name := os.environ.get("CHAOS_MUTANT"):
@@ -16,5 +17,10 @@ if name := os.environ.get("CHAOS_MUTANT"):
     assert spec is not None
     assert spec.loader is not None
     mutants = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(mutants)
-    getattr(mutants, name)()
+    try:
+        spec.loader.exec_module(mutants)
+        getattr(mutants, name)()
+    except BaseException:
+        # Python would go on without the mutant, and the test would blame the checker.
+        traceback.print_exc()
+        os._exit(70)

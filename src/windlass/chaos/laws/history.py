@@ -71,9 +71,11 @@ class Run(Struct, frozen=True, kw_only=True):
     mark: str
     began: float
     ended: float | None = None
-    """When its end, or that it was cut off, was written; None: it was killed."""
+    """When it ended, in whatever way; None: it was killed."""
     is_whole: bool = False
     """Whether the handler came to its end."""
+    is_cut: bool = False
+    """Whether its worker cancelled it."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -120,7 +122,7 @@ class History:
                     mark=entry.mark,
                     began=entry.at,
                 )
-            elif entry.what in ("end", "cut") and key in begun:
+            elif entry.what in ("end", "failed", "cut") and key in begun:
                 run = begun[key]
                 begun[key] = Run(
                     job=run.job,
@@ -131,6 +133,7 @@ class History:
                     began=run.began,
                     ended=entry.at,
                     is_whole=entry.what == "end",
+                    is_cut=entry.what == "cut",
                 )
         return sorted(begun.values(), key=lambda run: run.began)
 

@@ -116,7 +116,7 @@ def effects_happen_once(history: History) -> Finding:
 
 
 def live_workers_keep_their_jobs(history: History) -> Finding:
-    """Judge that no job runs a second time while its first run goes on undisturbed."""
+    """Judge that no run is cut off, or repeated beside it, on a worker that no fault touched."""
     wrong: list[Violation] = []
     checked = 0
     for job, runs in history.runs_of.items():
@@ -126,6 +126,11 @@ def live_workers_keep_their_jobs(history: History) -> Finding:
             checked += 1
             if any(run.began < each.began <= run.ended for each in history.touching(run.pid)):
                 continue
+            if run.is_cut:
+                problem = (
+                    f"was cut off in attempt {run.attempt}, and no fault had touched its worker"
+                )
+                wrong.append(_about(job, run.name, problem))
             for other in runs:
                 if other.attempt > run.attempt and run.began <= other.began < run.ended:
                     problem = (
