@@ -247,7 +247,7 @@ class Chaos:
             except subprocess.TimeoutExpired:
                 self._unended.append(f"producer {number}")
                 process.kill()
-        latest, since, paused = Counter[State](), time.monotonic(), False
+        latest, since, paused = 0, time.monotonic(), False
         while time.monotonic() - since < self._options.patience:
             with suppress(StoreError, OSError):
                 if not paused:
@@ -256,8 +256,10 @@ class Chaos:
                 counts = await observer.counts()
                 if paused and not sum(counts[state] for state in State if state not in FINISHED):
                     return
-                if counts != latest:
-                    latest, since = counts, time.monotonic()
+                # Not every change is progress: a job may be claimed and given back for ever.
+                done = sum(counts[state] for state in FINISHED)
+                if done > latest:
+                    latest, since = done, time.monotonic()
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _end_fleets(self) -> None:
