@@ -28,7 +28,7 @@ _BURST_EVERY = 3
 """Rounds between two bursts of limited jobs."""
 _ACCOUNTS = 3
 _PAUSE_AFTER_ERROR = 0.2
-_TRICKLE_SECONDS = 1.0
+_TRICKLE_SECONDS = 3.0
 """Seconds between two rounds once all jobs are enqueued and the storm goes on."""
 
 

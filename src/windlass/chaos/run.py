@@ -79,6 +79,7 @@ class Chaos:
         self._planned = 0
         self._counts: Counter[State] = Counter()
         self._living = self._done_before = 0
+        self._start_seconds = 0.0
         self._unended: list[str] = []
 
     async def run(self) -> Report:
@@ -109,7 +110,9 @@ class Chaos:
             fleet = Fleet(number, self._directory, env, self._options.lease)
             fleet.start()
             self._fleets.append(fleet)
+        began = time.monotonic()
         await self._started(observer)
+        self._start_seconds = time.monotonic() - began
         every = f"{terms.INTERVAL}s"
         await app.schedules.aput(terms.SCHEDULE, "tick", {}, every=every, catch_up="all")
         thrower = Thrower(self._ground, self._fleets, self._ledger)
@@ -284,6 +287,7 @@ class Chaos:
             effects=await self._ground.effects(),
             changes=observer.changes,
             living_workers=await observer.living_workers(),
+            start_seconds=self._start_seconds,
             unended=self._unended,
         )
 

@@ -99,6 +99,8 @@ class History:
     changes: Sequence[Change] = ()
     living_workers: Sequence[str] = ()
     """Workers that hold a lease although all were ended."""
+    start_seconds: float = 0.0
+    """How long the workers took to start on this machine."""
     unended: Sequence[str] = ()
     """Processes that did not end when they were asked to."""
 
