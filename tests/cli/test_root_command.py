@@ -75,6 +75,7 @@ def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: 
     named = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
     assert named[:24] == [
         "demo",
+        "chaos",
         "worker",
         "enqueue",
         "jobs",

@@ -10,6 +10,7 @@ import msgspec
 
 from windlass.app import Windlass
 from windlass.chaos.laws.history import Change, Record
+from windlass.chaos.processes import is_alive
 from windlass.chaos.terms import Receipt
 from windlass.core.jobs.job import SCHEDULE, TICK, Job
 from windlass.core.jobs.queries import JobFilter
@@ -55,6 +56,11 @@ class Observer:
     async def living_workers(self) -> list[str]:
         """Return the workers that hold a lease."""
         return [each.info.id for each in await self._app.store.workers() if each.alive]
+
+    async def serving(self) -> int:
+        """Count the workers that hold a lease and whose process lives."""
+        workers = [each for each in await self._app.store.workers() if each.alive]
+        return sum(is_alive(each.info.pid) for each in workers)
 
     async def _jobs(self) -> AsyncIterator[Job]:
         after = None

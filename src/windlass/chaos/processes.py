@@ -140,6 +140,15 @@ def is_python(pid: int) -> bool:
         return not Path("/proc/self").exists()
 
 
+def is_alive(pid: int) -> bool:
+    """Return whether a process of this user exists."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
 def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to those processes that have not ended."""
     for pid in pids:

@@ -78,7 +78,7 @@ class Chaos:
         self._phase = "start"
         self._planned = 0
         self._counts: Counter[State] = Counter()
-        self._living = self._done_before = 0
+        self._serving = self._done_before = 0
         self._start_seconds = 0.0
         self._unended: list[str] = []
 
@@ -183,7 +183,8 @@ class Chaos:
             await asyncio.sleep(max(self._began + fault.at - time.monotonic(), 0))
             await self._at_work()
             await thrower.throw(fault)
-            self._done_before = self._done
+            # Not what was seen before the fault: the next look counts again.
+            self._done_before, self._serving = self._done, 0
         await asyncio.sleep(max(self._began + options.seconds - time.monotonic(), 0))
 
     async def _at_work(self) -> None:
@@ -193,7 +194,7 @@ class Chaos:
         """
         deadline = time.monotonic() + _RECOVERY_SECONDS
         while time.monotonic() < deadline:
-            if self._living >= self._workers - 1 and self._done > self._done_before:
+            if self._serving >= self._workers - 1 and self._done > self._done_before:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -216,7 +217,7 @@ class Chaos:
         while True:
             with suppress(StoreError, OSError):
                 self._counts = await observer.counts()
-                self._living = len(await observer.living_workers())
+                self._serving = await observer.serving()
                 await observer.watch()
             self._show(
                 View(
