@@ -16,13 +16,16 @@ CASES ?= long
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture test-wheel test-pythons test-system check format bench bench-sqlite bench-redis bench-capacity bench-web profile clean
+.PHONY: help demo chaos test torture test-wheel test-pythons test-system check format bench bench-sqlite bench-redis bench-capacity bench-web profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## watch a thousand jobs run on an embedded queue
 	@$(BIN)/windlass demo
+
+chaos: $(VENV)/.chaos ## throw faults at workers, and check every promise; ARGS="--store postgres --time 5m"
+	@$(BIN)/windlass chaos $(ARGS)
 
 test: $(VENV)/.dev ## run every quick test; needs nothing but wheels
 	@$(BIN)/python -m pytest --ignore=tests/system --ignore=tests/wheel -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal --durations=10
@@ -86,9 +89,13 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable '.[top,web]'
 	@touch $@
 
+$(VENV)/.chaos: pyproject.toml | $(BIN)/python
+	@$(PIP) install --editable '.[chaos]'
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable '.[dev,bench]'
-	@touch $@ $(VENV)/.base
+	@touch $@ $(VENV)/.base $(VENV)/.chaos
 
 $(VENV)/.bench: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable '.[bench,top]'

@@ -48,7 +48,13 @@ class Environment:
     @property
     def has_psycopg(self) -> bool:
         """Whether jobs can be kept in PostgreSQL."""
-        return "postgres" in self.wanted.extra or self.wanted.beside == "psycopg"
+        has_extra = "postgres" in self.wanted.extra or self.wanted.extra == "chaos"
+        return has_extra or self.wanted.beside == "psycopg"
+
+    @property
+    def has_hiredis(self) -> bool:
+        """Whether jobs can be kept in Redis."""
+        return self.wanted.extra in ("chaos", "redis")
 
     def run(
         self, *command: str, cwd: Path, env: dict[str, str], stdin: str = ""

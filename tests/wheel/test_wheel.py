@@ -17,10 +17,10 @@ from tests.wheel.environments import ROOT, Environment
 pytestmark = pytest.mark.timeout(600)
 INSIDE = str(Path(__file__).with_name("inside.py"))
 NOBODY = "0197f3a2-6c1e-7b60-8000-3f1d2c4b5a69"
-NEEDS_PSYCOPG = ("windlass.store.postgres",)
+NEEDS_PSYCOPG = ("windlass.chaos.grounds.postgres", "windlass.store.postgres")
 NEEDS_TEXTUAL = tuple(f"windlass.cli.top.{name}" for name in ("app", "screens", "signals"))
 NEEDS_STARLETTE = ("windlass.web",)
-NEEDS_HIREDIS = ("windlass.store.redis",)
+NEEDS_HIREDIS = ("windlass.chaos.grounds.redis", "windlass.store.redis")
 NEEDS_DJANGO = ("windlass.contrib.django",)
 NEEDS_PROJECT = tuple(f"windlass.contrib.django.{name}" for name in ("admin", "project", "testing"))
 """The packages that need an extra, or a project, when they are imported. All others do not."""
@@ -45,6 +45,7 @@ class Call(NamedTuple):
 
 CALLS = {
     "demo": Call("--jobs 20"),
+    "chaos": Call("--time 2s --jobs 30 --faults 1"),
     "jobs list": Call(),
     "jobs show": Call("{done}", empty=1),
     "jobs run": Call("{dead} --here", empty=1, filled=1),
@@ -171,7 +172,7 @@ def test_every_module_is_importable_but_those_of_other_extras(
     psycopg = () if environment.has_psycopg else NEEDS_PSYCOPG
     textual = () if environment.wanted.extra == "top" else NEEDS_TEXTUAL
     starlette = () if environment.wanted.extra == "web" else NEEDS_STARLETTE
-    hiredis = () if environment.wanted.extra == "redis" else NEEDS_HIREDIS
+    hiredis = () if environment.has_hiredis else NEEDS_HIREDIS
     django = NEEDS_PROJECT if environment.wanted.extra == "django" else NEEDS_DJANGO
     frameworks = [
         (name,)
@@ -223,8 +224,8 @@ def test_every_command_does_its_work_on_a_filled_store(
         "windlass", "worker", "shop:app", "--burst", cwd=tmp_path, env=variables
     )
     assert served.returncode == 0, served.stderr
-    # The demo has a store of its own, and was called on the empty one.
-    wanted = {name: call.filled for name, call in CALLS.items() if name != "demo"}
+    # These have a store of their own, and were called on the empty one.
+    wanted = {name: call.filled for name, call in CALLS.items() if name not in ("demo", "chaos")}
     check_calls(environment, tmp_path, variables | {"WINDLASS_APP": "shop:app"}, names, wanted)
 
 
@@ -243,7 +244,7 @@ def test_a_url_of_postgresql_without_psycopg_names_the_extra(
 def test_a_url_of_redis_without_hiredis_names_the_extra(
     environment: Environment, tmp_path: Path
 ) -> None:
-    if environment.wanted.extra == "redis":
+    if environment.has_hiredis:
         pytest.skip("hiredis is installed here")
     env = {"REDIS_URL": "redis://localhost"}
     said = environment.run("windlass", "queues", "list", cwd=tmp_path, env=env)

@@ -19,6 +19,7 @@ from windlass.version import __version__
 
 COMMANDS = {
     "demo": "Watch a thousand jobs run.",
+    "chaos": "Throw faults at workers, and check that every promise is kept.",
     "worker": "Serve the jobs of an app.",
     "enqueue": "Enqueue a job, and print its id.",
     "jobs": "List, show, run, retry, cancel and purge jobs.",

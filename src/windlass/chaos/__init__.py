@@ -1,0 +1,1 @@
+"""`windlass chaos`: faults thrown at real processes by a seed, and a checker of what happened."""

@@ -1,0 +1,1 @@
+"""The checker: pure functions over what the ledger and the store say happened."""

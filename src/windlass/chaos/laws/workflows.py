@@ -1,0 +1,117 @@
+"""Owns the laws about steps, sagas, flows and schedules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from uuid import UUID
+
+from windlass.chaos.laws.history import COMPLETED, DEAD, History
+from windlass.chaos.laws.verdict import Finding, Violation
+from windlass.chaos.ledger import Entry
+from windlass.chaos.terms import INTERVAL, SCHEDULE, STEPS
+from windlass.core.jobs.ids import flow_of
+
+
+def recorded_steps_are_not_repeated(history: History) -> Finding:
+    """Judge that a step never runs again once a later step has begun."""
+    wrong: list[Violation] = []
+    by_job = _valid_entries(history, "step")
+    for job, entries in by_job.items():
+        farthest = -1
+        for entry in entries:
+            place = STEPS.index(entry.name)
+            if place < farthest:
+                problem = (
+                    f"ran its step {entry.name} again, in attempt {entry.attempt}, after "
+                    f"{STEPS[farthest]} had begun"
+                )
+                wrong.append(Violation(subject=job, problem=problem))
+            farthest = max(farthest, place)
+    return Finding(checked=sum(map(len, by_job.values())), violations=wrong)
+
+
+def sagas_are_undone_in_reverse(history: History) -> Finding:
+    """Judge that a dead saga has undone every step, the last first, and none again."""
+    undone, done = _valid_entries(history, "undo"), _valid_entries(history, "step")
+    sagas = [each for each in history.records if each.kind == "saga" and each.state == DEAD]
+    wrong: list[Violation] = []
+    for record in sagas:
+        names = [entry.name for entry in undone.get(record.job, ())]
+        # A repetition right away is one whose first time was cut off before it was recorded.
+        order = [name for n, name in enumerate(names) if n == 0 or names[n - 1] != name]
+        begun = {entry.name for entry in done.get(record.job, ())}
+        wanted = [step for step in reversed(STEPS) if step in begun]
+        if order != wanted:
+            problem = f"undid {', '.join(names) or 'nothing'}, and must undo {', '.join(wanted)}"
+            wrong.append(Violation(subject=record.job, problem=problem))
+        wrong += _repeated_undos(record.job, undone.get(record.job, ()))
+    return Finding(checked=len(sagas), violations=wrong)
+
+
+def _repeated_undos(job: str, entries: Sequence[Entry]) -> list[Violation]:
+    """Return the undos that one attempt called twice: only a cut-off attempt may repeat one."""
+    calls = Counter((entry.name, entry.attempt) for entry in entries)
+    return [
+        Violation(subject=job, problem=f"undid {name} {count} times in attempt {attempt}")
+        for (name, attempt), count in calls.items()
+        if count > 1
+    ]
+
+
+def flows_end_once(history: History) -> Finding:
+    """Judge that a flow is completed with all of its jobs, none of which began before its parents.
+
+    The ledger has, for each accepted job of a flow, the jobs that it waits for.
+    """
+    wrong: list[Violation] = []
+    flows = history.accepted_of("flow")
+    for entry in flows:
+        record = history.by_job.get(entry.job)
+        if flow_of(UUID(entry.job)) in history.worn_flows:
+            continue
+        if record is not None and record.is_finished and record.state != COMPLETED:
+            problem = f"is {record.state} ({record.reason})"
+            wrong.append(Violation(subject=f"flow {entry.job}", problem=problem))
+    for entry in history.accepted_of("member"):
+        runs = history.runs_of.get(entry.job, [])
+        for parent in entry.mark.split():
+            done = history.recorded_run(parent)
+            if done is None or done.ended is None or not runs or runs[0].began >= done.ended:
+                continue
+            problem = f"began before its parent {parent} had finished"
+            wrong.append(Violation(subject=f"member {entry.job}", problem=problem))
+    return Finding(checked=len(flows), violations=wrong)
+
+
+def ticks_come_once(history: History) -> Finding:
+    """Judge that every tick of the schedule made one job, and none is missing between two."""
+    jobs = Counter(record.tick for record in history.records if record.schedule == SCHEDULE)
+    wrong = [
+        Violation(subject=tick, problem=f"made {count} jobs")
+        for tick, count in jobs.items()
+        if count > 1
+    ]
+    moments = sorted(datetime.fromisoformat(tick) for tick in jobs)
+    for before, after in pairwise(moments):
+        if (after - before).total_seconds() > 1.5 * INTERVAL:
+            problem = f"came after {before.isoformat()}, and ticks between them are missing"
+            wrong.append(Violation(subject=after.isoformat(), problem=problem))
+    return Finding(checked=len(jobs), violations=wrong)
+
+
+def _valid_entries(history: History, what: str) -> dict[str, list[Entry]]:
+    """Return entries by job, without those that an attempt wrote after a later one had begun."""
+    later: dict[str, list[tuple[int, float]]] = {}
+    for run in history.runs:
+        later.setdefault(run.job, []).append((run.attempt, run.began))
+    found: dict[str, list[Entry]] = {}
+    for entry in history.entries:
+        if entry.what != what or entry.name not in STEPS:
+            continue
+        starts = later.get(entry.job, ())
+        if not any(attempt > entry.attempt and began <= entry.at for attempt, began in starts):
+            found.setdefault(entry.job, []).append(entry)
+    return found

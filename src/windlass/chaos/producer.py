@@ -1,0 +1,172 @@
+"""Owns the producer process: it enqueues a mix of jobs, and records what was acknowledged.
+
+`python -m windlass.chaos.producer '{"seed": 1, "jobs": 100, ...}'`; SIGTERM ends it between two
+calls.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from windlass.app.handle import Handle
+from windlass.app.producer import Draft
+from windlass.chaos import workload
+from windlass.chaos.terms import CONCURRENCY, RATE, Order
+from windlass.chaos.workload import app, ledger
+from windlass.core.errors import WindlassError
+
+_UNIQUE_KEYS = 4
+_BURST_EVERY = 3
+"""Rounds between two bursts of limited jobs."""
+_ACCOUNTS = 3
+_PAUSE_AFTER_ERROR = 0.2
+_TRICKLE_SECONDS = 3.0
+"""Seconds between two rounds once all jobs are enqueued and the storm goes on."""
+
+
+class Producer:
+    """Enqueues rounds of jobs of every kind."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._dice = random.Random(order.seed * 1_000 + order.number)  # noqa: S311
+        self._stopped = threading.Event()
+        self._rounds = 0
+        self._places: dict[str, int] = {}
+        self._closed: set[str] = set()
+        self.count = 0
+
+    def stop(self, *_: object) -> None:
+        """End soon."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Enqueue evenly over the time, and afterwards a little, until it is stopped."""
+        ledger.write("ready")
+        began = time.monotonic()
+        while not self._stopped.is_set():
+            due = began + self._order.seconds * self.count / self._order.jobs
+            pause = due - time.monotonic() if self.count < self._order.jobs else _TRICKLE_SECONDS
+            if not self._stopped.wait(max(pause, 0)):
+                self._round()
+
+    def _round(self) -> None:
+        self._rounds += 1
+        self._many()
+        if self._rounds % _BURST_EVERY == 0:
+            self._burst()
+        for _ in range(3):
+            self._one_unique()
+            self._one_ordered()
+        self._flow()
+
+    def _seconds(self, most: float) -> float:
+        # Mostly short; one in eight is long enough to be hit by a fault.
+        part = 1.0 if self._dice.random() < 0.125 else 0.1
+        return round(self._dice.uniform(0.4, 1.0) * most * part, 3)
+
+    def _many(self) -> None:
+        made: list[Draft[Any]] = [
+            *(workload.plain.draft(self._seconds(2.0)) for _ in range(5)),
+            workload.threaded.draft(self._seconds(1.0)),
+            workload.isolated.draft(self._seconds(1.0)),
+            workload.flaky.draft(),
+            *(workload.limited.draft(self._seconds(0.8)) for _ in range(3)),
+            *(workload.paced.draft() for _ in range(3)),
+            workload.staged.draft(self._seconds(0.8)),
+            workload.saga.draft(self._seconds(0.6)),
+        ]
+        if self._order.transfers:
+            made += [workload.transfer.draft(self._seconds(0.8)) for _ in range(3)]
+        self._enqueue(made)
+
+    def _burst(self) -> None:
+        """Enqueue more than the limits let through: a limit that never binds proves nothing."""
+        limited = [workload.limited.draft(self._seconds(1.0)) for _ in range(3 * CONCURRENCY)]
+        self._enqueue([*limited, *(workload.paced.draft() for _ in range(2 * RATE))])
+
+    def _enqueue(self, drafts: Sequence[Draft[Any]]) -> None:
+        for draft in drafts:
+            self._offer(draft)
+        if self._call(lambda: app.enqueue_many(drafts)):
+            for draft in drafts:
+                self._accept(str(draft.job.id), draft.job.kind)
+
+    def _one_unique(self) -> None:
+        key = f"key-{self._dice.randrange(_UNIQUE_KEYS)}"
+        draft = workload.unique.draft(key, self._seconds(1.0))
+        self._offer(draft)
+        handles: list[Handle[Any]] = []
+        if self._call(lambda: handles.extend(app.enqueue_many([draft]))):
+            for handle in handles:
+                if not handle.is_duplicate:
+                    self._accept(str(handle.id), "unique", key)
+
+    def _one_ordered(self) -> None:
+        account = f"{self._order.number}-{self._dice.randrange(_ACCOUNTS)}"
+        if account in self._closed:
+            account = f"{account}-{len(self._closed)}"
+        place = self._places.get(account, 0) + 1
+        draft = workload.ordered.draft(account, fails=self._dice.random() < 0.2)
+        self._offer(draft)
+        if self._call(lambda: app.enqueue_many([draft])):
+            self._places[account] = place
+            self._accept(str(draft.job.id), "ordered", f"{account}#{place}")
+        else:
+            # Whether it was added is unknown, and so is the order behind it.
+            self._closed.add(account)
+
+    def _flow(self) -> None:
+        flow = app.flow("chaos")
+        first = flow.add(workload.member.draft(self._seconds(0.5)))
+        middle = [flow.add(workload.member.draft(self._seconds(0.5)), after=[first]) for _ in "ab"]
+        last = flow.add(workload.member.draft(), after=middle)
+        ledger.write("offered", job=str(flow.id), name="flow")
+        for node in (first, *middle, last):
+            ledger.write("offered", job=str(node.id), name="member")
+        if self._call(flow.enqueue):
+            self._accept(str(flow.id), "flow")
+            self._accept(str(first.id), "member")
+            for node in middle:
+                self._accept(str(node.id), "member", str(first.id))
+            self._accept(str(last.id), "member", " ".join(str(node.id) for node in middle))
+
+    def _offer(self, draft: Draft[Any]) -> None:
+        ledger.write("offered", job=str(draft.job.id), name=draft.job.kind)
+
+    def _accept(self, job: str, kind: str, mark: str = "") -> None:
+        ledger.write("accepted", job=job, name=kind, mark=mark)
+        self.count += 1
+
+    def _call(self, call: Callable[[], object]) -> bool:
+        """Return whether the store acknowledged a call."""
+        try:
+            call()
+        except WindlassError as error:
+            ledger.write("refused", name=type(error).__name__)
+            self._stopped.wait(_PAUSE_AFTER_ERROR)
+            return False
+        return True
+
+
+def main(order: Order) -> None:
+    """Produce until the order is met or SIGTERM comes."""
+    producer = Producer(order)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, producer.stop)
+    try:
+        producer.run()
+    finally:
+        app.close()
+
+
+if __name__ == "__main__":
+    main(msgspec.json.decode(sys.argv[1], type=Order))

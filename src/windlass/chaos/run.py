@@ -1,0 +1,298 @@
+"""Owns a run of chaos, from the first process to the judgement: storm, drain, collection."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from windlass.app import Windlass
+from windlass.chaos import terms
+from windlass.chaos.faults import Thrower
+from windlass.chaos.grounds.ground import Ground
+from windlass.chaos.laws.checker import check
+from windlass.chaos.laws.history import History
+from windlass.chaos.ledger import Ledger
+from windlass.chaos.observer import Observer
+from windlass.chaos.options import Options, ground_of, kinds_for
+from windlass.chaos.plan import FaultKind, plan_faults
+from windlass.chaos.processes import Fleet, environment, start_producer
+from windlass.chaos.report.report import Report, report_of
+from windlass.core.errors import StoreError, WindlassError
+from windlass.core.jobs.states import FINISHED, State
+
+_WORKERS_PER_FLEET = 2
+_PRODUCERS = 2
+_START_SECONDS = 120.0
+_END_SECONDS = 60.0
+_LOOK_SECONDS = 0.25
+_RECOVERY_SECONDS = 30.0
+"""Seconds for which a fault waits for the recovery from the one before."""
+_FEEL_SECONDS = 0.1
+_RESTART_SECONDS = 0.5
+"""Seconds after which a supervisor that ended is started again, as a service manager does."""
+
+
+class ChaosFailed(WindlassError):
+    """The run itself could not be carried out."""
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """What a person sees while it runs."""
+
+    phase: str
+    seconds: float
+    """Seconds since the storm began."""
+    faults: int
+    planned: int
+    current: str
+    counts: dict[State, int]
+
+
+Show = Callable[[View], None]
+
+
+class Chaos:
+    """One run, in a directory of its own."""
+
+    def __init__(self, options: Options, directory: Path, show: Show) -> None:
+        self._options = options
+        self._directory = directory
+        self._show = show
+        self._ledger = Ledger(directory / "ledger")
+        self._ground: Ground = ground_of(options, directory)
+        self._fleets: list[Fleet] = []
+        self._producers: list[subprocess.Popen[bytes]] = []
+        self._began = time.monotonic()
+        self._give_up_at = self._began + _START_SECONDS
+        self._workers = options.fleets * _WORKERS_PER_FLEET
+        self._kinds: list[FaultKind] = []
+        self._phase = "start"
+        self._planned = 0
+        self._counts: Counter[State] = Counter()
+        self._serving = self._done_before = 0
+        self._start_seconds = 0.0
+        self._unended: list[str] = []
+
+    async def run(self) -> Report:
+        """Carry everything out, and return the report; leave no process behind."""
+        ground, app = self._ground, Windlass("memory://")
+        try:
+            await ground.prepare()
+            self._kinds = kinds_for(self._options, ground)
+            app.configure(url=ground.url, schema=ground.settings.get("schema"))
+            await app.store.migrate()
+            await ground.create_effects()
+            return await self._run_on(app)
+        finally:
+            for process in self._producers:
+                process.kill()
+                process.wait()
+            for fleet in self._fleets:
+                fleet.kill()
+            await app.aclose()
+            await ground.close()
+
+    async def _run_on(self, app: Windlass) -> Report:
+        observer = Observer(app)
+        env = environment(
+            self._ground.workers_url, self._directory / "ledger", **self._ground.settings
+        )
+        for number in range(1, self._options.fleets + 1):
+            fleet = Fleet(number, self._directory, env, self._options.lease)
+            fleet.start()
+            self._fleets.append(fleet)
+        began = time.monotonic()
+        await self._started(observer)
+        self._start_seconds = time.monotonic() - began
+        every = f"{terms.INTERVAL}s"
+        await app.schedules.aput(terms.SCHEDULE, "tick", {}, every=every, catch_up="all")
+        thrower = Thrower(self._ground, self._fleets, self._ledger)
+        started_at = datetime.now(UTC)
+        beside = [
+            asyncio.ensure_future(self._keep_fleets()),
+            asyncio.ensure_future(self._watch(observer, thrower)),
+            asyncio.ensure_future(self._feel(thrower)),
+        ]
+        try:
+            await self._storm(thrower, env)
+            await self._drain(app, observer)
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+        await self._end_fleets()
+        history = await self._collect(observer, thrower)
+        return report_of(
+            history,
+            check(history),
+            options=self._options,
+            impossible=self._ground.impossible,
+            began=self._began,
+            started_at=started_at,
+        )
+
+    # -- the storm -----------------------------------------------------------------------------
+
+    async def _started(self, observer: Observer) -> None:
+        """Wait until every worker serves."""
+        while len(await observer.living_workers()) < self._workers:
+            has_ended = not all(each.is_running for each in self._fleets)
+            if has_ended or time.monotonic() > self._give_up_at:
+                raise ChaosFailed(f"the workers did not start: {self._last_lines()}")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _produce(self) -> None:
+        """Wait until every producer begins."""
+        while not all(self._ledger.has(each.pid) for each in self._producers):
+            if time.monotonic() > self._give_up_at:
+                raise ChaosFailed(f"the producers did not start: {self._last_lines()}")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _storm(self, thrower: Thrower, env: dict[str, str]) -> None:
+        options = self._options
+        faults = plan_faults(
+            options.seed,
+            count=options.faults,
+            seconds=options.seconds,
+            kinds=self._kinds,
+            lease=options.lease,
+        )
+        for number in range(1, _PRODUCERS + 1):
+            order = terms.Order(
+                number=number,
+                seed=options.seed,
+                jobs=max(options.jobs // _PRODUCERS, 1),
+                seconds=options.seconds,
+                transfers=self._ground.has_transactions,
+            )
+            text = msgspec.json.encode(order).decode()
+            log = self._directory / f"producer-{number}.log"
+            self._producers.append(start_producer(text, log=log, env=env))
+        await self._produce()
+        self._phase, self._planned, self._began = "storm", len(faults), time.monotonic()
+        for fault in faults:
+            await asyncio.sleep(max(self._began + fault.at - time.monotonic(), 0))
+            await self._at_work()
+            await thrower.throw(fault)
+            # Not what was seen before the fault: the next look counts again.
+            self._done_before, self._serving = self._done, 0
+        await asyncio.sleep(max(self._began + options.seconds - time.monotonic(), 0))
+
+    async def _at_work(self) -> None:
+        """Wait until most workers serve again, and a job has ended since the last fault.
+
+        On a slow machine the next fault would otherwise hit workers that are still starting.
+        """
+        deadline = time.monotonic() + _RECOVERY_SECONDS
+        while time.monotonic() < deadline:
+            if self._serving >= self._workers - 1 and self._done > self._done_before:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    @property
+    def _done(self) -> int:
+        return sum(self._counts[state] for state in FINISHED)
+
+    async def _keep_fleets(self) -> None:
+        """Start supervisors again that have ended."""
+        while True:
+            for fleet in self._fleets:
+                if not fleet.is_running:
+                    await asyncio.sleep(_RESTART_SECONDS)
+                    self._ledger.write("restart", name=f"fleet-{fleet.number}")
+                    fleet.start()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _watch(self, observer: Observer, thrower: Thrower) -> None:
+        """Look at the store again and again, and show what is seen."""
+        while True:
+            with suppress(StoreError, OSError):
+                self._counts = await observer.counts()
+                self._serving = await observer.serving()
+                await observer.watch()
+            self._show(
+                View(
+                    phase=self._phase,
+                    seconds=time.monotonic() - self._began,
+                    faults=thrower.thrown,
+                    planned=self._planned,
+                    current=thrower.current,
+                    counts=dict(self._counts),
+                )
+            )
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _feel(self, thrower: Thrower) -> None:
+        """Notice when this machine is too busy to renew leases: that excuses every process."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(_FEEL_SECONDS)
+            if time.monotonic() - began - _FEEL_SECONDS > self._options.lease / 6:
+                thrower.was_starved(began)
+
+    # -- afterwards ----------------------------------------------------------------------------
+
+    async def _drain(self, app: Windlass, observer: Observer) -> None:
+        """Let everything come to rest, as long as there is progress."""
+        self._phase = "drain"
+        for number, process in enumerate(self._producers, 1):
+            process.terminate()
+            try:
+                await asyncio.to_thread(process.wait, _END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._unended.append(f"producer {number}")
+                process.kill()
+        latest, since, paused = 0, time.monotonic(), False
+        while time.monotonic() - since < self._options.patience:
+            with suppress(StoreError, OSError):
+                if not paused:
+                    await app.schedules.apause(terms.SCHEDULE)
+                    paused = True
+                counts = await observer.counts()
+                if paused and not sum(counts[state] for state in State if state not in FINISHED):
+                    return
+                # Not every change is progress: a job may be claimed and given back for ever.
+                done = sum(counts[state] for state in FINISHED)
+                if done > latest:
+                    latest, since = done, time.monotonic()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _end_fleets(self) -> None:
+        self._phase = "end"
+        for fleet in self._fleets:
+            fleet.terminate()
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline:
+            if not any(fleet.is_running for fleet in self._fleets):
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._unended += [f"fleet {each.number}" for each in self._fleets if each.is_running]
+
+    async def _collect(self, observer: Observer, thrower: Thrower) -> History:
+        records = await observer.records()
+        return History(
+            entries=self._ledger.entries(),
+            records=records,
+            strikes=thrower.strikes,
+            lease=self._options.lease,
+            store=self._ground.name,
+            effects=await self._ground.effects(),
+            changes=observer.changes,
+            living_workers=await observer.living_workers(),
+            start_seconds=self._start_seconds,
+            unended=self._unended,
+        )
+
+    def _last_lines(self) -> str:
+        path = self._directory / "fleet-1.log"
+        text = path.read_text(errors="replace") if path.exists() else ""
+        return " ".join(text.splitlines()[-3:])

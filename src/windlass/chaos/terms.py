@@ -1,0 +1,36 @@
+"""Owns the terms of the workload that the laws know: its limits, its steps and its names."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+CONCURRENCY = 3
+"""How many jobs of `limited` may run at a time."""
+RATE = 20
+"""How many jobs of `paced` may start in a second."""
+STEPS = ("draw", "charge", "send")
+"""The steps of `staged`, and of `saga`, in their order."""
+SCHEDULE = "chaos-tick"
+INTERVAL = 1.0
+"""Seconds between two ticks of the schedule."""
+SCHEMA = "windlass_chaos"
+EFFECTS = "chaos_effects"
+"""The table that jobs of `transfer` write to, in the schema of the jobs."""
+
+
+class Receipt(Struct, frozen=True):
+    """What a handler returns: which of its runs this was."""
+
+    attempt: int
+    mark: str
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What a producer is to do: how many jobs of which kinds, in how many seconds."""
+
+    number: int
+    seed: int
+    jobs: int
+    seconds: float
+    transfers: bool
+    """Whether jobs may join a transaction of their handler."""

@@ -1,0 +1,164 @@
+"""The report as text, JSON and page: the same facts, and no text from outside does harm."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from typing import Any
+
+import msgspec
+
+from tests.chaos.histories import OTHER, WORKER, accepted, completed, history, job, run, strike
+from windlass.chaos.laws.checker import LAWS, check
+from windlass.chaos.laws.verdict import Standing, Verdict, Violation
+from windlass.chaos.options import Options
+from windlass.chaos.plan import FaultKind
+from windlass.chaos.report.page import page_of
+from windlass.chaos.report.report import Report, command_of, report_of
+from windlass.chaos.report.text import lines_of
+
+ONE, TWO = job(1), job(2)
+EVIL = "<script>alert(1)</script>\"'&\x1b[31m\n</title>"
+
+
+def report(*parts: Any, **others: Any) -> Report:
+    past = history(*parts)
+    made = report_of(
+        past,
+        check(past),
+        options=Options(seed=7, **others),
+        impossible={FaultKind.FILL_DISK: "it is your disk"},
+        began=0.0,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    assert {each.law for each in made.verdicts} == {law.name for law in LAWS}
+    return made
+
+
+GOOD = (
+    accepted(ONE),
+    run(ONE, 1),
+    strike(2, 3, WORKER, note="process 101"),
+    run(ONE, 4, 5, attempt=2, pid=OTHER),
+    completed(ONE, attempt=2),
+)
+
+
+def evil() -> Report:
+    made = report(*GOOD)
+    verdict = Verdict(
+        law=EVIL,
+        promise=EVIL,
+        standing=Standing.BROKEN,
+        checked=1,
+        violations=(Violation(subject=EVIL, problem=EVIL),),
+        count=3,
+        note=EVIL,
+    )
+    strikes = tuple(msgspec.structs.replace(s, fault=EVIL, note=EVIL) for s in made.strikes)
+    return msgspec.structs.replace(
+        made,
+        ok=False,
+        store=EVIL,
+        command=EVIL,
+        version=EVIL,
+        directory=EVIL,
+        outcomes={EVIL: 1},
+        impossible={EVIL: EVIL},
+        verdicts=(verdict,),
+        strikes=strikes,
+    )
+
+
+def test_a_run_that_kept_every_law_says_so_with_its_seed() -> None:
+    text = "\n".join(lines_of(report(*GOOD)))
+
+    assert report(*GOOD).ok
+    assert "seed 7" in text
+    assert "BROKEN" not in text
+    assert "windlass chaos --store sqlite --seed 7 " in text
+    assert "fill-disk             it is your disk" in text
+    assert "1 interrupted, again after 1.00 s (p50), 1.00 s (max)" in text
+    assert "not possible effects" in text
+    assert "not tried    flows" in text
+
+
+def test_a_run_that_lost_a_job_names_it_and_the_law() -> None:
+    made = report(*GOOD, accepted(TWO))
+    lines = list(lines_of(made))
+
+    assert not made.ok
+    assert lines[-1] == "BROKEN: outcomes"
+    assert any(TWO in line for line in lines)
+    assert TWO in page_of(made)
+
+
+def test_no_law_is_kept_where_there_was_nothing_to_check() -> None:
+    standings = {each.law: each.standing for each in report().verdicts}
+
+    assert Standing.KEPT not in standings.values()
+    assert standings["effects"] is Standing.NOT_POSSIBLE
+
+
+def test_json_has_all_that_the_text_has() -> None:
+    made = report(*GOOD)
+
+    assert msgspec.json.decode(msgspec.json.encode(made), type=Report) == made
+
+
+class Tags(HTMLParser):
+    """Collects what a browser would see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in ("meta", "rect", "line", "circle"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.open:
+            assert self.open.pop() == tag
+
+
+def test_a_page_loads_nothing_runs_nothing_and_closes_its_tags() -> None:
+    for made in (report(*GOOD), report(), evil()):
+        page = page_of(made)
+        seen = Tags()
+        seen.feed(page)
+
+        assert not seen.open
+        assert not seen.tags & {"script", "link", "img", "iframe", "a", "object", "form"}
+        assert not [name for name in seen.attributes if name.startswith("on")]
+        assert not seen.attributes & {"src", "href"}
+        assert "default-src 'none'" in page
+        assert not re.search(r"https?://", page)
+
+
+def test_text_from_outside_is_inert_in_page_and_terminal() -> None:
+    page, text = page_of(evil()), list(lines_of(evil()))
+
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "\x1b" not in page
+    assert not [line for line in text if "\x1b" in line or "\n" in line]
+
+
+def test_the_timeline_shows_each_fault_and_each_recovery() -> None:
+    page = page_of(report(*GOOD))
+
+    assert page.count('class="fault"') == 1
+    assert page.count('class="back"') == 1
+
+
+def test_the_command_has_no_password() -> None:
+    secret = command_of(Options(url="postgresql://me:hunter2@host/db", only=(FaultKind.FILL_DISK,)))
+
+    assert "hunter2" not in secret
+    assert "--only fill-disk" in secret

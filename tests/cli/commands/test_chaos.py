@@ -1,0 +1,126 @@
+"""`windlass chaos`: what it refuses before it throws anything, and a short run to its end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import Shell
+from tests.support.redis_server import RedisServer
+
+
+def test_a_store_of_a_user_is_touched_only_after_a_confirmation(
+    shell: Shell, tmp_path: Path
+) -> None:
+    said = shell("chaos", "--url", f"sqlite:///{tmp_path / 'mine.db'}")
+
+    said.refused("confirm with --yes", code=2)
+    assert not (tmp_path / "mine.db").exists()
+
+
+def test_a_password_in_the_url_is_not_shown(shell: Shell) -> None:
+    said = shell("chaos", "--url", "postgresql://me:hunter2@127.0.0.1:9/none")
+
+    said.refused("me:***@127.0.0.1", code=2)
+    assert "hunter2" not in said.out + said.err
+
+
+def test_a_file_that_exists_is_refused(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "mine.db"
+    path.write_bytes(b"data")
+    said = shell("chaos", "--url", f"sqlite:///{path}", "--yes")
+
+    said.refused("must be empty", "exists; name a file that does not exist yet")
+    assert path.read_bytes() == b"data"
+
+
+def test_a_schema_that_exists_is_refused_and_kept(shell: Shell, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("CREATE SCHEMA windlass_chaos")
+        db.execute("CREATE TABLE windlass_chaos.mine ()")
+    said = shell("chaos", "--url", postgres_url, "--yes")
+
+    said.refused("must be empty", "DROP SCHEMA windlass_chaos CASCADE")
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("SELECT FROM windlass_chaos.mine")
+
+
+def test_a_prefix_that_has_keys_is_refused_and_kept(
+    shell: Shell, redis_server: RedisServer
+) -> None:
+    redis_server.call("SET", "{windlass-chaos}:mine", "data")
+    try:
+        said = shell("chaos", "--url", redis_server.url, "--yes")
+
+        said.refused("must be empty", "{windlass-chaos}:")
+        assert redis_server.call("GET", "{windlass-chaos}:mine") == b"data"
+    finally:
+        redis_server.forget("windlass-chaos")
+
+
+@pytest.mark.parametrize(
+    ("args", "parts"),
+    [
+        (("--store", "oracle"), ("sqlite, postgres, redis",)),
+        (("--time", "0s"), ("--time", "1s")),
+        (("--lease", "10ms"), ("--lease", "1s")),
+        (("--only", "earthquake"), ("earthquake",)),
+    ],
+)
+def test_wrong_options_are_wrong_usage(
+    shell: Shell, args: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    shell("chaos", *args).refused(*parts, code=2)
+
+
+@pytest.mark.parametrize(
+    ("url", "part"),
+    [
+        ("memory://", "chaos needs a store that several processes share"),
+        ("redis+cluster://a,b", "got redis+cluster://"),
+        ("rediss://localhost", "rediss://"),
+    ],
+)
+def test_urls_of_stores_that_chaos_cannot_use_are_refused(
+    shell: Shell, url: str, part: str
+) -> None:
+    shell("chaos", "--url", url, "--yes").refused(part)
+
+
+def test_a_fault_that_is_not_possible_is_refused(shell: Shell, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    said = shell("chaos", "--url", url, "--yes", "--only", "stall-network")
+
+    said.refused("--only stall-network is not possible here: SQLite has no network")
+    assert not (tmp_path / "new.db").exists()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_short_run_writes_its_report_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The variable of the user's own store is ignored."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    command = "chaos --time 4s --jobs 60 --faults 2 --seed 3 --json r.json --html r.html"
+    done = subprocess.run(
+        [sys.executable, "-m", "windlass", *command.split()],
+        cwd=tmp_path,
+        env={"TMPDIR": str(temporary), "WINDLASS_URL": "sqlite:///production.db"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "kept: all" in done.stdout
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["ok"], report["seed"], len(report["strikes"])) == (True, 3, 2)
+    assert report["accepted"] > 0
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / "production.db").exists()

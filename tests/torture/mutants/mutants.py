@@ -1,0 +1,179 @@
+"""Owns the mutants of Windlass that chaos has to find: each breaks one promise, in all processes.
+
+Imported by path in processes under chaos, so it imports nothing of the tests.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from windlass.core.jobs.job import SCHEDULE, NewJob
+from windlass.core.jobs.settle import Transition, completed
+from windlass.store.sqlite import operations, queries
+
+
+def no_fence() -> None:
+    """Settle a job for anybody who asks, whatever the token."""
+    inner = operations.settle_all
+
+    def settle_all(db: Any, moves: Sequence[Transition], now: Any) -> list[bool]:
+        current = "SELECT token FROM jobs WHERE id = ? AND state = 'running'"
+        for number, move in enumerate(moves):
+            row = db.execute(current, (str(move.id),)).fetchone()
+            if row is not None and row[0] is not None:
+                moves = [*moves[:number], replace(move, token=row[0]), *moves[number + 1 :]]
+        return inner(db, moves, now)
+
+    operations.settle_all = settle_all  # type: ignore[assignment]
+
+
+def acknowledge_before_run() -> None:
+    """Complete a job when it starts."""
+    from windlass.worker.engine.engine import Engine
+
+    inner = Engine.start
+
+    def start(self: Engine, job: Any) -> None:
+        self.completer.add(job, completed(job, b"null"))
+        inner(self, job)
+
+    Engine.start = start  # type: ignore[method-assign]
+
+
+def hasty_rescue() -> None:
+    """End the leases of other workers long before they have run out."""
+    inner = operations.rescue
+
+    def rescue(db: Any, worker: str, token: int, limit: int, now: int) -> Any:
+        db.execute("UPDATE workers SET lease_until = ? WHERE id <> ?", (now, worker))
+        return inner(db, worker, token, limit, now)
+
+    operations.rescue = rescue
+    look = queries.holds
+    # The store looks first whether a rescue is due.
+    queries.holds = lambda db, name, values: name == "rescue_is_due" or look(db, name, values)
+
+
+def no_rescue() -> None:
+    """Leave the jobs of dead processes where they are."""
+    from windlass.supervisor import supervisor
+
+    async def give_back_jobs(*_: object) -> None: ...
+
+    operations.rescue = lambda *_: []
+    supervisor.give_back_jobs = give_back_jobs  # type: ignore[attr-defined, assignment]
+
+
+def no_checkpoint() -> None:
+    """Record no step."""
+    from windlass.worker.engine.writing.checkpointer import Checkpointer
+
+    async def record(*_: object) -> None: ...
+
+    Checkpointer.record = record  # type: ignore[method-assign, assignment]
+
+
+def undo_in_the_order_of_the_steps() -> None:
+    """Undo the first step first."""
+    from windlass.core.workflows.step_log import Steps
+
+    def to_undo(self: Steps) -> list[str]:
+        return [name for name in self.undoable if name not in self.undone]
+
+    Steps.to_undo = property(to_undo)  # type: ignore[method-assign, assignment]
+
+
+def _enqueue_otherwise(change: Any) -> None:
+    inner = operations.enqueue
+
+    def enqueue(db: Any, jobs: Sequence[NewJob], now: Any) -> Any:
+        return inner(db, [change(job) for job in jobs], now)
+
+    operations.enqueue = enqueue
+
+
+def unique_key_freed_early() -> None:
+    """Free a unique key when its job starts."""
+
+    def change(job: NewJob) -> NewJob:
+        unique = job.unique
+        return job if unique is None else replace(job, unique=replace(unique, until="claimed"))
+
+    _enqueue_otherwise(change)
+
+
+def children_do_not_wait() -> None:
+    """Start the jobs of a flow without their parents."""
+    _enqueue_otherwise(lambda job: replace(job, waiting_for=None))
+
+
+def acknowledge_before_write() -> None:
+    """Acknowledge an enqueue, and write all but one in ten of its jobs."""
+    from windlass.core.jobs.job import Enqueued
+
+    inner = operations.enqueue
+
+    def enqueue(db: Any, jobs: Sequence[NewJob], now: Any) -> Any:
+        kept = [job for job in jobs if job.id.int % 10 or job.unique is not None]
+        inner(db, kept, now)
+        return [Enqueued(id=job.id) for job in jobs]
+
+    operations.enqueue = enqueue
+
+
+def limits_counted_locally() -> None:
+    """Let every worker have the whole of each limit."""
+    from windlass.worker.policies import limit_tokens
+
+    inner = limit_tokens.serve  # type: ignore[attr-defined]
+
+    def serve(account: Mapping[str, Any], wishes: Any, *, worker: str, **others: Any) -> Any:
+        own = account.get("holds", {}).get(worker)
+        return inner({"holds": {worker: own}} if own else {}, wishes, worker=worker, **others)
+
+    limit_tokens.serve = serve  # type: ignore[attr-defined]
+
+
+def retries_lose_their_place() -> None:
+    """Let a failed job of an ordered key be overtaken."""
+    from windlass.core.jobs import settle
+
+    settle._in_order = lambda move, now: move
+
+
+def ticks_come_twice() -> None:
+    """Enqueue the job of each tick twice."""
+    from windlass.worker.services.schedules import schedule_ticker
+
+    inner = schedule_ticker._Round.changes
+
+    def changes(self: Any) -> Any:
+        made = inner(self)
+        again = [
+            replace(job, id=type(job.id)(int=job.id.int ^ secrets.randbits(32)))
+            for job in made.enqueue
+            if SCHEDULE in job.headers
+        ]
+        return made.__class__(
+            answer=made.answer,
+            records=made.records,
+            alarms=made.alarms,
+            enqueue=[*made.enqueue, *again],
+        )
+
+    schedule_ticker._Round.changes = changes  # type: ignore[method-assign]
+
+
+def transactions_do_not_settle() -> None:
+    """Commit a handler's transaction without the completion of its job."""
+    from windlass.store.postgres import transaction
+
+    async def settle(_: object) -> None: ...
+
+    for each in vars(transaction).values():
+        if isinstance(each, type) and hasattr(each, "_asettle"):
+            each._asettle = settle
