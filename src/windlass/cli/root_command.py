@@ -41,6 +41,7 @@ _COMMANDS = [
     "deploys",
     "keys",
     "migrate",
+    "restored",
     "doctor",
 ]
 """In the order in which a newcomer needs them; each is in the module of its name.
