@@ -111,6 +111,13 @@ class PgBouncer:
         login, at, _ = parts.netloc.rpartition("@")
         return parts._replace(netloc=f"{login}{at}127.0.0.1:{self.port}").geturl()
 
+    def lead_to(self, server: Server) -> None:
+        """Lead to another server from now on, as an operator does after a failover."""
+        self._server = server
+        self._configure(self.port)
+        with self._console(self.port) as console:
+            console.execute("RELOAD")
+
     def show(self, what: str) -> list[dict[str, Any]]:
         """Ask the pooler about itself."""
         with self._console(self.port) as console:

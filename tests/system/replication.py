@@ -103,7 +103,7 @@ class Copy(Primary):
 
 @contextmanager
 def pair(commits: Literal["synchronous", "asynchronous"]) -> Iterator[tuple[Primary, Copy, str]]:
-    """Give a primary, its standby, and the URL that leads to whichever of them can be written to."""
+    """Give a primary, its standby, and the path of a database that both have, with the schema."""
     with ExitStack() as stack:
         primary = stack.enter_context(Primary())
         name = f"windlass_{uuid4().hex[:12]}"
@@ -114,13 +114,12 @@ def pair(commits: Literal["synchronous", "asynchronous"]) -> Iterator[tuple[Prim
         if commits == "synchronous":
             primary.reload(synchronous_standby_names=STANDBY)
             until(lambda: _is_streaming(primary, "sync"), "a synchronous standby")
-        yield primary, standby, either(primary, standby, url)
+        yield primary, standby, urlsplit(url).path
 
 
-def either(primary: Server, standby: Server, url: str) -> str:
-    """Return the URL of a database on either server, as docs/failover.md has it."""
-    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-    database = urlsplit(url).path
+def either(database: str, *ports: int) -> str:
+    """Return the URL that leads to whichever server can be written to; see docs/failover.md."""
+    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
     return f"postgresql://postgres@{hosts}{database}?target_session_attrs=read-write"
 
 

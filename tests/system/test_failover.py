@@ -7,17 +7,19 @@ kept where no server can lose them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
 
+from tests.support.network_proxy import Proxy
 from tests.support.postgres_workers import PostgresYard
 from tests.support.worker_processes import PATIENCE, until
-from tests.system.replication import Copy, Primary, pair
+from tests.system.bouncer import PgBouncer
+from tests.system.replication import Copy, Primary, either, pair
 from windlass import EnqueueUncertain, Kind, State, StoreUnavailable, Windlass
 from windlass.core.errors import UnknownJob
 
@@ -51,7 +53,7 @@ def producing(url: str, count: int = 2) -> Iterator[list[Producing]]:
     """Enqueue from several threads around a block; an uncertain enqueue is repeated."""
     enough = threading.Event()
     ledgers = [Producing() for _ in range(count)]
-    with closing(Windlass(url)) as app:
+    with closing(Windlass(url, listen_url="off")) as app:
         threads = [threading.Thread(target=_produce, args=[app, each, enough]) for each in ledgers]
         for thread in threads:
             thread.start()
@@ -100,20 +102,82 @@ def completed(yard: PostgresYard) -> list[UUID]:
     return [row[0] for row in yard.ask(COMPLETED)]
 
 
+class Way(NamedTuple):
+    """How clients find the primary, and how it comes that this is another server."""
+
+    url: str
+    fail_over: Callable[[], None]
+
+
+@contextmanager
+def several_hosts(primary: Primary, standby: Copy, database: str) -> Iterator[Way]:
+    """A URL with both hosts; the primary dies."""
+    yield Way(either(database, primary.port, standby.port), lambda: _fail_over(primary, standby))
+
+
+@contextmanager
+def silent_primary(primary: Primary, standby: Copy, database: str) -> Iterator[Way]:
+    """A URL with both hosts; the primary's network swallows everything, and nobody is told."""
+    with Proxy(primary.url()) as proxy:
+
+        def fail_over() -> None:
+            proxy.black_hole()
+            standby.promote()
+
+        url = either(database, proxy.port, standby.port)
+        yield Way(f"{url}&connect_timeout=2", fail_over)
+
+
+@contextmanager
+def moving_endpoint(primary: Primary, standby: Copy, database: str) -> Iterator[Way]:
+    """An address that leads to the primary, as of a managed service, a proxy or a virtual IP."""
+    with Proxy(primary.url()) as proxy:
+
+        def fail_over() -> None:
+            _fail_over(primary, standby)
+            proxy.lead_to(standby.url())
+
+        yield Way(proxy.url(primary.url(database.removeprefix("/"))), fail_over)
+
+
+@contextmanager
+def pooler(primary: Primary, standby: Copy, database: str) -> Iterator[Way]:
+    """PgBouncer before the primary; an operator, or Patroni, gives it the new address."""
+    with PgBouncer(primary) as bouncer:
+
+        def fail_over() -> None:
+            _fail_over(primary, standby)
+            bouncer.lead_to(standby)
+
+        yield Way(bouncer.through(primary.url(database.removeprefix("/"))), fail_over)
+
+
+WAYS = (several_hosts, silent_primary, moving_endpoint, pooler)
+
+
 @pytest.mark.timeout(300)  # It makes two servers, a fleet, and a failover.
 @pytest.mark.usefixtures("_nowhere")
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_a_failover_to_a_synchronous_standby_loses_nothing_that_was_acknowledged(
-    tmp_path: Path,
+    way: Callable[[Primary, Copy, str], AbstractContextManager[Way]], tmp_path: Path
 ) -> None:
     with (
-        pair("synchronous") as (primary, standby, url),
-        closing(PostgresYard(tmp_path, url)) as yard,
+        pair("synchronous") as (primary, standby, database),
+        way(primary, standby, database) as (url, fail_over),
+        closing(_yard(tmp_path, primary, standby, database, url)) as yard,
     ):
-        fleet = yard.fleet("--processes=2", "--concurrency=5", lease="10s")
+        listen = either(database, primary.port, standby.port) if way is pooler else ""
+        fleet = yard.fleet(
+            "--processes=2",
+            "--concurrency=5",
+            lease="20s",
+            environ={"WINDLASS_LISTEN_URL": listen},
+        )
         fleet.crew(2)
         with producing(url) as ledgers:
             until(lambda: len(completed(yard)) >= BEFORE, "some work")
-            _fail_over(primary, standby)
+            fail_over()
+            yard.look_again()
             before = len(acknowledged(ledgers))
             until(lambda: len(acknowledged(ledgers)) >= before + AFTER, "enqueues go on")
         jobs = acknowledged(ledgers)
@@ -136,11 +200,11 @@ def test_a_failover_to_an_asynchronous_standby_loses_the_writes_that_it_had_not_
 ) -> None:
     """What docs/failover.md says that may be lost: enqueues, and the ends of jobs."""
     with (
-        pair("asynchronous") as (primary, standby, url),
-        closing(PostgresYard(tmp_path, url)) as yard,
+        pair("asynchronous") as (primary, standby, database),
+        closing(PostgresYard(tmp_path, either(database, primary.port, standby.port))) as yard,
     ):
         repeated = yard.enqueue("quick")
-        until(lambda: _has(standby, url, repeated), "the first job at the standby")
+        until(lambda: _has(standby, database, repeated), "the first job at the standby")
         standby.let_go()
         worker = yard.worker(lease="10s")
         assert yard.settled(repeated).state is State.COMPLETED
@@ -162,8 +226,15 @@ def _fail_over(primary: Primary, standby: Copy) -> None:
     standby.promote()
 
 
-def _has(server: Copy, url: str, job: UUID) -> bool:
-    database = url.partition("?")[0].rpartition("/")[2]
-    with server.connection(database) as db:
+def _yard(
+    directory: Path, primary: Primary, standby: Copy, database: str, url: str
+) -> PostgresYard:
+    """Return a yard whose workers go by a URL; it looks itself at the standby once it can."""
+    own = either(database, standby.port, primary.port)
+    return PostgresYard(directory, own, workers_url=url)
+
+
+def _has(server: Copy, database: str, job: UUID) -> bool:
+    with server.connection(database.removeprefix("/")) as db:
         found = db.execute("SELECT FROM windlass.jobs WHERE id = %s", [job]).fetchone()
     return found is not None
