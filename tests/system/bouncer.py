@@ -38,6 +38,7 @@ admin_users = postgres
 pool_mode = transaction
 default_pool_size = 10
 max_client_conn = 500
+server_login_retry = 1
 # Else the pooler's log would be mostly about who comes and goes.
 log_connections = 0
 log_disconnections = 0

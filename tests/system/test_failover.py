@@ -206,7 +206,10 @@ def test_a_failover_to_an_asynchronous_standby_loses_the_writes_that_it_had_not_
         repeated = yard.enqueue("quick")
         until(lambda: _has(standby, database, repeated), "the first job at the standby")
         standby.let_go()
-        worker = yard.worker(lease="10s")
+        lineage = yard.call(yard.app.store.lineage())
+        worker = yard.worker(
+            lease="10s", patches={"windlass.worker.services.housekeeping:_PRUNE_SECONDS": 0.2}
+        )
         assert yard.settled(repeated).state is State.COMPLETED
         lost = yard.enqueue("quick")
         assert yard.settled(lost).state is State.COMPLETED
@@ -217,6 +220,8 @@ def test_a_failover_to_an_asynchronous_standby_loses_the_writes_that_it_had_not_
         assert len(yard.ledger.entries("end", lost)) == 1
         with pytest.raises(UnknownJob):
             yard.job(lost)
+        assert yard.call(yard.app.store.lineage()) != lineage
+        until(lambda: worker.events("store.lineage_changed"), "a word about the other server")
         assert worker.is_running()
 
 

@@ -97,6 +97,7 @@ CALLS = {
     "deploys list": Call(),
     "restored park": Call("--yes"),
     "restored list": Call(),
+    "restored missing": Call("/dev/null"),
     "restored cancel": Call("--all --dry-run"),
     "restored release": Call("--all --yes"),
     "keys new": Call(),

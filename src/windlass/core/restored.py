@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import msgspec
 from msgspec import Struct
 
 from windlass.core.jobs.job import EVENT, FLOW, Attempt, Job
 from windlass.core.jobs.moves import Move, Verb
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import WAITING, State
+from windlass.core.records import Json
 from windlass.core.schedules.schedule import ScheduleRecord, pause, resume
 
 RECORD = "restored"
 """The name of the record that says when jobs were parked last."""
+LINEAGE = "lineage"
+"""The name of the record with the history of the store's server."""
+CHANGED = (
+    "the history of the store's server is another: a standby was promoted, or a backup restored"
+)
 PARKED = "restored"
 """The key under which a job is parked until a person releases it."""
 PARKED_WAIT = "restored:event"
@@ -46,6 +53,37 @@ class Parked(Struct, frozen=True, kw_only=True):
     def jobs(self) -> int:
         """The number of jobs that were parked."""
         return self.running + self.waiting
+
+
+class Lineage(Struct, frozen=True, kw_only=True):
+    """The history of the store's server, as workers saw it last."""
+
+    name: str
+    since: datetime
+    """When a worker saw it first."""
+    before: str | None = None
+    """The one before; None: there was none."""
+
+    @property
+    def record(self) -> Json:
+        """As it is kept in a record."""
+        record: Json = msgspec.to_builtins(self)
+        return record
+
+
+def read_lineage(record: Json | None) -> Lineage | None:
+    """Return the lineage in a record; None if there is none, or an unreadable one."""
+    try:
+        return None if record is None else msgspec.convert(record, Lineage)
+    except msgspec.ValidationError:
+        return None
+
+
+def next_lineage(known: Lineage | None, name: str, now: datetime) -> Lineage | None:
+    """Return the lineage that is to be kept; None if it is known already."""
+    if known is not None and known.name == name:
+        return None
+    return Lineage(name=name, since=now, before=None if known is None else known.name)
 
 
 def is_parked(job: Job) -> bool:

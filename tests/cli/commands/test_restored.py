@@ -50,6 +50,20 @@ def test_parking_and_releasing_have_to_be_confirmed(shop: Shell) -> None:
     assert shop.job(job).state is State.SCHEDULED
 
 
+def test_jobs_of_a_list_that_the_store_does_not_know_are_named(shop: Shell) -> None:
+    (known,) = shop.enqueue()
+    lost = shop.ids.next()
+    ids = f"{known}\n\n{lost}\n{lost}\n"
+    said = shop("restored", "missing", "-", stdin=ids)
+    assert (said.code, said.out) == (1, f"{lost}\n")
+    assert "1 of 3 jobs missing" in said.err
+    shop.write("ids.txt", ids)
+    document = shop("restored", "missing", shop.directory / "ids.txt", "--json").json
+    assert [each["id"] for each in document["missing"]] == [str(lost)]
+    assert shop.ok("restored", "missing", "-", stdin=f"{known}\n").out == ""
+    shop("restored", "missing", "-", stdin="0197f3a2\n").refused("must be whole", code=2)
+
+
 def test_a_worker_that_is_alive_is_named(shop: Shell) -> None:
     shop.register("w1")
     shop("restored", "park", "--yes").refused("1 alive (w1)", "stop them")

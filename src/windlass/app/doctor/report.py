@@ -186,6 +186,8 @@ async def _examine_work(app: Windlass, report: Report) -> None:
             "to off",
         )
     await _examine_restored(app, report)
+    if (changed := await fleet_checks.lineages_apart(app.store)) is not None:
+        report.warnings.append(changed)
     for what, name in paused:
         report.note(f"{what} {name} is paused", resuming(what, name))
     waiting = [head.lane for head in sweep.heads if not any(paused.holding(head.lane))]

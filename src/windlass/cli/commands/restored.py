@@ -18,6 +18,7 @@ from windlass.cli.actions.bulk_moves import can_ask
 from windlass.cli.output import console as show
 from windlass.cli.output.tables import Column, Listing
 from windlass.core import documents as facts
+from windlass.core.jobs.ids import made_at, read_id
 from windlass.core.jobs.job import Job
 from windlass.core.restored import PARKED_WAIT, REASON, Parked, is_parked
 from windlass.core.values.text import listed
@@ -143,6 +144,47 @@ def _state_in_backup(job: Job, now: datetime) -> str:
     if job.waiting_for == PARKED_WAIT:
         return "waiting for an event"
     return f"due {show.ago(job.due_at, now)}"
+
+
+@restored.command(
+    epilog=options.example(
+        "windlass restored missing ids.txt",
+        "psql -Atc 'SELECT job_id FROM orders' | windlass restored missing -",
+    )
+)
+def missing(
+    file: Annotated[
+        typer.FileText,
+        typer.Argument(metavar="FILE", show_default=False, help="Whole ids, one a line; -: stdin."),
+    ],
+    *,
+    target: options.Target,
+    as_json: options.AsJson = False,
+) -> None:
+    """Print which of these jobs the store does not know, from lists of your own.
+
+    They were lost, purged, or are past their retention. The exit code is 1 if there are any.
+    """
+    with options.usage():
+        ids = [_whole_id(line) for line in file if line.strip()]
+
+    unknown = target.visit(lambda chosen: chosen.jobs.amissing(ids))
+    if as_json:
+        gone = [{"id": str(each), "made_at": facts.iso(made_at(each))} for each in unknown]
+        show.document({"looked_at": len(ids), "missing": gone})
+    else:
+        for each in unknown:
+            show.say(str(each))
+        show.note(f"{len(unknown):,} of {show.plural(len(ids), 'job')} missing")
+    if unknown:
+        raise typer.Exit(1)
+
+
+def _whole_id(line: str) -> UUID:
+    first, last = read_id(line)
+    if first != last:
+        raise ValueError(f"an id must be whole, got {line.strip()!r}; prefixes cannot be compared")
+    return first
 
 
 def _add_command(word: str, done: str, move: _Move, help_: str) -> None:
