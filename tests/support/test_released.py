@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.released import NEXT, TODAY, Release, upgrades
 
-
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 
 
