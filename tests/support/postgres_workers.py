@@ -126,6 +126,11 @@ class PostgresYard(Yard):
             cursor = self._shell.execute(sql, values or None)
         return cursor.fetchall() if cursor.description else []
 
+    def look_again(self) -> None:
+        """Connect anew for the next statement, to whichever server the URL leads by then."""
+        if self._shell is not None:
+            self._shell.close()
+
     def _connected(self) -> psycopg.Connection[Any]:
         db = psycopg.connect(self.url, autocommit=True)
         db.execute("SET search_path = windlass")

@@ -38,6 +38,7 @@ admin_users = postgres
 pool_mode = transaction
 default_pool_size = 10
 max_client_conn = 500
+server_login_retry = 1
 # Else the pooler's log would be mostly about who comes and goes.
 log_connections = 0
 log_disconnections = 0
@@ -110,6 +111,13 @@ class PgBouncer:
         parts = urlsplit(url)
         login, at, _ = parts.netloc.rpartition("@")
         return parts._replace(netloc=f"{login}{at}127.0.0.1:{self.port}").geturl()
+
+    def lead_to(self, server: Server) -> None:
+        """Lead to another server from now on, as an operator does after a failover."""
+        self._server = server
+        self._configure(self.port)
+        with self._console(self.port) as console:
+            console.execute("RELOAD")
 
     def show(self, what: str) -> list[dict[str, Any]]:
         """Ask the pooler about itself."""

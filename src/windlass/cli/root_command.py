@@ -42,6 +42,7 @@ COMMANDS = {
     "deploys": "Mark deploys, to see which errors are new since one.",
     "keys": "Create and rotate the keys that encrypt secrets.",
     "migrate": "Create the store, or bring its schema up to date.",
+    "restored": "Park, release and cancel jobs of a store restored from a backup.",
     "doctor": "Find problems, and how to fix them.",
 }
 """In the order in which a newcomer needs them, with the beginning of their help.

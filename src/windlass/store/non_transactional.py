@@ -37,6 +37,10 @@ class NonTransactional:
     async def disk(self) -> Disk | None:
         return None
 
+    async def lineage(self) -> str | None:
+        """Return None: nothing in a copy of the data differs from the original."""
+        return None
+
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         del transaction, jobs
         self._refuse("using(tx=...)")

@@ -123,3 +123,10 @@ class StoreQueries(Protocol):
 
     async def findings(self) -> list[Finding]:
         """Return the problems of the store itself, each with its remedy."""
+
+    async def lineage(self) -> str | None:
+        """Return a name of the server's history; None: this store has none, or does not tell.
+
+        Another name than before means that a standby was promoted, or that a backup was recovered
+        or imported. The same name proves nothing.
+        """

@@ -12,13 +12,14 @@ from uuid import UUID
 
 from windlass.app.control.audit_reader import AuditControl
 from windlass.app.control.breakers import BreakerControl
-from windlass.app.control.bulk import BulkControl, check_job_id
+from windlass.app.control.bulk import check_job_id
 from windlass.app.control.bulk_operations import BulkOperationControl
 from windlass.app.control.deploys import DeployControl
 from windlass.app.control.limits import LimitControl
 from windlass.app.control.ordered_retry import retry_in_place
 from windlass.app.control.why import Why, why
 from windlass.app.loop_thread import blocking
+from windlass.app.restored import RestoredControl
 from windlass.core.changes import Changes
 from windlass.core.errors import InvalidTransition, UnknownJob
 from windlass.core.jobs.job import Job, Saga
@@ -48,7 +49,12 @@ _BOUND = (
 
 
 class Control(
-    BulkControl, BulkOperationControl, LimitControl, BreakerControl, DeployControl, AuditControl
+    RestoredControl,
+    BulkOperationControl,
+    LimitControl,
+    BreakerControl,
+    DeployControl,
+    AuditControl,
 ):
     """Operations on a store: `app.control.pause("mail")`, or `await app.control.apause("mail")`."""
 

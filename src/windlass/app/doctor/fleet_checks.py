@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from windlass.core.jobs.queries import Finding
+from windlass.core.restored import CHANGED, LINEAGE, read_lineage
 from windlass.core.schedules.clock_step import RECORD as STEP
 from windlass.core.schedules.clock_step import read_step
 from windlass.core.schedules.schedule import RECORD, UNSERVED
@@ -71,6 +72,23 @@ async def _stepped(store: StoreQueries) -> list[Finding]:
             "windlass jobs list --state scheduled",
         )
     ]
+
+
+async def lineages_apart(store: StoreQueries) -> Finding | None:
+    """Find that the server's history is another one than before, which is reported for a while."""
+    name = await store.lineage()
+    seen = read_lineage((await store.records(LINEAGE)).get(LINEAGE))
+    if name is None or seen is None:
+        return None
+    is_recent = (await store.sweep()).now - seen.since < _RECENT
+    if name == seen.name and (seen.before is None or not is_recent):
+        return None
+    when = "since workers looked last" if name != seen.name else f"since {seen.since:%F %T} UTC"
+    return Finding(
+        problem=f"{CHANGED} ({when})",
+        remedy="after a restore: windlass restored park, before workers start; after a failover to "
+        "a standby that was behind, see docs/failover.md",
+    )
 
 
 def workers_clocks_apart(

@@ -18,6 +18,7 @@ from windlass.core.jobs.queries import ErrorGroup, Finding
 from windlass.core.payloads.masked_job import masked_group
 from windlass.core.policies.breaker_record import BreakerStatus
 from windlass.core.policies.pauses import resuming
+from windlass.core.restored import RECORD as RESTORED
 from windlass.core.stats.cluster_sample import is_draining
 from windlass.core.stats.queue_capacity import slots_of
 from windlass.core.stats.shortage import SHARED, shortages, size_of, used_of
@@ -29,6 +30,7 @@ from windlass.store import Store
 
 _MAX_LANES = 20
 _MAX_GROUPS = 5
+_MAX_PARKED = 1_000
 _MAX_COUNTED_GROUPS = 1_000
 _LATELY = timedelta(minutes=5)
 """The age up to which deaths of jobs are reported as growing dead letters."""
@@ -183,6 +185,9 @@ async def _examine_work(app: Windlass, report: Report) -> None:
             "the worker's log has the cause; behind a pooler set WINDLASS_LISTEN_URL, or set it "
             "to off",
         )
+    await _examine_restored(app, report)
+    if (changed := await fleet_checks.lineages_apart(app.store)) is not None:
+        report.warnings.append(changed)
     for what, name in paused:
         report.note(f"{what} {name} is paused", resuming(what, name))
     waiting = [head.lane for head in sweep.heads if not any(paused.holding(head.lane))]
@@ -198,6 +203,18 @@ async def _examine_work(app: Windlass, report: Report) -> None:
         report.facts["dead"] = plural(sum(each.count for each in groups), "job") + more
         redaction = redaction_of(app)
         _examine_dead([masked_group(each, redaction) for each in groups], sweep.now, report)
+
+
+async def _examine_restored(app: Windlass, report: Report) -> None:
+    mark = (await app.store.records(RESTORED)).get(RESTORED)
+    parked = [] if mark is None else await app.control.arestored(limit=_MAX_PARKED)
+    if mark is not None and parked:
+        more = " or more" if len(parked) == _MAX_PARKED else ""
+        report.warning(
+            f"{plural(len(parked), 'job')}{more} parked after a restore, at {mark.get('at')} by "
+            f"{mark.get('by')}",
+            "windlass restored list; then windlass restored release, or cancel",
+        )
 
 
 def _in_use(alive: Sequence[WorkerRecord]) -> str:

@@ -5,11 +5,11 @@ It only looks; `app.control` changes jobs, by the same conditions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack
 from uuid import UUID
 
-from windlass.app.jobs.searching import BOUNDED, find_page, search, store_now, with_id
+from windlass.app.jobs.searching import BOUNDED, CHUNK, find_page, search, store_now, with_id
 from windlass.app.loop_thread import blocking
 from windlass.core.errors import AmbiguousId, UnknownJob
 from windlass.core.jobs.ids import read_id
@@ -88,6 +88,21 @@ class Jobs:
         return jobs[0].id
 
     job_id = blocking(ajob_id)
+
+    async def amissing(self, job_ids: Iterable[UUID]) -> list[UUID]:
+        """Return which of these ids the store does not know: lost, purged, or past their retention.
+
+        After a restore or a failover, compare the ids in your own data with the store by this.
+        """
+        ids = list(dict.fromkeys(job_ids))
+        missing: list[UUID] = []
+        for start in range(0, len(ids), CHUNK):
+            chunk = ids[start : start + CHUNK]
+            known = await self._app.store.get_many(chunk)
+            missing += [job_id for job_id in chunk if job_id not in known]
+        return missing
+
+    missing = blocking(amissing)
 
     def _block_on(self, work: Coroutine[Any, Any, T]) -> T:
         return self._app.portal.call(work)

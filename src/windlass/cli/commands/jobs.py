@@ -30,6 +30,7 @@ from windlass.core.jobs.moves import Verb
 from windlass.core.jobs.queries import Page, Where, filter_of
 from windlass.core.jobs.states import WAITING, State
 from windlass.core.payloads.masked_job import masked_summary
+from windlass.core.restored import PARKED, PARKED_WAIT
 from windlass.core.search.scan import Budget
 from windlass.core.values.durations import brief
 from windlass.core.why.reason import Reason
@@ -270,6 +271,8 @@ def note_rest(page: Page) -> None:
 
 
 def _waits_for(topic: str) -> str:
+    if topic in (PARKED, PARKED_WAIT):
+        return "parked after a restore, waits for windlass restored release"
     return "waiting for a child process, to run alone" if topic == ALONE else f"waits for {topic}"
 
 

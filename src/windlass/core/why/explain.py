@@ -18,6 +18,7 @@ from windlass.core.policies.breaker_record import BreakerState, BreakerStatus
 from windlass.core.policies.limit import Measure
 from windlass.core.policies.limit_usage import Hold
 from windlass.core.policies.pauses import Pauses, resuming
+from windlass.core.restored import is_parked
 from windlass.core.stats.depths import Standing
 from windlass.core.values.durations import brief
 from windlass.core.values.text import listed
@@ -134,6 +135,13 @@ def _parked(job: Job, waiting_for: str, scene: Scene) -> Reason:
         )
         return Reason(
             cause=Cause.SNOOZED, message=message, remedy=f"{START} --isolated-processes N"
+        )
+    if is_parked(job):
+        return Reason(
+            cause=Cause.PARKED,
+            message="parked since the store was restored from a backup, until a person releases it",
+            remedy=f"windlass restored release {job.id}, or windlass jobs cancel {job.id}",
+            facts={"waiting_for": waiting_for},
         )
     message = f"parked until {waiting_for!r} is signalled"
     remedy = f"windlass jobs cancel {job.id}"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
+from psycopg import errors
+
 from windlass.core.jobs.queries import Finding
 from windlass.core.values.durations import brief
 from windlass.store.postgres.connections.listener import Listener
@@ -29,6 +31,19 @@ async def findings(cursor: Cursor, sql: Statements, listener: Listener) -> list[
     found += await bloat(cursor, sql)
     found += [each async for each in _listeners(cursor, sql, listener)]
     return found
+
+
+async def lineage(cursor: Cursor, sql: Statements) -> str | None:
+    """Return the server's identifier, its timeline, and the schema's own number.
+
+    A recovery and a promotion begin a new timeline; an imported dump has a schema of its own. None
+    on a standby, and where a managed service keeps it to itself.
+    """
+    try:
+        rows = await fetch(cursor, sql["lineage"])
+    except (errors.InsufficientPrivilege, errors.FeatureNotSupported, errors.UndefinedFunction):
+        return None
+    return None if not rows else str(rows[0][0])
 
 
 async def _snapshots(cursor: Cursor, sql: Statements) -> AsyncIterator[Finding]:

@@ -360,6 +360,9 @@ class PostgresStore:
         listener = self._here().listener
         return await self._duty(lambda cursor: health.findings(cursor, self.sql, listener))
 
+    async def lineage(self) -> str | None:
+        return await self._duty(lambda cursor: health.lineage(cursor, self.sql))
+
     # -- connections ---------------------------------------------------------------------------
 
     def _here(self) -> LoopConnections:

@@ -362,6 +362,15 @@ async def a_healthy_store_finds_nothing_wrong_with_itself(bench: Bench) -> None:
 
 
 @law
+async def a_lineage_stays_as_long_as_the_server_does(bench: Bench) -> None:
+    """Another one is reported as a failover or a restore."""
+    lineage = await bench.store.lineage()
+    await bench.enqueue()
+    await bench.store.close()
+    assert await bench.store.lineage() == lineage != ""
+
+
+@law
 async def a_location_can_be_shown_to_people(bench: Bench) -> None:
     """A store says where its jobs are."""
     assert bench.store.location.strip()

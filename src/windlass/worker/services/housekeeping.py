@@ -6,13 +6,14 @@ import asyncio
 import gc
 import heapq
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from windlass.core.audit import RECORD as AUDIT
 from windlass.core.audit import name_at
 from windlass.core.changes import Changes
 from windlass.core.jobs.queries import Retention
-from windlass.core.records import RecordPage
+from windlass.core.records import Json, RecordPage
+from windlass.core.restored import CHANGED, LINEAGE, Lineage, next_lineage, read_lineage
 from windlass.observability.logs import get_logger
 from windlass.process.service import RousableService, Service
 from windlass.store import Store
@@ -40,6 +41,7 @@ class Pruner(RousableService):
         self._store = store
         self._retention = retention
         self._state = state
+        self._lineage: str | None = None
 
     async def tick(self) -> float:
         self._roused.clear()
@@ -54,7 +56,34 @@ class Pruner(RousableService):
         for finding in findings:
             say = log.error if finding.name == _ALL_LOST else log.warning
             say("store.finding", problem=finding.problem, remedy=finding.remedy)
+        await self._note_lineage()
         return _PRUNE_SECONDS
+
+    async def _note_lineage(self) -> None:
+        name = await self._store.lineage()
+        seen = read_lineage((await self._store.records(LINEAGE)).get(LINEAGE))
+        # The record may be one of the writes that the other server does not have.
+        own, self._lineage = self._lineage, name or self._lineage
+        if name is None or (seen is not None and seen.name == name):
+            return
+
+        def decide(known: Mapping[str, Json], now: datetime) -> Changes[Lineage | None]:
+            before = read_lineage(known.get(LINEAGE))
+            if before is None and own is not None:
+                before = Lineage(name=own, since=now)
+            after = next_lineage(before, name, now)
+            records = {} if after is None else {LINEAGE: after.record}
+            return Changes(answer=after, records=records)
+
+        changed = (await self._store.apply([LINEAGE], decide)).answer
+        if changed is not None and changed.before is not None:
+            log.warning(
+                "store.lineage_changed",
+                before=changed.before,
+                now=changed.name,
+                why=CHANGED,
+                remedy="after a restore, stop the workers and run: windlass restored park",
+            )
 
 
 class AuditPruner(Service):

@@ -617,6 +617,13 @@ WHERE relnamespace = to_regnamespace(quote_ident({literal}))
       < now() - %(old)s::interval
 ORDER BY n_dead_tup DESC LIMIT 5
 
+-- name: lineage
+-- Return the server's identifier, its timeline and the schema's oid; no row on a standby.
+SELECT concat_ws('/', system_identifier,
+                 substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), pg_namespace.oid)
+FROM pg_control_system(), pg_namespace
+WHERE pg_namespace.oid = to_regnamespace(quote_ident({literal})) AND NOT pg_is_in_recovery()
+
 -- name: notifications
 -- Return how full the notification queue is, and which session has been in a transaction for
 -- longest.
