@@ -19,6 +19,7 @@ from windlass.version import __version__
 
 _COMMANDS = [
     "demo",
+    "new",
     "worker",
     "enqueue",
     "jobs",
