@@ -19,7 +19,7 @@ Name = Annotated[
 ]
 HandlerName = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", show_default=False, help="Name of the handler."),
+    typer.Argument(metavar="NAME", show_default=False, help="Name of the handler."),
 ]
 Store = Annotated[StoreChoice, typer.Option("--store", help="Where the jobs are kept.")]
 With = Annotated[

@@ -50,7 +50,6 @@ class Choices:
             "windlass": self.requirement,
             "python": "3.12" if "django6" in self.words else "3.11",
             "targets": "".join(f" {_TARGETS[each]}" for each in FEATURES if each in self.features),
-            "variable": self.package.upper().replace(".", "_"),
         }
 
     @property

@@ -34,7 +34,7 @@ class File:
 
 def project_files(choices: Choices) -> list[File]:
     """Return the files of a whole project."""
-    return _rendered(["code", *_layers(choices)], choices.words, choices.values)
+    return _rendered(_layers(choices), choices.words, choices.values)
 
 
 def code_files(choices: Choices) -> list[File]:
@@ -44,15 +44,16 @@ def code_files(choices: Choices) -> list[File]:
 
 def handler_files(package: str, handler: str, *, django: bool) -> list[File]:
     """Return the files of another handler: its module, and its test."""
-    values = Choices(package=package).values | {"handler": handler}
-    return _rendered(["handler"], {"django"} if django else set(), values)
+    choices = Choices(package=package, features=frozenset(["django"] if django else []))
+    values = choices.values | {"handler": handler, "class": handler.title().replace("_", "")}
+    return _rendered(["handler"], choices.words, values)
 
 
 def _layers(choices: Choices) -> list[str]:
     if "django" in choices.features:
         return ["project", "django"]
     own = "postgres" if choices.store is StoreChoice.POSTGRES else "outbox"
-    return ["project", own, *sorted(choices.features & {"fastapi"})]
+    return ["code", "project", own, *sorted(choices.features & {"fastapi"})]
 
 
 def _rendered(

@@ -11,6 +11,7 @@ from windlass.core.errors import ConfigError
 
 _PROJECT = "pyproject.toml"
 _SOURCES = "src/"
+_BESIDE_HANDLERS = ("app.py", "settings.py")
 _MAX_NAMED = 5
 
 
@@ -74,7 +75,7 @@ def plan_into(directory: Path, files: Sequence[File]) -> Plan:
 
 
 def find_package(directory: Path) -> str:
-    """Return the package of a project: the one with `app.py` and `handlers/`.
+    """Return the package of a project: the one with `handlers/`, and an app or Django's settings.
 
     Raises:
         ConfigError: there is none, or more than one.
@@ -84,13 +85,13 @@ def find_package(directory: Path) -> str:
         ".".join(handlers.parent.relative_to(sources).parts)
         for pattern in ("*/handlers", "*/*/handlers")
         for handlers in sources.glob(pattern)
-        if handlers.is_dir() and (handlers.parent / "app.py").exists()
+        if any((handlers.parent / each).exists() for each in _BESIDE_HANDLERS)
     )
     if len(found) != 1:
         what = "several: " + ", ".join(found) if found else "none"
         raise ConfigError(
-            f"{directory} must have one package with app.py and handlers/, got {what}; name the "
-            "directory of a project that `windlass new` wrote: --into DIR"
+            f"{directory} must have one package with handlers/ beside app.py or settings.py, got "
+            f"{what}; name the directory of a project that `windlass new` wrote: --into DIR"
         )
     return found[0]
 
