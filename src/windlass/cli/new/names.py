@@ -52,7 +52,7 @@ def _check_part(subject: str, part: str, whole: str) -> None:
         )
     if len(part) > _MAX_LENGTH:
         raise ValueError(
-            f"{subject} must have at most {_MAX_LENGTH} characters, got {whole!r} with {len(part)}; "
+            f"{subject} must have at most {_MAX_LENGTH} characters, got {len(part)} in {whole!r}; "
             "choose a shorter one"
         )
 
@@ -60,7 +60,7 @@ def _check_part(subject: str, part: str, whole: str) -> None:
 def _suggestion(part: str) -> str:
     """Return a valid name that resembles what was typed."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part).lower()
-    plain = re.sub(r"[^a-z0-9]+", "_", spaced).strip("_0123456789")
+    plain = re.sub(r"[^a-z0-9]+", "_", spaced).strip("_").lstrip("_0123456789")
     if not plain:
         return "shop, for example"
     taken = plain in sys.stdlib_module_names or plain in _TAKEN or keyword.iskeyword(plain)
