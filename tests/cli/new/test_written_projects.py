@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +234,7 @@ def _url(choices: Choices, directory: Path, request: pytest.FixtureRequest) -> s
 
 
 @pytest.fixture
-def own_redis(tmp_path: Path) -> Any:
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
     (tmp_path / "redis").mkdir()
     with RedisServer(tmp_path / "redis") as server:
         yield server
