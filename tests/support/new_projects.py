@@ -21,14 +21,16 @@ FRAMEWORKS = ("", "fastapi", "django")
 def all_choices() -> list[Choices]:
     """Return every combination, each with a package name of its own."""
     return [
-        Choices(
-            package="_".join(["shop", store.value, *words]), store=store, features=frozenset(words)
-        )
+        _chosen(store, {framework, page} - {""})
         for store in StoreChoice
         for framework in FRAMEWORKS
         for page in ("", "web")
-        if (words := [each for each in (framework, page) if each]) is not None
     ]
+
+
+def _chosen(store: StoreChoice, features: set[str]) -> Choices:
+    package = "_".join(["shop", store.value, *sorted(features)])
+    return Choices(package=package, store=store, features=frozenset(features))
 
 
 def written(choices: Choices, directory: Path) -> Path:
@@ -77,7 +79,7 @@ class WrittenProject:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"

@@ -150,7 +150,7 @@ def test_a_deploy_is_checked_before_it_migrates(choices: Choices) -> None:
 def test_commands_of_windlass_in_a_project_exist() -> None:
     from typer.main import get_command
 
-    known = set(get_command(cli).list_commands(None))  # type: ignore[attr-defined, arg-type]
+    known = set(get_command(cli).list_commands(None))  # type: ignore[attr-defined]
     for choices in ALL:
         for path in ("Makefile", "README.md", "compose.yaml", "docs/design.md"):
             named = re.findall(r"(?:bin/|`|manage\.py )windlass ([a-z]+)", texts(choices)[path])
@@ -210,6 +210,7 @@ def _long(choices: Choices) -> Any:
     return pytest.param(choices, id=choices.package, marks=marks)
 
 
+@pytest.mark.timeout(900)  # A dozen programs, one after the other.
 @pytest.mark.parametrize("choices", [_long(choices) for choices in ALL])
 def test_a_project_checks_tests_and_migrates_itself_and_runs_a_job(
     choices: Choices, tmp_path: Path, request: pytest.FixtureRequest
