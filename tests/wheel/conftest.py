@@ -23,20 +23,28 @@ from tests.wheel.environments import (
 __all__ = ["postgres_server", "postgres_url"]
 
 
-@pytest.fixture(scope="session", params=all_wanted(), ids=str)
-def environment(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Environment:
-    """Install the wheel, with one extra or none; once for all of xdist's processes."""
-    wanted: Wanted = request.param
-    if interpreter(wanted.python) is None:
-        pytest.skip(f"there is no Python {wanted.python} here, on the path or among pyenv's")
-    if wanted.beside == "psycopg" and find_library("pq") is None:
-        pytest.skip("there is no libpq here, which psycopg in pure Python needs")
+@pytest.fixture(scope="session")
+def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel of these sources, once for all of xdist's processes."""
     shared = session_directory(request.config, tmp_path_factory)
     with _locked(shared / "wheel"):
-        wheel = next(shared.glob("*.whl"), None) or build_wheel(shared)
-    made = shared / str(wanted)
+        return next(shared.glob("*.whl"), None) or build_wheel(shared)
+
+
+@pytest.fixture(scope="session", params=all_wanted(), ids=str)
+def environment(request: pytest.FixtureRequest, wheel: Path) -> Environment:
+    """Install the wheel, with one extra or none."""
+    wanted: Wanted = request.param
+    if wanted.beside == "psycopg" and find_library("pq") is None:
+        pytest.skip("there is no libpq here, which psycopg in pure Python needs")
+    return installed(wanted, wheel)
+
+
+def installed(wanted: Wanted, wheel: Path) -> Environment:
+    """Return the environment beside the wheel; once for all of xdist's processes it is made."""
+    if interpreter(wanted.python) is None:
+        pytest.skip(f"there is no Python {wanted.python} here, on the path or among pyenv's")
+    made = wheel.parent / str(wanted)
     with _locked(made):
         if not (made / "installed").exists():
             install(wanted, wheel, made)

@@ -46,6 +46,7 @@ class Call(NamedTuple):
 CALLS = {
     "demo": Call("--jobs 20"),
     "chaos": Call("--time 2s --jobs 30 --faults 1"),
+    "new": Call("fresh --store postgres --with web,fastapi"),
     "jobs list": Call(),
     "jobs show": Call("{done}", empty=1),
     "jobs run": Call("{dead} --here", empty=1, filled=1),

@@ -19,7 +19,7 @@ from windlass.version import __version__
 
 COMMANDS = {
     "demo": "Watch a thousand jobs run.",
-    "chaos": "Throw faults at workers, and check that every promise is kept.",
+    "new": "Write a project with an app, a handler, tests, Makefile, Docker and CI.",
     "worker": "Serve the jobs of an app.",
     "enqueue": "Enqueue a job, and print its id.",
     "jobs": "List, show, run, retry, cancel and purge jobs.",
@@ -44,6 +44,7 @@ COMMANDS = {
     "migrate": "Create the store, or bring its schema up to date.",
     "restored": "Park, release and cancel jobs of a store restored from a backup.",
     "doctor": "Find problems, and how to fix them.",
+    "chaos": "Throw faults at workers, and check that every promise is kept.",
 }
 """In the order in which a newcomer needs them, with the beginning of their help.
 

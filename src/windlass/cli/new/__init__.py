@@ -1,0 +1,1 @@
+"""Owns `windlass new`: names, templates, and how the files of a project are written."""
