@@ -43,7 +43,7 @@ async def states_of(app: Windlass) -> dict[State, int]:
 async def written(app: Windlass, expected: dict[State, int]) -> None:
     """Wait until the last outcomes are in the store."""
     async with asyncio.timeout(PROMPT):
-        while await states_of(app) != expected:
+        while await states_of(app) != expected:  # noqa: ASYNC110 - only the store knows.
             await asyncio.sleep(0.01)
 
 
@@ -72,7 +72,7 @@ def test_jobs_that_a_policy_bounds_are_never_claimed_beyond_the_free_slots(
     app = bed.app(store=store)
     app.limit("gate", concurrency=1_000)
 
-    @app.job(**settings)
+    @app.job(**settings)  # type: ignore[untyped-decorator]
     async def noop(text: str) -> None:
         del text
 
