@@ -27,7 +27,8 @@ def test_the_defaults_are_those_that_the_requirements_name() -> None:
     settings = Settings()
     # The requirements name the number of CPUs: docs/decisions/0030-default-threads.md.
     assert settings.threads == max(10, usable_cpus())
-    assert (settings.claim_size, settings.queue_size) == (100, 1000)
+    # Of claims they name 10: docs/decisions/0036-fast-without-tuning.md.
+    assert (settings.claim_size, settings.queue_size) == (1000, 1000)
     assert (settings.concurrency, settings.processes) == (Bounds.of(100), Bounds.of(1))
     assert (settings.max_retries, settings.max_payload) == (3, 262_144)
     assert settings.timeout == timedelta(seconds=300)

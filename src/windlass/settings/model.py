@@ -118,7 +118,7 @@ class Settings:
     isolate: bool = False
     concurrency: Bounds = field(default=Bounds.of(100))
     processes: Bounds = field(default=Bounds.of(1))
-    claim_size: int = 100
+    claim_size: int = 1_000
     poll_interval: timedelta = timedelta(seconds=1)
     queue_size: int = 1000
     max_retries: int = 3

@@ -29,7 +29,7 @@ class WorkerOptions:
     threads: int = 1
     isolated_processes: int = 1
     isolate: bool = False
-    claim_size: int = 100
+    claim_size: int = 1_000
     poll_interval: timedelta = timedelta(seconds=1)
     lease: timedelta = timedelta(seconds=30)
     shutdown_timeout: timedelta = timedelta(seconds=30)

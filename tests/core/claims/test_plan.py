@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.core.claims.heads import KINDS, NOON, ROOM, asked, head, heads
 from windlass.core.claims.lanes import Claim, Floor, Head
-from windlass.core.claims.plan import MOST_BUDGETS, SLOTS, Policies, Pool, Room, plan
+from windlass.core.claims.plan import FREE, MOST_BUDGETS, SLOTS, Policies, Pool, Room, plan
 from windlass.core.jobs.job import Lane
 from windlass.core.policies.pauses import Pauses
 
@@ -343,3 +344,25 @@ def test_a_lane_whose_tokens_are_used_up_does_not_count_as_work_that_waits() -> 
     assert policies.may_run(head("async").lane)
     assert not policies.may_run(head("sync").lane)
     assert not policies.may_run(head("unknown").lane)
+
+
+AHEAD = Room(slots=500, threads=4, isolated_processes=2, quick={"async"}, free=7)
+
+
+def test_quick_kinds_are_asked_for_more_than_there_are_slots() -> None:
+    (ask,) = plan([head("async")], Policies(kinds=KINDS), AHEAD, at_most=300).asks
+    assert (ask.count, ask.draws) == (300, (SLOTS,))
+
+
+def test_kinds_that_keep_their_slots_are_asked_for_no_more_than_are_free() -> None:
+    kinds = {**KINDS, "slow": Pool.LOOP}
+    heads = [head("slow", waited=MINUTE), head("async"), head("sync")]
+    claim = plan(heads, Policies(kinds=kinds), AHEAD, at_most=300)
+    assert {ask.lane.kind: ask.count for ask in claim.asks} == {"slow": 7, "async": 300, "sync": 4}
+    assert claim.budgets[FREE] == 7, "all of them together, not each"
+    assert all((FREE in ask.draws) == (ask.lane.kind != "async") for ask in claim.asks)
+
+
+def test_without_a_free_slot_only_quick_kinds_are_asked() -> None:
+    room = replace(AHEAD, free=0)
+    assert asked(head("sync", waited=MINUTE), head("async"), room=room) == [head("async").lane]

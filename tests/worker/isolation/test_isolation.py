@@ -311,7 +311,7 @@ def test_child_processes_reserved_by_a_claim_under_way_are_not_asked_for_twice()
     head = Head(lane=Lane("default", "isolated"), position=datetime(2030, 1, 1, tzinfo=UTC))
     room = Room(slots=10, threads=4, isolated_processes=2)
     claim = plan([head], Policies(kinds=kinds), room, at_most=100)
-    assert _reservation(claim) == Room(slots=10, threads=0, isolated_processes=2)
+    assert _reservation(claim) == Room(slots=10, threads=0, isolated_processes=2, free=10)
 
 
 # -- what cannot be isolated -------------------------------------------------------------------

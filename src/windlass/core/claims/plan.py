@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,6 +16,8 @@ from windlass.core.policies.fairness import Rotation
 from windlass.core.policies.pauses import Pauses
 
 SLOTS = "slots"
+FREE = "free_slots"
+"""The budget of jobs that keep their slots for a while; there is one only in claims ahead."""
 MOST_BUDGETS = 31
 """How many budgets a claim may name: stores use the bits of an integer for them."""
 MOST_SPENT = 500
@@ -115,13 +117,17 @@ class Policies:
 class Room:
     """Free capacity: jobs in all, and of them how many in threads or child processes.
 
-    `queues` are those with slots of their own, each with the number of free ones.
+    `queues` are those with slots of their own, each with the number of free ones. If there are
+    `quick` kinds, whose jobs free their slots at once, `slots` counts those that can begin soon,
+    and only `free` of them may be jobs of other kinds.
     """
 
     slots: int
     threads: int
     isolated_processes: int = 0
     queues: Mapping[str, int] = field(default_factory=dict)
+    quick: Collection[str] = ()
+    free: int = 0
 
 
 def plan(
@@ -152,7 +158,7 @@ def plan(
         if allotment.left[SLOTS] <= 0 or finds.are_too_many:
             break
         lane = (unit if isinstance(unit, Head) else unit[0]).lane
-        draws = _DRAWS[policies.kinds[lane.kind]]
+        draws = _draws(lane.kind, policies, room)
         if any(allotment.left[name] <= 0 for name in draws):
             continue
         if isinstance(unit, Head):
@@ -174,6 +180,12 @@ def plan(
         cut=finds.are_too_many,
         others=others,
     )
+
+
+def _draws(kind: str, policies: Policies, room: Room) -> tuple[str, ...]:
+    """Return the budgets of the worker that jobs of a kind draw on."""
+    draws = _DRAWS[policies.kinds[kind]]
+    return (*draws, FREE) if room.quick and kind not in room.quick else draws
 
 
 def _by_urgency(
@@ -275,8 +287,10 @@ class _Allotment:
             Pool.THREADS.value: room.threads,
             Pool.ISOLATED.value: room.isolated_processes,
         }
+        if room.quick:
+            self.budgets[FREE] = min(max(room.free, 0), at_most)
         self.left = dict(self.budgets)
-        self.scarce = room.slots <= at_most
+        self.scarce = (room.free if room.quick else room.slots) <= at_most
         """Whether there is no slot left after this claim; else another follows at once."""
         self._divided: dict[str, int] = {}
         self._given: dict[str, int] = {}
@@ -367,4 +381,4 @@ _DRAWS: dict[Pool, tuple[str, ...]] = {
     Pool.THREADS: (SLOTS, Pool.THREADS.value),
     Pool.ISOLATED: (SLOTS, Pool.ISOLATED.value),
 }
-_OF_THE_WORKER = frozenset({SLOTS, Pool.THREADS.value, Pool.ISOLATED.value})
+_OF_THE_WORKER = frozenset({SLOTS, FREE, Pool.THREADS.value, Pool.ISOLATED.value})

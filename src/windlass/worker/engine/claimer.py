@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
-from windlass.core.claims.plan import SLOTS, Pool, Room, plan, queue_budget
+from windlass.core.claims.plan import FREE, SLOTS, Pool, Room, plan, queue_budget
 from windlass.core.errors import StoreError
 from windlass.core.jobs.job import Job
 from windlass.observability.meters import Meters
@@ -32,7 +32,7 @@ _MAX_CLAIMS_UNDER_WAY = 2
 _MAX_CUT_PLANS = 20
 """Number of plans in a row that may leave lanes to the next plan."""
 _COMMON_BUDGETS = 3
-"""Number of budgets that every claim has; further ones belong to single queues."""
+"""Number of budgets that every claim has; most further ones belong to single queues."""
 _NO_ROOM = Room(slots=0, threads=0)
 # Module-level names, since a lookup on an enum is slow.
 _LOOP, _THREADS = Pool.LOOP, Pool.THREADS
@@ -342,6 +342,7 @@ def _reservation(claim: Claim) -> Room:
         threads=taken[Pool.THREADS],
         isolated_processes=taken[Pool.ISOLATED],
         queues=queues,
+        free=taken.get(FREE, slots),
     )
 
 
@@ -357,4 +358,6 @@ def _add(room: Room, other: Room, sign: int) -> Room:
         threads=room.threads + sign * other.threads,
         isolated_processes=room.isolated_processes + sign * other.isolated_processes,
         queues=queues,
+        quick=room.quick,
+        free=room.free + sign * other.free,
     )

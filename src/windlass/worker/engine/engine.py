@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from windlass.worker.engine.executor import CANCEL_GRACE, Executor
 from windlass.worker.engine.runs import Run
 from windlass.worker.engine.settler import Settler
 from windlass.worker.engine.shared_tasks import SharedTasks
+from windlass.worker.engine.start_pace import QuickKinds
 from windlass.worker.engine.writing.checkpointer import Checkpointer
 from windlass.worker.engine.writing.completer import Completer, Settlement
 from windlass.worker.engine.writing.streamer import Streamer
@@ -50,6 +51,8 @@ _LOOP, _ISOLATED = Pool.LOOP, Pool.ISOLATED
 _NO_CHILD_DELAY = timedelta(seconds=1)
 _POSTPONED_SECONDS = 3.0
 """Seconds within which a postponed suspect is claimed again."""
+_SPARED_SHARE = 4
+"""The part of the slots, one in this many, that is left to quick kinds."""
 _SIGNALLED = "its process was ended by a signal that its supervisor did not send"
 
 
@@ -91,7 +94,7 @@ class Engine:
         self._now = clock_of(self._loop)
         self._idle = asyncio.Event()
         self.demand = Demand(self.runs)
-        self.tasks = SharedTasks(self)
+        self.tasks = SharedTasks(self, QuickKinds(self._may_be_quick()))
         self.queue_slots = QueueSlots(options.queue_slots)
         self.cleaner = Cleaner()
         self._put_off_at = -math.inf
@@ -170,6 +173,8 @@ class Engine:
         if self._is_scaled:
             self.demand.served += seconds
         state.claim_again.set()
+        if self.tasks.is_held and self.has_free_slot(self.tasks.waiting):
+            self.tasks.slot_freed()
         if state.draining and not self.runs:
             self._idle.set()
         if run.task is not None:  # A run that never began was not processed.
@@ -209,17 +214,53 @@ class Engine:
         self.runs.occupy(run, pool or _LOOP)
         return True
 
+    def has_free_slot(self, waiting: int) -> bool:
+        """Return whether a handler can begin, of which `waiting` have not begun yet."""
+        return len(self.runs) - waiting < self._state.slots
+
     def room(self) -> Room:
         """Return how many more jobs may be claimed, in all and where they run."""
         options, runs, completer = self._options, self.runs, self.completer
-        slots = self._state.slots - len(runs) - completer.delayed
+        free = self._state.slots - len(runs) - completer.delayed
+        slots, quick = free, self._quick_kinds()
+        if quick:
+            slots, free = self._room_ahead(free)
+            quick = quick if slots > free else ()
         return Room(
             # Jobs that run while no outcome can be written might all run again.
             slots=0 if completer.is_failing else slots,
             threads=options.threads - runs.in_threads,
             isolated_processes=options.isolated_processes - runs.in_isolated_processes,
             queues=self.queue_slots.free,
+            quick=quick,
+            free=free,
         )
+
+    def _room_ahead(self, free: int) -> tuple[int, int]:
+        """Return how many jobs can begin soon, and how many of those may keep their slots.
+
+        Some slots are left to quick kinds: without any, their jobs could not begin.
+        """
+        spared = max(1, self._state.slots // _SPARED_SHARE)
+        others = free + self.tasks.ahead - spared
+        if others <= 0:
+            return free, free
+        return others + self.tasks.most - self.tasks.ahead, others
+
+    def _may_be_quick(self) -> Iterator[str]:
+        """Yield kinds that may be claimed ahead: nothing else than the loop bounds their starts."""
+        policies, options = self._state.policies, self._options
+        in_turn = () if policies.rotation is None else policies.rotation.kinds
+        for kind, pool in policies.kinds.items():
+            is_bounded = kind in policies.ordered or kind in in_turn or pool is not _LOOP
+            if not is_bounded and options.concurrency.fixed:
+                yield kind
+
+    def _quick_kinds(self) -> Collection[str]:
+        known = self.tasks.quick.known
+        if not known or not self._has_gates:
+            return known
+        return [kind for kind in known if not self.gates.may_bar(kind)]
 
     # -- runs that are stopped -----------------------------------------------------------------
 

@@ -37,6 +37,8 @@ class Run:
     """Whether the run has written the job's next state itself, in a child."""
     parked: bool = False
     """Whether that state is a wait."""
+    is_ahead: bool = False
+    """Whether it was claimed as a run of a quick kind, which needs no free slot."""
 
     def __init__(self, job: Job, began: float) -> None:
         self.job = job

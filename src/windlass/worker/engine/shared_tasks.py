@@ -18,7 +18,7 @@ from windlass.core.values.durations import human
 from windlass.process.clocks import clock_of
 from windlass.process.tasks import GuardedTask
 from windlass.worker.engine.runs import Run
-from windlass.worker.engine.start_pace import MAX_START_SECONDS, StartPace
+from windlass.worker.engine.start_pace import MAX_START_SECONDS, QuickKinds, StartPace
 
 if TYPE_CHECKING:
     from windlass.worker.engine.engine import Engine
@@ -35,9 +35,15 @@ class SharedTasks:
     start too late.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, quick: QuickKinds) -> None:
         self._engine = engine
         self._waiting: deque[Run] = deque()
+        self.quick = quick
+        self.ahead = 0
+        """Number of waiting runs of quick kinds, which may be more than there are slots."""
+        self.is_held = False
+        """Whether runs wait because every slot is in use."""
+        self._give_back: asyncio.TimerHandle | None = None
         self._pace = StartPace()
         self._task: GuardedTask | None = None
         self._loop = asyncio.get_running_loop()
@@ -45,21 +51,40 @@ class SharedTasks:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether runs that were added have not begun."""
-        return bool(self._waiting)
+        """Whether runs that were added can begin, and have not."""
+        return bool(self._waiting) and not self.is_held
+
+    @property
+    def waiting(self) -> int:
+        """Number of runs that were added and have not begun."""
+        return len(self._waiting)
+
+    @property
+    def most(self) -> int:
+        """Number of jobs, here and on their way, that can begin soon."""
+        return self._pace.bite
 
     @property
     def appetite(self) -> int:
         """Number of further jobs that could begin soon; 0 until a claim is worthwhile."""
-        most = self._pace.bite
+        most = self.most
         more = most - len(self._waiting)
         return more if 2 * more >= most else 0
 
     def start(self, run: Run) -> None:
         """Begin a run after those that were added before it."""
         self._waiting.append(run)
+        if run.job.kind in self.quick.known:
+            run.is_ahead = True
+            self.ahead += 1
         if self._task is None:
-            self._start_task()
+            self._go_on()
+
+    def slot_freed(self) -> None:
+        """Begin the next run that waits for a slot."""
+        self.is_held = False
+        if self._task is None and self._waiting:
+            self._go_on()
 
     async def _serve(self) -> None:
         """Process runs one after the other for as long as none of them waits.
@@ -79,10 +104,11 @@ class SharedTasks:
     def _serve_with(self, task: GuardedTask) -> Generator[Any, Any, None]:
         # Local names, since this loop is run for every job.
         engine, process, clock = self._engine, self._engine.process, self._now
-        waiting, may_begin = self._waiting, self._pace.may_begin
+        waiting, may_begin, quick = self._waiting, self._pace.may_begin, self.quick
         served, turn_ends = 0, clock() + _SECONDS_PER_LOOP_TURN
-        while waiting:
+        while waiting and not self.is_held:
             run = waiting.popleft()
+            self.ahead -= run.is_ahead
             if run.ended:
                 engine.runs.abandoned -= 1
                 continue
@@ -97,8 +123,10 @@ class SharedTasks:
             try:
                 waited_for = resume(processing.send, None)
             except StopIteration:
-                pass
+                if run.job.kind not in quick.known:
+                    quick.ended_at_once(run.job.kind)
             else:
+                quick.waited(run.job.kind)
                 self._hand_over()
                 yield from _drive(processing, resume, waited_for)
             if task.cancelling():
@@ -111,9 +139,33 @@ class SharedTasks:
     def _hand_over(self) -> None:
         self._task = None
         if self._waiting:
-            self._start_task()
+            self._go_on()
         else:
             self._pace.rest(self._now())
+
+    def _go_on(self) -> None:
+        """Begin the runs that wait, or hold them if every slot is in use."""
+        self.is_held = not self._engine.has_free_slot(len(self._waiting))
+        if not self.is_held:
+            self._start_task()
+            return
+        self._pace.rest(self._now())
+        if self._give_back is None:
+            self._give_back_late()
+
+    def _give_back_late(self) -> None:
+        """Give back runs that have waited too long for a slot, now and as long as others wait."""
+        self._give_back = None
+        while self.is_held and self._waiting:
+            run = self._waiting[0]
+            left = self._pace.left(run.began, self._now())
+            if left > 0:
+                self._give_back = self._loop.call_later(left, self._give_back_late)
+                return
+            self._waiting.popleft()
+            self.ahead -= run.is_ahead
+            self.quick.forget()
+            self._engine.finish(run, run.stopped or _LATE)
 
     def _start_task(self) -> None:
         # Not by the loop's own task factory: an eager task would end before it is assigned here.

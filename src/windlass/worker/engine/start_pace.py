@@ -1,12 +1,15 @@
 """Owns the pace at which claimed jobs reach their handlers, and so how many to claim ahead.
 
 Handlers take turns on one event loop. A job that does not start soon is given back, since an idle
-worker could start it earlier; a worker that had to give jobs back claims fewer.
+worker could start it earlier; a worker that had to give jobs back claims fewer. Where handlers end
+without waiting, a slot is free again as soon as the loop has gone through one: then the pace bounds
+how many jobs can start soon, and not the number of slots.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 MAX_START_SECONDS = 0.05
 """Seconds within which a claimed job begins; later it is given back."""
@@ -18,6 +21,8 @@ Halved whenever a job started too late, for example on a busy machine; then it g
 _GROWTH = 1.02
 _MIN_START_SECONDS = 1e-6
 _DEFAULT_START_SECONDS = 1e-4
+_RUNS_TO_TRUST = 100
+"""Runs in a row that have to end without waiting before jobs of their kind are claimed ahead."""
 
 
 class StartPace:
@@ -46,6 +51,10 @@ class StartPace:
         self._last = now
         return True
 
+    def left(self, arrived: float, now: float) -> float:
+        """Return for how many seconds more a job that arrived then may wait for a slot."""
+        return arrived + MAX_START_SECONDS - now
+
     def rest(self, now: float) -> None:
         """Record that all jobs have begun, and that the last one has yielded to the event loop."""
         if self._since is not None:
@@ -69,3 +78,30 @@ class StartPace:
             self._each = max(self._each, (now - self._since) / (self._before + 1))
             self._worth = max(self._worth / 2, _MIN_AHEAD_SECONDS)
             self._since = None
+
+
+class QuickKinds:
+    """The kinds whose last runs have all ended without waiting for anything."""
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self._streaks = dict.fromkeys(kinds, 0)
+        self.known: set[str] = set()
+        """The kinds that are quick at present."""
+
+    def ended_at_once(self, kind: str) -> None:
+        """Record that a run has ended without waiting; not called for kinds that are known."""
+        if (streak := self._streaks.get(kind)) is not None:
+            self._streaks[kind] = streak + 1
+            if streak + 1 >= _RUNS_TO_TRUST:
+                self.known.add(kind)
+
+    def waited(self, kind: str) -> None:
+        """Record that a run waits, for example for a network, and keeps its slot meanwhile."""
+        if self._streaks.get(kind):
+            self._streaks[kind] = 0
+            self.known.discard(kind)
+
+    def forget(self) -> None:
+        """Trust no kind before it has proved itself again: jobs had to be given back."""
+        self._streaks = dict.fromkeys(self._streaks, 0)
+        self.known.clear()
