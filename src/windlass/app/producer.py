@@ -159,17 +159,26 @@ class Producer(Generic[P, R]):
     ) -> Producer[P, R]:
         """Return a producer of the same kind with other options; they never mix with arguments.
 
-        One step of `priority` is worth a minute of waiting. `delay` and `at` say when the job is
-        due (at once, if that time is past), `expires` after when it is not run any more. While a
-        job holds the same `unique` key, `enqueue` adds nothing and returns that job's handle; a
-        text is held as the kind says, else until its job is settled, and a `Unique` says more.
-        `idempotency_key` identifies the work when checking whether it was already done. `key` is
-        that of the kind's limits and fairness. Keys given here override those from the arguments,
-        `timeout`, `max_retries` and `tags` those of the handler. Jobs are found by their `tags`.
+        Options given here go before those of the handler, and keys before those from the arguments.
 
-        `tx` is a connection of your own in a transaction (psycopg, asyncpg, SQLAlchemy, Django) to
-        the database that holds the jobs: the job is there when you commit, and never was when you
-        roll back. PostgreSQL only.
+        Args:
+            queue: The queue in which the job waits.
+            priority: -1000 to 1000; one step is worth a minute of waiting.
+            key: What the limits and the fairness of the kind go by.
+            delay: How long the job waits until it is due.
+            at: When the job is due, an aware datetime; a time that is past means at once.
+            expires: When, or after how long, the job is not started any more.
+            unique: While a job holds this key, `enqueue` adds nothing and returns that job's
+                handle. A text is held as the kind says, else until its job is settled; a `Unique`
+                says more.
+            idempotency_key: Identifies the work when checking whether it was already done.
+            max_retries: How often the job is retried.
+            timeout: How long a run of the job may take.
+            headers: Texts beside the payload, in the handler as `ctx.headers`.
+            tags: Words by which the job is found.
+            tx: A connection of your own in a transaction (psycopg, asyncpg, SQLAlchemy, Django) to
+                the database that holds the jobs: the job is there when you commit, and never was
+                when you roll back. PostgreSQL only.
         """
         if headers is not None and not isinstance(headers, Mapping):
             raise TypeError(f"headers must be a mapping of text to text, got {headers!r}")
