@@ -17,6 +17,7 @@ from tools.site.reference.chapter import Chapter
 from tools.site.reference.docstrings import argument_docs, attribute_docs, prose, section
 from windlass.app.registration.job_options import JobOptions
 from windlass.core.document_fields import SHAPES
+from windlass.core.schedules.definition import Manner
 from windlass.settings import describe_settings
 
 _ID = re.compile(r'id="([^"]+)"|\{ #(\S+) \}|^::: (\S+)', re.MULTILINE)
@@ -54,7 +55,8 @@ def test_an_error_without_a_remedy_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_option_without_a_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     known = attribute_docs(JobOptions)
     del known["breaker"]
-    monkeypatch.setattr(options, "attribute_docs", lambda cls: known)
+    known |= attribute_docs(Manner)
+    monkeypatch.setattr(options, "attribute_docs", lambda _: known)
     (found,) = without_place([options.CHAPTER], documents())
     assert "option of @app.job or using breaker" in found
 

@@ -126,10 +126,10 @@ SHAPES: Mapping[str, Fields] = {
         "result": "What the handler returned, masked.",
         "error": Field("The exception, if it failed.", "error"),
         "steps": Field("The steps that ran.", "step"),
-        "streamed": "How many chunks it streamed, which were not stored.",
+        "streamed": "How many chunks it streamed.",
         "rolled_back": "How many transactions were rolled back.",
-        "recorded": "Always false: nothing is stored.",
-        "would_be": Field("What a worker would have recorded.", "next state"),
+        "recorded": "Whether the run was recorded, with `--settle`.",
+        "next": Field("What was recorded, or what a worker would have recorded.", "next state"),
     },
     "next state": {
         "state": "The next state of the job.",
