@@ -169,8 +169,7 @@ class Producer(Generic[P, R]):
             at: When the job is due, an aware datetime; a time that is past means at once.
             expires: When, or after how long, the job is not started any more.
             unique: While a job holds this key, `enqueue` adds nothing and returns that job's
-                handle. A text is held as the kind says, else until its job is settled; a `Unique`
-                says more.
+                handle; held as the kind or a `Unique` says, else until its job is settled.
             idempotency_key: Identifies the work when checking whether it was already done.
             max_retries: How often the job is retried.
             timeout: How long a run of the job may take.
@@ -180,25 +179,20 @@ class Producer(Generic[P, R]):
                 the database that holds the jobs: the job is there when you commit, and never was
                 when you roll back. PostgreSQL only.
         """
-        if headers is not None and not isinstance(headers, Mapping):
-            raise TypeError(f"headers must be a mapping of text to text, got {headers!r}")
+        plain = {"queue": queue, "priority": priority, "key": key, "max_retries": max_retries}
         chosen = {
-            "queue": queue,
-            "priority": priority,
-            "key": key,
             "due": _due_of(self.kind, delay, at),
             "expires": _expiry_of(self.kind, expires),
             "unique": None if unique is None else self._identity.unique_with(unique),
             "idempotency_key": idempotency_key,
-            "max_retries": max_retries,
             "timeout": None if timeout is None else checked_timeout(timeout),
-            "headers": None if headers is None else dict(headers),
+            "headers": _checked_headers(headers),
             "tags": None if tags is None else checked_tags(tags),
         }
-        given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-        return self._with(given, self._tx if tx is None else tx)
+        return self._with(plain | chosen, self._tx if tx is None else tx)
 
-    def _with(self, given: dict[str, Any], tx: object) -> Producer[P, R]:
+    def _with(self, chosen: dict[str, Any], tx: object) -> Producer[P, R]:
+        given = {name: value for name, value in chosen.items() if value is not None}
         return Producer(
             self._app,
             self.kind,
@@ -309,6 +303,12 @@ class Producer(Generic[P, R]):
         if self._tx is not None:
             return (await self._app.aenqueue_many([self.draft(*args, **kwargs)], tx=self._tx))[0]
         return await self._app.aenqueue_draft(self.draft(*args, **kwargs))
+
+
+def _checked_headers(headers: Mapping[str, str] | None) -> dict[str, str] | None:
+    if headers is not None and not isinstance(headers, Mapping):
+        raise TypeError(f"headers must be a mapping of text to text, got {headers!r}")
+    return None if headers is None else dict(headers)
 
 
 def _warn_of_past(kind: str, at: datetime) -> None:

@@ -5,26 +5,40 @@ mkdocstrings renders each name from its docstring and signature.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
+from itertools import chain
+from pathlib import Path
 
+import windlass
 from tools.site.reference.chapter import Chapter, Page
 from tools.site.reference.errors import CHAPTER as ERRORS
 from windlass.app.app import INTERNAL
 
 _FOLDER = "reference/api"
-MODULES = (
-    "windlass",
-    "windlass.testing",
-    "windlass.web",
-    "windlass.contrib.django",
-    "windlass.contrib.fastapi",
-    "windlass.contrib.flask",
-    "windlass.contrib.sentry",
-    "windlass.contrib.starlette",
-)
-"""The modules whose `__all__` is public."""
+_PACKAGE = Path(windlass.__file__).parent
+
+
+def _modules() -> list[str]:
+    """Return the modules whose `__all__` is public: those that pages name, and all of contrib."""
+    found = ((_PACKAGE / "contrib").glob("[a-z]*.py"), (_PACKAGE / "contrib").glob("*/__init__.py"))
+    of_contrib = sorted(
+        each.parent.name if each.name == "__init__.py" else each.stem for each in chain(*found)
+    )
+    return ["windlass", "windlass.testing", "windlass.web"] + [
+        f"windlass.contrib.{name}" for name in of_contrib
+    ]
+
+
+def _public(module: str) -> list[str]:
+    """Return the `__all__` of a module, read without the framework that its import would need."""
+    path = _PACKAGE.parent.joinpath(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.parse(file.read_text("utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return [f"{module}.{name}" for name in ast.literal_eval(node.value)]
+    return []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,18 +127,11 @@ PARTS = (
         file="frameworks",
         title="Frameworks",
         intro="Windlass inside Django, FastAPI, Flask, Starlette and Sentry.",
-        names=(
-            *("windlass.contrib.django.WindlassBackend", "windlass.contrib.django.WindlassTask"),
-            "windlass.contrib.django.windlass_app",
-            *("windlass.contrib.fastapi.WindlassApp", "windlass.contrib.fastapi.windlass_app"),
-            "windlass.contrib.fastapi.windlass_lifespan",
-            *("windlass.contrib.flask.FlaskWindlass", "windlass.contrib.flask.init_app"),
-            "windlass.contrib.flask.windlass_app",
-            "windlass.contrib.sentry.report_to_sentry",
-            "windlass.contrib.fastapi.Lifespan",
-            "windlass.contrib.starlette.windlass_app",
-            "windlass.contrib.starlette.windlass_lifespan",
-            "windlass.contrib.starlette.Lifespan",
+        names=tuple(
+            name
+            for module in _modules()
+            if module.startswith("windlass.contrib.")
+            for name in _public(module)
         ),
     ),
 )
@@ -132,9 +139,8 @@ PARTS = (
 
 def _names() -> Iterator[str]:
     """Yield every public name, with its module."""
-    for module in MODULES:
-        for name in import_module(module).__all__:
-            yield f"{module}.{name}"
+    for module in _modules():
+        yield from _public(module)
 
 
 def _anchor(name: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from pathlib import Path
 
+import windlass
 from tools.site.reference.chapter import Chapter, Page
 from tools.site.reference.markdown import code, marked, table
 
@@ -19,7 +20,7 @@ _DEFINED = re.compile(
 
 
 def _sources() -> str:
-    root = files("windlass.store.postgres") / "sql"
+    root = Path(windlass.__file__).parent / "store" / "postgres" / "sql"
     found = [*(root / "migrations").iterdir(), *(root / "functions").iterdir()]
     return "\n".join(each.read_text("utf-8") for each in sorted(found, key=lambda each: each.name))
 
