@@ -20,7 +20,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from os.path import normpath
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,8 +41,6 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+(?:/\w+)*\.py)\n")
 _PROTO = re.compile(r"// (\w+\.proto)\n")
 KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript", "yaml", "proto"}
-GENERATED = {str(ROOT / "docs" / page.path) for page in generated_pages()}
-"""Pages that exist only on the site: `make docs` checks the links to them, with anchors."""
 ON_POSTGRES = "docs/postgresql.md"
 ON_REDIS = "docs/redis.md"
 ON_DJANGO = "docs/django.md"
@@ -192,12 +189,16 @@ def test_every_block_of_a_page_says_what_it_is(page: str) -> None:
     assert {block.language for block in blocks_of(page)} <= KNOWN
 
 
+GENERATED = {(ROOT / "docs" / page.path).resolve() for page in generated_pages()}
+"""Pages that exist only on the site: `make docs` checks the links to them, with anchors."""
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_relative_link_of_a_page_leads_somewhere(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
-    targets = [normpath((ROOT / page).parent / link) for link in links]
-    assert not [each for each in targets if each not in GENERATED and not Path(each).exists()]
+    targets = [(ROOT / page).parent.joinpath(link).resolve() for link in links]
+    assert not [each for each in targets if each not in GENERATED and not each.exists()]
 
 
 @pytest.mark.parametrize("setting", list(describe_settings()), ids=lambda setting: setting.field)
