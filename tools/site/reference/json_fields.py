@@ -10,6 +10,7 @@ import windlass
 from tools.site.reference.chapter import Chapter, Page
 from tools.site.reference.markdown import code, marked, slug, table
 from windlass.core.document_fields import COMMANDS, EACH, ROUTES, SHAPES, field_of
+from windlass.web.actions.registry import ACTIONS
 from windlass.web.api.routes import ENDPOINTS, PREFIX
 
 _PATH = "reference/json.md"
@@ -61,8 +62,13 @@ _INTRO = (
 )
 _API = (
     "## Documents of the API\n\n"
-    f"Below `{PREFIX}`; parameters and actions are in `{PREFIX}/openapi.json`. "
+    f"Below `{PREFIX}`; parameters are in `{PREFIX}/openapi.json`. "
     "[Who may open it](../web.md#who-may-open-it).\n"
+)
+_ACTIONS = (
+    "## Actions of the API\n\n"
+    f"A POST to `{PREFIX}/actions/NAME` with a JSON object, whose fields are in "
+    f"`{PREFIX}/openapi.json`; the answer has a `message`.\n"
 )
 
 
@@ -73,6 +79,8 @@ def _pages() -> list[Page]:
     of_routes = [(code(each.path), each.summary, _linked(ROUTES[each.path])) for each in ENDPOINTS]
     parts = [_INTRO, table(["command", "document"], of_commands)]
     parts += [_API, table(["route", "what it has", "document"], of_routes)]
+    of_actions = [(code(each.name), each.label, each.role.value) for each in ACTIONS.values()]
+    parts += [_ACTIONS, table(["action", "its button on the page", "role"], of_actions)]
     seen: set[str] = set()
     for shape in sorted(SHAPES):
         parts.append(f"## {shape.capitalize()} {{ #{slug(shape)} }}\n")
