@@ -1,4 +1,4 @@
-"""The documentation site in a real browser: it asks no other host, is found by search, and fits."""
+"""The documentation site in a real browser: it asks no other host, fits, and can be searched."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.system.browsing import LOOKS, PROMPT, watched
 
@@ -53,11 +53,19 @@ def test_pages_ask_no_other_host_and_fit_the_window(
             assert is_dark == ("dark" in look), background
 
 
-def test_a_word_is_found_by_the_search(browser: Browser, address: str) -> None:
-    with watched(browser, address, **LOOKS["light"]) as page:
-        page.goto(f"{address}index.html")
-        page.keyboard.press("Control+k")
-        page.keyboard.type("dead letters")
-        expect(page.get_by_text(re.compile(r"^\d+ results$"))).to_be_visible(timeout=PROMPT)
-        page.keyboard.press("Enter")
+def find(page: Page, words: str) -> None:
+    """Search for some words, and open the first result."""
+    page.get_by_role("button", name="Search").first.click()
+    page.get_by_placeholder("Search").last.fill(words)
+    expect(page.get_by_text(re.compile(r"^\d+ results$"))).to_be_visible(timeout=PROMPT)
+    expect(page.get_by_placeholder("Search").last).to_have_value(words)
+    page.keyboard.press("Enter")
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["over HTTP", "from disk"])
+def test_a_page_is_found_by_the_search(browser: Browser, address: str, *, served: bool) -> None:
+    place = address if served else f"{SITE.as_uri()}/"
+    with watched(browser, place, **LOOKS["light"]) as page:
+        page.goto(f"{place}index.html")
+        find(page, "dead letters")
         expect(page.locator("h1").first).to_contain_text("Dead letters", timeout=PROMPT)
