@@ -16,7 +16,7 @@ CASES ?= long
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos test torture test-wheel test-pythons test-system check format bench bench-sqlite bench-redis bench-capacity bench-web bench-startup bench-defaults profile clean
+.PHONY: help demo chaos test torture test-wheel test-pythons test-system check docs format bench bench-sqlite bench-redis bench-capacity bench-web bench-startup bench-defaults profile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ check: $(VENV)/.dev ## lint, types, layers, dead code, declared dependencies, wo
 	@$(BIN)/python tools/check_words.py
 	@$(BIN)/python tools/check_sizes.py
 
+docs: $(VENV)/.docs ## build the documentation site into build/site, and check its links, origins and reference
+	@$(BIN)/python -m tools.site
+
 format: $(VENV)/.dev ## rewrite the sources in the house format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -82,7 +85,7 @@ profile: $(VENV)/.bench ## show where the time of a drain goes, and the cost of 
 	@$(BIN)/python -m benchmarks.runs
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-* build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # ensurepip gives the venv its pip; a failed install leaves no stamp, so the next call tries again.
@@ -102,6 +105,10 @@ $(VENV)/.chaos: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable '.[dev,bench]'
 	@touch $@ $(VENV)/.base $(VENV)/.chaos
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	@$(PIP) install --editable '.[docs]'
+	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable '.[bench,top]'

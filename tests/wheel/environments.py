@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-_FOR_DEVELOPERS = {"bench", "dev"}
+_FOR_DEVELOPERS = {"bench", "dev", "docs"}
 _COMPILED_HERE = {"postgres-c"}
 """Extras that need a compiler and headers, which no wheel brings."""
 _TRIED_TOO = {"3.12"}

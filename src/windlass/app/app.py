@@ -45,11 +45,12 @@ R = TypeVar("R")
 T = TypeVar("T")
 _OF_THE_STORE = {"url", "schema", "listen_url", "pool_size", "pool_overflow", "pool_recycle"}
 _OF_THE_STORE |= {"spaces", "space"}
-_INTERNAL = {
+INTERNAL = {
     *("check_secrets", "child_hooks", "encryption", "enqueue_draft", "home", "ids", "layers"),
     *("make_store", "on_store", "portal", "providers", "registry", "resolved", "vault"),
     "worker_hooks",
 }
+"""Public attributes of an app that only other parts of Windlass use."""
 Provides = TypeVar("Provides", bound=Callable[..., Any])
 OnCall = TypeVar("OnCall", bound=CallHook)
 OnWorker = TypeVar("OnWorker", bound=Callable[[], Awaitable[None] | None])
@@ -102,9 +103,13 @@ class Windlass(EmbeddedWorkers):
         self.ids = IdGenerator()
         self.portal = LoopThread()
         self.web = WebPage(self)
+        """The web page as an ASGI application: `app.web(access=...)`."""
         self.job = JobDecorator(self)
+        """Registers a handler: `@app.job`, or `@app.job(queue="mail")`."""
         self.every = EveryDecorator(self)
+        """Enqueues a handler at an interval: `@app.every("30s")`."""
         self.cron = CronDecorator(self)
+        """Enqueues a handler by a cron line: `@app.cron("0 7 * * *")`."""
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -130,7 +135,7 @@ class Windlass(EmbeddedWorkers):
     def __dir__(self) -> list[str]:
         """List the names that programs use; other parts of Windlass use the rest."""
         private = {name for name in super().__dir__() if name[0] == "_" and name[:2] != "__"}
-        return sorted(set(super().__dir__()) - private - _INTERNAL)
+        return sorted(set(super().__dir__()) - private - INTERNAL)
 
     def configure(self, **flags: Unpack[FlagArguments]) -> None:
         """Let flags override everything else; only before the store is used.

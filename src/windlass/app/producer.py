@@ -159,37 +159,40 @@ class Producer(Generic[P, R]):
     ) -> Producer[P, R]:
         """Return a producer of the same kind with other options; they never mix with arguments.
 
-        One step of `priority` is worth a minute of waiting. `delay` and `at` say when the job is
-        due (at once, if that time is past), `expires` after when it is not run any more. While a
-        job holds the same `unique` key, `enqueue` adds nothing and returns that job's handle; a
-        text is held as the kind says, else until its job is settled, and a `Unique` says more.
-        `idempotency_key` identifies the work when checking whether it was already done. `key` is
-        that of the kind's limits and fairness. Keys given here override those from the arguments,
-        `timeout`, `max_retries` and `tags` those of the handler. Jobs are found by their `tags`.
+        Options given here go before those of the handler, and keys before those from the arguments.
 
-        `tx` is a connection of your own in a transaction (psycopg, asyncpg, SQLAlchemy, Django) to
-        the database that holds the jobs: the job is there when you commit, and never was when you
-        roll back. PostgreSQL only.
+        Args:
+            queue: The queue in which the job waits.
+            priority: -1000 to 1000; one step is worth a minute of waiting.
+            key: What the limits and the fairness of the kind go by.
+            delay: How long the job waits until it is due.
+            at: When the job is due, an aware datetime; a time that is past means at once.
+            expires: When, or after how long, the job is not started any more.
+            unique: While a job holds this key, `enqueue` adds nothing and returns that job's
+                handle; held as the kind or a `Unique` says, else until its job is settled.
+            idempotency_key: Identifies the work when checking whether it was already done.
+            max_retries: How often the job is retried.
+            timeout: How long a run of the job may take.
+            headers: Texts beside the payload, in the handler as `ctx.headers`.
+            tags: Words by which the job is found.
+            tx: A connection of your own in a transaction (psycopg, asyncpg, SQLAlchemy, Django) to
+                the database that holds the jobs: the job is there when you commit, and never was
+                when you roll back. PostgreSQL only.
         """
-        if headers is not None and not isinstance(headers, Mapping):
-            raise TypeError(f"headers must be a mapping of text to text, got {headers!r}")
+        plain = {"queue": queue, "priority": priority, "key": key, "max_retries": max_retries}
         chosen = {
-            "queue": queue,
-            "priority": priority,
-            "key": key,
             "due": _due_of(self.kind, delay, at),
             "expires": _expiry_of(self.kind, expires),
             "unique": None if unique is None else self._identity.unique_with(unique),
             "idempotency_key": idempotency_key,
-            "max_retries": max_retries,
             "timeout": None if timeout is None else checked_timeout(timeout),
-            "headers": None if headers is None else dict(headers),
+            "headers": _checked_headers(headers),
             "tags": None if tags is None else checked_tags(tags),
         }
-        given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-        return self._with(given, self._tx if tx is None else tx)
+        return self._with(plain | chosen, self._tx if tx is None else tx)
 
-    def _with(self, given: dict[str, Any], tx: object) -> Producer[P, R]:
+    def _with(self, chosen: dict[str, Any], tx: object) -> Producer[P, R]:
+        given = {name: value for name, value in chosen.items() if value is not None}
         return Producer(
             self._app,
             self.kind,
@@ -300,6 +303,12 @@ class Producer(Generic[P, R]):
         if self._tx is not None:
             return (await self._app.aenqueue_many([self.draft(*args, **kwargs)], tx=self._tx))[0]
         return await self._app.aenqueue_draft(self.draft(*args, **kwargs))
+
+
+def _checked_headers(headers: Mapping[str, str] | None) -> dict[str, str] | None:
+    if headers is not None and not isinstance(headers, Mapping):
+        raise TypeError(f"headers must be a mapping of text to text, got {headers!r}")
+    return None if headers is None else dict(headers)
 
 
 def _warn_of_past(kind: str, at: datetime) -> None:

@@ -20,6 +20,9 @@ class EnqueueUncertain(WriteUncertain):
     enqueue a job twice, since a draft has its job's id. A new `enqueue(...)` of the same arguments
     makes another job, and can.
 
+    Remedy:
+        Call `error.retry()`, in a coroutine `await error.aretry()`: it never enqueues a job twice.
+
     Example:
         `except EnqueueUncertain as error: (handle,) = error.retry()`
     """

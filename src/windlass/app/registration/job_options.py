@@ -38,36 +38,67 @@ class JobOptions:
     """The options given to `@app.job(...)`."""
 
     name: str | None = None
+    """The kind, by which a job finds its handler; with one, the function can be renamed."""
     aliases: tuple[str, ...] = ()
+    """Names that the kind had before; their jobs still run."""
     queue: str = DEFAULT_QUEUE
+    """The queue in which jobs wait; workers choose the queues that they serve."""
     priority: int = 0
+    """-1000 to 1000; greater is more urgent, and one step is worth a minute of waiting."""
     retry: Retry | None = None
+    """When and how often a failed job is retried, also by the type of the exception."""
     max_retries: int | None = None
+    """Shorthand for `retry=Retry(max_retries=...)`."""
     errors: Classes = field(default_factory=dict)
+    """Classes of exceptions as this kind sees them; they go before those of `app.classify`."""
     timeout: Duration | None = DEFAULT
+    """How long a run may take; None, which must be written out, is without limit."""
     middleware: tuple[Middleware, ...] = ()
+    """Layers around this handler, inside those of the app."""
     isolate: bool | None = None
+    """Whether the handler runs in a child process, which can be killed; None: as the app says."""
     cpu_bound: bool = False
+    """Runs the handler in a child process, since it needs a CPU of its own."""
     memory: Size | None = None
+    """Runs the handler in a child process that is killed above this much memory, like "512MB"."""
     grace: Duration | None = None
+    """How long a run has to end after its timeout or a cancellation."""
     batch_size: int | None = None
+    """Gives one call a list of up to this many payloads, each a job of its own."""
     batch_timeout: Duration = DEFAULT_BATCH_TIMEOUT
+    """How long the first job of a batch waits for others."""
     key: Key | None = None
+    """What limits and fairness go by: the name of an argument, or a function of the arguments."""
     rate: str | None = None
+    """How many jobs may start, over all workers, like "10/s": of each key, else of the kind."""
     burst: int | None = None
+    """How many jobs of a `rate` may start at once."""
     concurrency: int | None = None
+    """How many jobs may run at once, over all workers: of each key, else of the kind."""
     per: Per | None = None
+    """Whether `rate` and `concurrency` hold for the "kind" or for each "key"."""
     limit: str | None = None
+    """The name of a limit that several kinds share, as defined by `app.limit`."""
     units: int = 1
+    """How much of the shared `limit` a job uses."""
     ordered: bool = False
+    """Runs the jobs of each key strictly one after the other."""
     breaker: Breaker | str | None = None
+    """The circuit breaker that keeps jobs waiting while a dependency is down, or its name."""
     fair_by: Key | None = None
+    """The key whose values take turns, like a tenant: an argument, or a function of them."""
     weights: Weights | None = None
+    """How many turns each value of `fair_by` has, like `{"acme": 3}`; others have one."""
     slo: Duration | None = None
+    """How soon jobs should start; they are pulled forward, and late starts are counted."""
     unique: Key | Unique | None = None
+    """What at most one job may have at a time: an argument, a function of them, or a `Unique`."""
     idempotency_key: Key | None = None
+    """What jobs are known by as done: an argument, or a function of the arguments."""
     idempotent: Literal["result"] | None = None
+    """"result": a job whose key was completed before takes over its result, and does not run."""
     tags: tuple[str, ...] = ()
+    """Words by which jobs are found: `tag:billing`."""
 
     @property
     def isolated(self) -> bool | None:

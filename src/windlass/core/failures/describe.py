@@ -87,7 +87,8 @@ def _name(error: BaseException) -> str:
     if kind.__module__ in ("builtins", "__main__"):
         return kind.__qualname__
     # Windlass's own errors have the name under which people import them.
-    package = "windlass" if kind.__module__ == "windlass.core.errors" else kind.__module__
+    is_own = kind.__module__.startswith("windlass.core.errors.")
+    package = "windlass" if is_own else kind.__module__
     return f"{package}.{kind.__qualname__}"
 
 

@@ -10,11 +10,17 @@ class State(StrEnum):
     """Where a job is in its life."""
 
     SCHEDULED = "scheduled"
+    """Waits for a time, a retry, an event or other jobs."""
     PENDING = "pending"
+    """Is due, and waits for a worker with a free slot."""
     RUNNING = "running"
+    """Is held by a worker, under a lease."""
     COMPLETED = "completed"
+    """Has ended well, and has its result; deleted after `retention`."""
     DEAD = "dead"
+    """Has failed for good, and waits for a person: a dead letter."""
     CANCELLED = "cancelled"
+    """Has ended because it was cancelled, or had expired; deleted after `retention`."""
 
 
 LIVE = frozenset({State.SCHEDULED, State.PENDING, State.RUNNING})

@@ -23,7 +23,11 @@ _POSITION = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
 class ChunkInvalid(PayloadError):
-    """A chunk of a job of this `kind` that cannot be stored, for a `reason`."""
+    """A chunk of a job of this `kind` that cannot be stored, for a `reason`.
+
+    Remedy:
+        Send text, or values that have a JSON form; the reason says what is wrong.
+    """
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(kind, reason)
@@ -35,7 +39,11 @@ class ChunkInvalid(PayloadError):
 
 
 class StreamFull(PermanentError):
-    """The stream of a job has as many `chunks`, or bytes (`size`), as it may."""
+    """The stream of a job has as many `chunks`, or bytes (`size`), as it may.
+
+    Remedy:
+        Put more into each chunk, or raise `WINDLASS_MAX_STREAM_CHUNKS` or `WINDLASS_MAX_STREAM`.
+    """
 
     def __init__(self, chunks: int, size: int, limits: StreamLimits) -> None:
         super().__init__(chunks, size, limits)

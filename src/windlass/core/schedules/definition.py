@@ -118,9 +118,14 @@ class Manner:
     """The times and policies of a schedule, as a user gave them."""
 
     jitter: Duration = 0
+    """By how much at most each tick is delayed at random."""
     catch_up: CatchUp = "latest"
+    """For ticks that no worker served in time: `skip`, one job for the `latest`, or for `all`."""
     catch_up_limit: int = 100
+    """How many missed ticks are made up for at most."""
     overlap: Overlap | None = None
+    """While the job of the last tick is unfinished: `skip` the tick, `queue` a job that follows it,
+    or `allow` both at once; unless given, `queue` with `catch_up="all"`, else `skip`."""
 
     def schedule(self, job: NewJob, cadence: Cadence, *, declared: bool) -> Schedule:
         """Check them, and return the schedule."""

@@ -6,7 +6,11 @@ from windlass.core.errors import WindlassError
 
 
 class SearchError(WindlassError, ValueError):
-    """A search that cannot be read; `position` is the place of the mistake, counted from 0."""
+    """A search that cannot be read; `position` is the place of the mistake, counted from 0.
+
+    Remedy:
+        Correct the search there; the message says what is allowed.
+    """
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message, position)

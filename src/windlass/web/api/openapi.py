@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from windlass.core.document_fields import ROUTES, SHAPES, field_of
 from windlass.version import __version__
 from windlass.web.actions.action import AnyAction
 from windlass.web.actions.registry import ACTIONS
@@ -81,7 +82,14 @@ def _reading(endpoint: Endpoint) -> Schema:
         {"name": name, "in": "query", "required": False, "schema": _given(schema)}
         for name, schema in properties.items()
     ]
-    document = {"type": "object", "required": list(endpoint.keys)}
+    document = {
+        "type": "object",
+        "required": list(endpoint.keys),
+        "properties": {
+            name: {"description": field_of(field).text}
+            for name, field in SHAPES[ROUTES[endpoint.path]].items()
+        },
+    }
     return {
         "summary": endpoint.summary,
         "operationId": "get" + re.sub(r"\W+(\w)", lambda m: m[1].upper(), f" {endpoint.path}"),

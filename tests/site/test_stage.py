@@ -1,0 +1,68 @@
+"""The source of the site has every page of docs, and copies of what they link to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.site.navigation import outside_navigation
+from tools.site.reference.chapter import Page
+from tools.site.stage import Stage
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a small repository with links out of docs."""
+    root = tmp_path / "repository"
+    for name, text in {
+        "docs/index.md": "[a](metrics.md#up) [b](../deploy/alerts.yml) [c](https://example.org)\n",
+        "docs/metrics.md": "# Metrics\n\n```text\n[not](../a/link)\n```\n[d](runbooks/)\n",
+        "docs/runbooks/README.md": "[e](../../bench/README.md#web) [f](../reference/sql.md)\n",
+        "docs/images/now.png": "",
+        "bench/README.md": "[g](../docs/metrics.md) [h](results.txt)\n",
+        "bench/results.txt": "42",
+        "deploy/alerts.yml": "groups: []",
+        "deploy/unused.yml": "",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.fixture
+def staged(repository: Path, tmp_path: Path) -> Path:
+    """Return the source of the site of that repository."""
+    folder = tmp_path / "staged"
+    Stage(repository, folder).fill([Page("reference/sql.md", "# SQL\n")])
+    return folder
+
+
+def test_pages_files_and_generated_pages_are_there_and_nothing_else(staged: Path) -> None:
+    found = {each.relative_to(staged).as_posix() for each in staged.rglob("*") if each.is_file()}
+    assert found == {
+        *("index.md", "metrics.md", "runbooks/README.md", "images/now.png", "reference/sql.md"),
+        *("project/bench/README.md", "project/bench/results.txt", "project/deploy/alerts.yml"),
+    }
+
+
+def test_links_lead_to_the_copies_and_blocks_stay_as_they_are(staged: Path) -> None:
+    def read(name: str) -> str:
+        return (staged / name).read_text()
+
+    assert read("index.md") == (
+        "[a](metrics.md#up) [b](project/deploy/alerts.yml) [c](https://example.org)\n"
+    )
+    assert "[not](../a/link)" in read("metrics.md")
+    assert "[d](runbooks/README.md)" in read("metrics.md")
+    assert read("runbooks/README.md") == (
+        "[e](../project/bench/README.md#web) [f](../reference/sql.md)\n"
+    )
+    assert read("project/bench/README.md") == "[g](../../metrics.md) [h](results.txt)\n"
+
+
+def test_a_page_that_the_navigation_lacks_is_found(staged: Path, tmp_path: Path) -> None:
+    config = tmp_path / "mkdocs.yml"
+    config.write_text("nav:\n  - Home: index.md\n  - Reference:\n      - reference/sql.md\n")
+    (found,) = outside_navigation(config, staged)
+    assert found.startswith("metrics.md is not in the navigation")

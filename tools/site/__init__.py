@@ -1,0 +1,1 @@
+"""Builds the documentation site: `python -m tools.site`."""
