@@ -213,11 +213,11 @@ def open_page(command: list[str], directory: Path, environment: dict[str, str]) 
     """Serve the web page on a free port, look at it, and return what the command printed."""
     command = [str(Path(sys.executable).parent / command[0]), *command[1:], "--port", "0"]
     with subprocess.Popen(
-        command, cwd=directory, env=environment, stdout=subprocess.PIPE, text=True
+        command, cwd=directory, env=environment, stderr=subprocess.PIPE, text=True
     ) as server:
         try:
-            assert server.stdout is not None
-            printed = server.stdout.readline()
+            assert server.stderr is not None
+            printed = server.stderr.readline()
             address = re.search(r"http://\S+", printed)
             assert address is not None
             with urllib.request.urlopen(address[0], timeout=60) as answer:
