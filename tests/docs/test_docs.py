@@ -21,6 +21,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -199,6 +200,7 @@ class Reader:
         ):
             try:
                 yield
+                await_start(worker, self._directory / "worker.log")
                 worker.send_signal(signal.SIGTERM)
                 code = worker.wait(timeout=60)
                 log.seek(0)
@@ -207,6 +209,12 @@ class Reader:
                 self._compare(shown, log.read())
             finally:
                 worker.kill()
+
+
+def await_start(worker: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a worker has logged that it started: earlier, a signal would just kill it."""
+    while worker.poll() is None and "worker.started" not in log.read_text("utf-8"):
+        time.sleep(0.05)
 
 
 def open_page(command: list[str], directory: Path, environment: dict[str, str]) -> str:
