@@ -21,6 +21,7 @@ SOURCES = ("src/windlass", "tools", "examples")
 PAGES = (
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md"),
     *("docs/*.md", "docs/decisions/*.md", "docs/runbooks/*.md", "examples/*/README.md"),
+    *("docs/coming-from/*.md", "docs/tutorial/*.md", "examples/README.md"),
 )
 
 PHRASES = (
