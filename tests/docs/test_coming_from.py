@@ -59,3 +59,11 @@ def test_every_page_is_in_the_index() -> None:
     text = (ROOT / index).read_text("utf-8")
     others = [page.rpartition("/")[2] for page in COMING_FROM if page != index]
     assert [name for name in others if f"]({name})" not in text] == []
+
+
+def test_the_site_shows_both_programs_beside_one_another() -> None:
+    """Without this extension, the site would show the blocks within `<div>` as plain text."""
+    settings = ROOT / "mkdocs.yml"
+    if not settings.exists():
+        pytest.skip("there is no site")
+    assert "md_in_html" in settings.read_text("utf-8")
