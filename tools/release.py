@@ -26,12 +26,12 @@ class NotReleasable(Exception):
     """The sources, or what was built of them, are not fit for a release."""
 
 
-def main() -> int:
-    """Build and try a release; return 1 and say why, if it is not fit."""
+def main(directory: Path = ROOT / "dist") -> int:
+    """Build and try a release in a directory; return 1 and say why, if it is not fit."""
     version = read_version((ROOT / "src/windlass/version.py").read_text("utf-8"))
     try:
         check_sources(version, (ROOT / "CHANGELOG.md").read_text("utf-8"))
-        sdist, wheel = build(ROOT / "dist", version)
+        sdist, wheel = build(directory, version)
         check_contents(zipfile.ZipFile(wheel).namelist())
         run(sys.executable, "-m", "twine", "check", "--strict", str(sdist), str(wheel))
         try_out(wheel, version)
@@ -39,7 +39,7 @@ def main() -> int:
         sys.stderr.write(f"not fit for a release: {error}\n")
         return 1
     sys.stdout.write(
-        f"windlass {version} is ready: {sdist.name} and {wheel.name} in dist/\n"
+        f"windlass {version} is ready: {sdist.name} and {wheel.name} in {directory.name}/\n"
         f"  git tag v{version} && git push origin v{version}\n"
         "  python -m twine upload dist/*\n"
     )
