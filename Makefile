@@ -16,7 +16,7 @@ CASES ?= long
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos test torture test-wheel test-pythons test-system check docs format bench bench-sqlite bench-redis bench-capacity bench-web bench-startup bench-defaults profile clean
+.PHONY: help demo chaos test torture test-wheel test-pythons test-system check docs format bench bench-sqlite bench-redis bench-capacity bench-web bench-startup bench-defaults profile release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,8 +84,11 @@ profile: $(VENV)/.bench ## show where the time of a drain goes, and the cost of 
 	@$(BIN)/python -m benchmarks.profile
 	@$(BIN)/python -m benchmarks.runs
 
+release: $(VENV)/.dev ## build sdist and wheel, check their metadata, and run the demo from an empty environment
+	@$(BIN)/python tools/release.py
+
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(VENV)-* build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-* build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # ensurepip gives the venv its pip; a failed install leaves no stamp, so the next call tries again.

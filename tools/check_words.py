@@ -19,8 +19,9 @@ SOURCES = ("src/windlass", "tools", "examples")
 """Folders whose string literals, docstrings and comments are checked."""
 
 PAGES = (
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
     *("docs/*.md", "docs/decisions/*.md", "docs/runbooks/*.md", "examples/*/README.md"),
+    *("docs/coming-from/*.md", "docs/tutorial/*.md", "examples/README.md"),
 )
 
 PHRASES = (

@@ -1,3 +1,3 @@
 """Owns the number of this release."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"

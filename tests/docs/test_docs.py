@@ -9,6 +9,10 @@ on PostgreSQL gets an empty database, whose URL is in the environment, and its `
 there; its `javascript` is run by tests/system/test_node.py, since that needs a package from npm.
 The page on Redis gets an empty server. The files of the page on Django are a project; with Django
 5.2 they are changed as their comments say.
+
+On pages for beginners, the output below a command is compared with its own (see transcript.py),
+that of a worker included. A file that such a page runs by `python FILE` is not imported before.
+`py`, `ruby` and `elixir` are programs of other libraries, not run; see test_coming_from.py.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ import re
 import signal
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,6 +34,7 @@ import psycopg
 import pytest
 
 from tests.docs.roles import with_own_roles
+from tests.docs.transcript import Transcript, exchanges
 from tests.support.postgres.wheel import installations, newest
 from tools.site.reference import generated_pages
 from windlass.settings import SettingHelp, describe_settings
@@ -40,7 +47,11 @@ PAGES = sorted(
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+(?:/\w+)*\.py)\n")
 _PROTO = re.compile(r"// (\w+\.proto)\n")
+OF_OTHERS = {"py", "ruby", "elixir"}
 KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript", "yaml", "proto"}
+KNOWN |= OF_OTHERS
+WITH_OUTPUT = ("docs/start.md", "docs/tutorial/", "docs/coming-from/")
+"""Pages whose console blocks show what their commands print."""
 ON_POSTGRES = "docs/postgresql.md"
 ON_REDIS = "docs/redis.md"
 ON_DJANGO = "docs/django.md"
@@ -65,6 +76,12 @@ def blocks_of(page: str) -> list[Block]:
     return [Block(*match) for match in _BLOCK.findall((ROOT / page).read_text("utf-8"))]
 
 
+def programs_of(page: str) -> set[str]:
+    """Return the files that a page runs itself."""
+    consoles = [block.text for block in blocks_of(page) if block.language == "console"]
+    return set(re.findall(r"^\$ python ([\w/]+\.py)", "\n".join(consoles), re.MULTILINE))
+
+
 @pytest.fixture
 def environment(tmp_path: Path, programs: str, request: pytest.FixtureRequest) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
@@ -77,6 +94,9 @@ def environment(tmp_path: Path, programs: str, request: pytest.FixtureRequest) -
     if request.node.callspec.params["page"] == ON_DJANGO:
         path.remove(programs)  # `manage.py windlass` takes the place of its own process.
         kept["DJANGO_SETTINGS_MODULE"] = "settings"
+    if request.node.callspec.params["page"].startswith(WITH_OUTPUT):
+        kept["WINDLASS_LOG_FORMAT"] = "console"  # As at a terminal.
+        kept["NO_COLOR"] = "1"
     return {
         **kept,
         "PATH": os.pathsep.join(path),
@@ -96,7 +116,12 @@ def _for_this_django(text: str) -> str:
 class Reader:
     """Somebody who types in what a page shows, in an empty directory."""
 
-    def __init__(self, directory: Path, environment: dict[str, str], background: ExitStack) -> None:
+    def __init__(
+        self, page: str, directory: Path, environment: dict[str, str], background: ExitStack
+    ) -> None:
+        self._shows_output = page.startswith(WITH_OUTPUT)
+        self._programs = programs_of(page) if self._shows_output else set()
+        self._transcript = Transcript()
         self._directory = directory
         self._environment = environment
         self._background = background
@@ -109,13 +134,14 @@ class Reader:
             return
         self.catch_up()
         if block.language == "console":
-            for line in block.text.splitlines():
-                if line.startswith("$ "):
-                    self._type(line.removeprefix("$ "))
+            for command, shown in exchanges(block.text):
+                self._type(command, shown if self._shows_output else [])
         elif block.language == "python" and (name := _FILE.match(block.text)):
             file = self._directory / name[1]
             file.parent.mkdir(exist_ok=True)
             file.write_text(_for_this_django(block.text))
+            if name[1] in self._programs:
+                return
             module = name[1].removesuffix(".py").replace("/", ".")
             # A project of Django's is set up first, as its manage.py does.
             set_up = "import django; django.setup(); " if self._is_in_app(file) else ""
@@ -143,13 +169,20 @@ class Reader:
             (self._directory / "page.py").write_text("\n".join(self._program))
             self._run(["python", "page.py"])
 
-    def _type(self, command: str) -> None:
+    def _type(self, command: str, shown: list[str]) -> None:
+        command = self._transcript.translate(command)
         if command.split() in _WORKERS or command.split()[:2] == _WORKERS[0]:
-            self._background.enter_context(self._worker(command.split()))
+            self._background.enter_context(self._worker(command.split(), shown))
+        elif command.split()[:2] == ["windlass", "web"]:
+            printed = open_page(command.split(), self._directory, self._environment)
+            self._compare(shown, printed)
         else:
-            self._run(["sh", "-c", command])
+            self._compare(shown, self._run(["sh", "-c", command]))
 
-    def _run(self, command: list[str]) -> None:
+    def _compare(self, shown: list[str], printed: str) -> None:
+        assert self._transcript.missing(shown, printed) == [], printed
+
+    def _run(self, command: list[str]) -> str:
         done = subprocess.run(
             command,
             cwd=self._directory,
@@ -160,24 +193,61 @@ class Reader:
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
 
     @contextmanager
-    def _worker(self, command: list[str]) -> Iterator[None]:
+    def _worker(self, command: list[str], shown: list[str]) -> Iterator[None]:
         command[0] = str(Path(sys.executable).parent / command[0])
-        with subprocess.Popen(command, cwd=self._directory, env=self._environment) as worker:
+        with (
+            (self._directory / "worker.log").open("w+") as log,
+            subprocess.Popen(
+                command, cwd=self._directory, env=self._environment, stdout=log, stderr=log
+            ) as worker,
+        ):
             try:
                 yield
+                await_start(worker, self._directory / "worker.log")
                 worker.send_signal(signal.SIGTERM)
-                assert worker.wait(timeout=60) == 0
+                code = worker.wait(timeout=60)
+                log.seek(0)
+                assert code == 0, log.read()
+                log.seek(0)
+                self._compare(shown, log.read())
             finally:
                 worker.kill()
+
+
+def await_start(worker: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a worker has logged that it started: earlier, a signal would just kill it."""
+    while worker.poll() is None and "worker.started" not in log.read_text("utf-8"):
+        time.sleep(0.05)
+
+
+def open_page(command: list[str], directory: Path, environment: dict[str, str]) -> str:
+    """Serve the web page on a free port, look at it, and return what the command printed."""
+    command = [str(Path(sys.executable).parent / command[0]), *command[1:], "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=directory, env=environment, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stderr is not None
+            printed = server.stderr.readline()
+            address = re.search(r"http://\S+", printed)
+            assert address is not None
+            with urllib.request.urlopen(address[0], timeout=60) as answer:
+                assert b"windlass" in answer.read().lower()
+            server.send_signal(signal.SIGTERM)
+            server.wait(timeout=60)
+            return printed
+        finally:
+            server.kill()
 
 
 @pytest.mark.timeout(300)  # A long page is many programs, one after the other.
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
     with ExitStack() as background:
-        reader = Reader(tmp_path, environment, background)
+        reader = Reader(page, tmp_path, environment, background)
         for block in blocks_of(page):
             reader.follow(block)
         reader.catch_up()

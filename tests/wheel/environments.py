@@ -20,8 +20,6 @@ _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 _FOR_DEVELOPERS = {"bench", "dev", "docs"}
 _COMPILED_HERE = {"postgres-c"}
 """Extras that need a compiler and headers, which no wheel brings."""
-_TRIED_TOO = {"3.12"}
-"""Versions that we do not claim to run on yet."""
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -94,14 +92,14 @@ def requirements_of(extra: str) -> list[str]:
 
 
 def claimed() -> list[str]:
-    """Return the versions of Python that are tried: those that we claim to run on, and more."""
+    """Return the versions of Python that are tried: those that we claim to run on, and this one."""
     prefix = "Programming Language :: Python :: 3."
     named = {
         "3." + each.removeprefix(prefix)
         for each in _PROJECT["classifiers"]
         if each.startswith(prefix)
     }
-    return sorted(named | _TRIED_TOO | {HERE}, key=lambda version: int(version.partition(".")[2]))
+    return sorted(named | {HERE}, key=lambda version: int(version.partition(".")[2]))
 
 
 @cache

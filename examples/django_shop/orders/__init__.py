@@ -1,0 +1,1 @@
+"""Orders: their model, their tasks, their views."""
