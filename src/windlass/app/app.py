@@ -350,15 +350,8 @@ class Windlass(EmbeddedWorkers):
         from windlass.app.workers.making import make_worker
         from windlass.worker import Worker
 
-        return make_worker(
-            self,
-            worker_class or Worker,
-            self._resolve(flags),
-            self._meters,
-            name=name,
-            burst=burst,
-            channel=channel,
-        )
+        made_of = (self, worker_class or Worker, self._resolve(flags), self._meters)
+        return make_worker(*made_of, name=name, burst=burst, channel=channel)
 
     def check_secrets(self) -> None:
         """Reject kinds whose secrets nobody here could open: their jobs would only die.
