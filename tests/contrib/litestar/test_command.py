@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from windlass import State, Windlass
 from windlass.contrib.litestar.command import prepared
 
 PROGRAM = """
@@ -60,12 +61,12 @@ def test_the_command_runs_a_worker_of_the_application(
     tmp_path: Path, file: str, text: str, flags: tuple[str, ...]
 ) -> None:
     (tmp_path / file).write_text(PROGRAM + text)
-    enqueue = f"from {file[:-3]} import *; plain.enqueue(); apart.enqueue(); jobs.close()"
-    subprocess.run([sys.executable, "-c", enqueue], cwd=tmp_path, check=True, timeout=60)
+    store = Windlass(f"sqlite:///{tmp_path}/shop.db")
+    handles = [store.producer(kind).enqueue({}) for kind in ("plain", "apart")]
     done = litestar(tmp_path, *flags, "windlass", "worker", "--burst")
     assert done.returncode == 0, done.stderr
-    listed = litestar(tmp_path, *flags, "windlass", "jobs", "list", "--json")
-    assert listed.stdout.count('"completed"') == 2, listed.stdout + done.stderr
+    assert [each.state() for each in handles] == [State.COMPLETED] * 2, done.stderr
+    store.close()
 
 
 def test_the_help_of_a_command_is_that_of_windlass(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_a_place_without_an_app_is_reported_in_a_sentence(
     (tmp_path / "app.py").write_text("from litestar import Litestar\napp = Litestar([])\n")
     command, environment = prepared(place, ("jobs", "list"))
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
     )
     assert done.returncode != 0
     assert why in " ".join(done.stderr.split())
