@@ -212,6 +212,9 @@ def test_another_value_in_place_of_a_message_is_refused_when_it_is_enqueued(bed:
         with pytest.raises(PayloadInvalid, match="'email"):
             anything.draft(wrong)
     assert anything.draft({"tries": 3}).job.payload == b'{"email":{"tries":3}}'
+    for wrong in (EMAIL, "text", [EMAIL], None):
+        with pytest.raises(PayloadInvalid):
+            app.producer("send").draft(wrong)
 
 
 def test_a_result_of_another_message_is_not_stored_as_the_declared_one(bed: Bed) -> None:

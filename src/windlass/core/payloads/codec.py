@@ -172,7 +172,8 @@ class PayloadCodec:
     def _check_messages(self, value: Any) -> None:
         """Raise for an argument that is the message of another."""
         hints = {"": self._shape} if self._whole else self._shape.__annotations__
-        for name, given in ({"": value} if self._whole else value).items():
+        given_by = {"": value} if self._whole else value
+        for name, given in given_by.items() if isinstance(given_by, dict) else ():
             if name in hints and is_message(given):
                 try:
                     messages_in(hints[name]).check(given)

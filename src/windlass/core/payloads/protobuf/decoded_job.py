@@ -20,10 +20,14 @@ def with_decoded_messages(job: Job, payload: Messages, result: Messages) -> Job:
         return job
     return replace(
         job,
-        payload=_decoded(job.payload.decode(errors="replace"), own).encode(),
-        result=None if job.result is None else _decoded(job.result.decode(), own).encode(),
+        payload=_decoded(_text(job.payload), own).encode(),
+        result=None if job.result is None else _decoded(_text(job.result), own).encode(),
         steps=tuple(_decoded(entry, own) for entry in job.steps),
     )
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode(errors="replace")
 
 
 def _decoded(text: str, messages: Messages) -> str:
