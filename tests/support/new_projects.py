@@ -12,8 +12,8 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 
 from windlass.cli.new.choices import Choices, StoreChoice
-from windlass.cli.new.templates import project_files
-from windlass.cli.new.writing import plan_new
+from windlass.cli.new.templates import handler_files, project_files
+from windlass.cli.new.writing import plan_into, plan_new
 
 FRAMEWORKS = ("", "fastapi", "django")
 
@@ -34,9 +34,11 @@ def _chosen(store: StoreChoice, features: set[str]) -> Choices:
 
 
 def written(choices: Choices, directory: Path) -> Path:
-    """Write a project, and return its directory."""
+    """Write a project and one more handler for it, and return its directory."""
     place = directory / choices.package
     plan_new(place, project_files(choices)).write()
+    is_django = "django" in choices.features
+    plan_into(place, handler_files(choices.package, "invoice", django=is_django)).write()
     return place
 
 

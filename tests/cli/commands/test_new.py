@@ -26,7 +26,7 @@ def tree(directory: Path) -> dict[str, str]:
 def test_a_project_is_written_to_a_directory_of_its_name(shell: Shell) -> None:
     said = shell.ok("new", "shop", "--store", "postgres", "--with", "web,fastapi").out
     written = tree(shell.directory / "shop")
-    assert "windlass[fastapi,postgres,web]~=" in written["pyproject.toml"]
+    assert "windlass[fastapi,postgres,web]" in written["pyproject.toml"]
     assert "from shop.app import app" in written["src/shop/handlers/mail.py"]
     assert f"wrote {len(written)} files" in said
     assert all(f"\n  {path}\n" in said for path in written)
@@ -84,7 +84,7 @@ def test_into_an_existing_project_writes_an_app_handlers_and_a_test(shell: Shell
     }
     assert "from shop.jobs.app import app" in written["src/shop/jobs/handlers/mail.py"]
     assert 'windlass_app = "shop.jobs.app:app"' in said
-    assert "windlass[redis]~=" in said
+    assert "windlass[redis]" in said
 
 
 def test_into_a_project_without_src_writes_beside_its_package(shell: Shell) -> None:
