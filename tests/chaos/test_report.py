@@ -155,6 +155,7 @@ def test_the_timeline_shows_each_fault_and_each_recovery() -> None:
 
     assert page.count('class="fault"') == 1
     assert page.count('class="back"') == 1
+    assert "SIGKILL to a worker process; process 101" in page
 
 
 def test_the_command_has_no_password() -> None:

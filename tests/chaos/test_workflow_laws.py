@@ -88,6 +88,18 @@ def test_a_saga_that_is_undone_otherwise_is_accused(undone: tuple[tuple[str, int
     assert workflows.sagas_are_undone_in_reverse(history(saga(*undone))).violations
 
 
+def test_an_undo_may_be_repeated_where_a_crashed_server_lost_its_claim() -> None:
+    """Both claims have the same number; seen on PostgreSQL with the seed 38."""
+    again = run(ONE, 13, 19, kind="saga", attempt=2, pid=99)
+    undone = [
+        step("undo", ONE, at, name, 2)
+        for at, name in ((12.0, SEND), (14.0, SEND), (15.0, CHARGE), (16.0, DRAW))
+    ]
+    fine = history(saga(), again, undone)
+
+    assert not workflows.sagas_are_undone_in_reverse(fine).violations
+
+
 def flow(child_began: float, state: str = "completed") -> list[object]:
     own, parent, child = (flow_member(number) for number in range(3))
     return [

@@ -30,7 +30,7 @@ class FaultKind(StrEnum):
     FILL_DISK = "fill-disk"
 
 
-DESCRIPTIONS = {
+DESCRIPTIONS: dict[str, str] = {
     FaultKind.KILL_WORKER: "SIGKILL to a worker process",
     FaultKind.KILL_SUPERVISOR: "SIGKILL to a supervisor, which is started again",
     FaultKind.KILL_CHILD: "SIGKILL to a child process of a worker",

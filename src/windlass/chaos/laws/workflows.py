@@ -47,16 +47,25 @@ def sagas_are_undone_in_reverse(history: History) -> Finding:
         if order != wanted:
             problem = f"undid {', '.join(names) or 'nothing'}, and must undo {', '.join(wanted)}"
             wrong.append(Violation(subject=record.job, problem=problem))
-        wrong += _repeated_undos(record.job, undone.get(record.job, ()))
+        wrong += _repeated_undos(history, record.job, undone.get(record.job, ()))
     return Finding(checked=len(sagas), violations=wrong)
 
 
-def _repeated_undos(job: str, entries: Sequence[Entry]) -> list[Violation]:
-    """Return the undos that one attempt called twice: only a cut-off attempt may repeat one."""
-    calls = Counter((entry.name, entry.attempt) for entry in entries)
+def _repeated_undos(history: History, job: str, entries: Sequence[Entry]) -> list[Violation]:
+    """Return the undos that one run called twice: only the run after one that was cut off may.
+
+    Not that one attempt called: a server that crashes may lose a claim, which is not flushed, and
+    the next claim has the same number.
+    """
+    runs = history.runs_of.get(job, [])
+    calls = Counter(
+        (entry.name, entry.attempt, sum(run.began <= entry.at for run in runs)) for entry in entries
+    )
     return [
-        Violation(subject=job, problem=f"undid {name} {count} times in attempt {attempt}")
-        for (name, attempt), count in calls.items()
+        Violation(
+            subject=job, problem=f"undid {name} {count} times in one run of attempt {attempt}"
+        )
+        for (name, attempt, _), count in calls.items()
         if count > 1
     ]
 

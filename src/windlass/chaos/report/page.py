@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from html import escape
 
 from windlass.chaos.laws.verdict import Standing, Verdict
+from windlass.chaos.plan import DESCRIPTIONS
 from windlass.chaos.report.report import Report, StrikeReport
 from windlass.chaos.report.text import summary
 from windlass.core.values.text import inert
@@ -106,7 +107,8 @@ def _faults(report: Report) -> Iterator[str]:
         again = (f"{each.recovery_p50:.2f} s", f"{each.recovery_max:.2f} s")
         times = again if each.interrupted else ("", "")
         lasted = f"{each.ended - each.began:.1f} s"
-        yield _row(f"{each.began:.1f} s", each.fault, lasted, each.interrupted, *times, each.note)
+        note = "; ".join(filter(None, (DESCRIPTIONS.get(each.fault), each.note)))
+        yield _row(f"{each.began:.1f} s", each.fault, lasted, each.interrupted, *times, note)
     for fault, reason in report.impossible.items():
         yield _row("not thrown", fault, "", "", "", "", reason)
     yield "</table>"

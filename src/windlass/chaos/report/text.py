@@ -51,8 +51,9 @@ def _figures(report: Report) -> Iterator[str]:
     outcomes = ", ".join(f"{count:,} {state}" for state, count in sorted(report.outcomes.items()))
     took = f"{report.seconds:.0f} s"
     yield f"{report.accepted:,} jobs acknowledged in {took}; in the store: {outcomes}"
+    thrown = sum(each.number > 0 for each in report.strikes)
     yield (
-        f"{report.runs:,} runs, {len(report.strikes)} faults, {report.refused:,} calls of "
+        f"{report.runs:,} runs, {thrown} faults, {report.refused:,} calls of "
         f"producers refused or uncertain; lease {report.lease:g} s"
     )
 
