@@ -50,7 +50,6 @@ INTERNAL = {
     *("make_store", "on_store", "portal", "providers", "registry", "resolved", "vault"),
     "worker_hooks",
 }
-"""Public attributes of an app that only other parts of Windlass use."""
 Provides = TypeVar("Provides", bound=Callable[..., Any])
 OnCall = TypeVar("OnCall", bound=CallHook)
 OnWorker = TypeVar("OnWorker", bound=Callable[[], Awaitable[None] | None])
@@ -103,13 +102,9 @@ class Windlass(EmbeddedWorkers):
         self.ids = IdGenerator()
         self.portal = LoopThread()
         self.web = WebPage(self)
-        """The web page as an ASGI application: `app.web(access=...)`."""
         self.job = JobDecorator(self)
-        """Registers a handler: `@app.job`, or `@app.job(queue="mail")`."""
         self.every = EveryDecorator(self)
-        """Enqueues a handler at an interval: `@app.every("30s")`."""
         self.cron = CronDecorator(self)
-        """Enqueues a handler by a cron line: `@app.cron("0 7 * * *")`."""
 
     @cached_property
     def jobs(self) -> Jobs:

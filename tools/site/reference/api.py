@@ -67,7 +67,7 @@ PARTS = (
         names=(
             *("windlass.Handler", "windlass.Kind", "windlass.Draft", "windlass.FanOut"),
             *("windlass.Handle", "windlass.Job", "windlass.State", "windlass.Unique"),
-            *("windlass.Secret", "windlass.StreamRestart", "windlass.Budget"),
+            *("windlass.Secret", "windlass.Protobuf", "windlass.StreamRestart", "windlass.Budget"),
         ),
         also=("windlass.app.jobs.jobs.Jobs",),
     ),
