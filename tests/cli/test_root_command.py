@@ -57,6 +57,11 @@ COMMANDS = [
     "keys new",
     "keys rotate",
     "migrate",
+    "restored park",
+    "restored list",
+    "restored missing",
+    "restored release",
+    "restored cancel",
     "doctor",
     "check",
 ]
@@ -73,7 +78,7 @@ def test_the_release_is_shown(shell: Shell) -> None:
 def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: Shell) -> None:
     text = shell.ok("--help").out.partition("Commands:")[2]
     named = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
-    assert named[:24] == [
+    assert named[:25] == [
         "demo",
         "worker",
         "enqueue",
@@ -97,6 +102,7 @@ def test_the_help_lists_every_command_in_the_order_a_newcomer_needs_them(shell: 
         "deploys",
         "keys",
         "migrate",
+        "restored",
         "doctor",
     ]
 
