@@ -59,6 +59,11 @@ COMMANDS = [
     "keys new",
     "keys rotate",
     "migrate",
+    "restored park",
+    "restored list",
+    "restored missing",
+    "restored release",
+    "restored cancel",
     "doctor",
     "check",
 ]
