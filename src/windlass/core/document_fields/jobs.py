@@ -98,6 +98,33 @@ SHAPES: Mapping[str, Fields] = {
         "dry_run": "Whether jobs were only counted.",
         "refused": "How many had changed meanwhile, and were left alone.",
     },
+    "parked store": {
+        "running": "Jobs that ran when the backup was made.",
+        "waiting": "Jobs that waited.",
+        "jobs": "All jobs that are parked.",
+        "following": "Jobs of flows that cannot start before these.",
+        "schedules": "Schedules that leave out the ticks which they have missed.",
+        "bulk_operations": "Bulk operations that are paused.",
+        "is_dry_run": "Whether jobs were only counted.",
+    },
+    "parked jobs": {
+        "jobs": Field("The jobs, oldest first.", "job summary"),
+        "has_more": "Whether there are more, beyond `--limit`.",
+    },
+    "decided jobs": {
+        "matched": "How many parked jobs were selected.",
+        "released": "How many may run now (`restored release`).",
+        "cancelled": "How many were cancelled (`restored cancel`).",
+        "dry_run": "Whether jobs were only counted.",
+    },
+    "missing jobs": {
+        "looked_at": "How many ids were looked at.",
+        "missing": Field("Those that the store does not know.", "missing job"),
+    },
+    "missing job": {
+        "id": "The id.",
+        "made_at": "When the id was made.",
+    },
     "enqueued job": {
         "id": "The id of the job, or of the one that holds its unique key.",
         "is_duplicate": "Whether nothing was added, because of the unique key.",

@@ -254,29 +254,6 @@ SHAPES: Mapping[str, Fields] = {
         "unreadable": "How many need a key that is not configured.",
         "dry_run": "Whether jobs were only counted.",
     },
-    "park": {
-        "running": "How many of the parked jobs ran when the backup was made.",
-        "waiting": "How many waited.",
-        "jobs": "How many there are in all.",
-        "following": "How many others of flows cannot start before these.",
-        "schedules": "The schedules whose missed ticks are left out.",
-        "bulk_operations": "The ids of the bulk operations that are paused.",
-        "is_dry_run": "Whether jobs were only counted.",
-    },
-    "parked jobs": {
-        "jobs": Field("The jobs that are parked, oldest first.", "job summary"),
-        "has_more": "Whether there are more than the limit.",
-    },
-    "released jobs": {
-        "matched": "How many parked jobs matched.",
-        "released": "How many were released.",
-        "dry_run": "Whether jobs were only counted.",
-    },
-    "missing jobs": {
-        "looked_at": "How many ids were looked up.",
-        "missing": Field("The jobs that the store does not know.", "missing job"),
-    },
-    "missing job": {"id": "Its id.", "made_at": "When the id was made."},
     "migration": {
         "store": "The store.",
         "applied": "The migrations that were applied.",
