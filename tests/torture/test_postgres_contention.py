@@ -243,7 +243,7 @@ def test_a_deadlock_that_somebody_else_makes_is_survived(
     session looks for a deadlock once, after its timeout: the other must wait by then.
     """
     yard = postgres_yard
-    set_default(yard, "deadlock_timeout", "5s")
+    set_default(yard, "deadlock_timeout", "2s")
     ids, ours = prepared_to(yard, end)
     before = deadlocks(yard)
     with rival(yard) as db:

@@ -19,7 +19,7 @@ from windlass.version import __version__
 
 COMMANDS = {
     "demo": "Watch a thousand jobs run.",
-    "new": "Write a project with an app, a handler, tests, Makefile, Docker and CI.",
+    "new": "Write a project with an app, a handler, tests, Docker and CI.",
     "worker": "Serve the jobs of an app.",
     "enqueue": "Enqueue a job, and print its id.",
     "jobs": "List, show, run, retry, cancel and purge jobs.",

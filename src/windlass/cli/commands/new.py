@@ -56,7 +56,7 @@ def new(
     into: Into = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Write a project with an app, a handler, tests, Makefile, Docker and CI.
+    """Write a project with an app, a handler, tests, Docker and CI.
 
     `windlass new handler NAME` writes another handler and its test into the project of the current
     directory. With --into, a project that has a pyproject.toml gets an app, a handler and a test.
