@@ -24,6 +24,7 @@ from windlass.core.policies.breaker_record import BreakerChange, BreakerState, B
 from windlass.core.policies.pauses import Pauses
 from windlass.core.why.explain import Scene, explain
 from windlass.core.why.reason import Cause
+from windlass.web.actions.remedies import for_reason
 
 # -- scheduled -------------------------------------------------------------------------------------
 
@@ -166,10 +167,20 @@ def test_an_open_breaker_says_until_when_and_why() -> None:
     reason = only(a_job(), breakers=[status])
     assert reason.message == "breaker bank is open until 2026-03-01 12:01:00Z, in 1m00s: 5 in a row"
     assert reason.remedy == "windlass breakers probe bank"
-    forced = BreakerStatus(name="bank", state=BreakerState.OPEN, forced="open")
-    reason = only(a_job(), breakers=[forced])
-    assert "by hand" in reason.message
+
+
+def test_a_breaker_that_is_pinned_open_is_released_not_probed() -> None:
+    pinned = BreakerChange(
+        at=NOW, old=BreakerState.CLOSED, new=BreakerState.OPEN, why="pinned open by hand", by="ada"
+    )
+    status = BreakerStatus(
+        name="bank", state=BreakerState.OPEN, forced="open", opened_at=NOW, history=(pinned,)
+    )
+    reason = only(a_job(), breakers=[status])
+    assert reason.message == "breaker bank is pinned open by hand"
     assert reason.remedy == "windlass breakers auto bank"
+    (button,) = for_reason(a_job(), reason)
+    assert (button.label, button.path) == ("Release breaker bank", "/actions/release-breaker")
 
 
 def test_a_closed_breaker_is_no_reason_and_a_half_open_one_lets_few_through() -> None:

@@ -181,7 +181,7 @@ def of_breaker(breaker: BreakerStatus, now: datetime) -> Iterator[Reason]:
             message = f"breaker {name} is open, and about to probe with a few jobs"
         elif until is not None:
             message = f"breaker {name} is open until {at(until, now)}"
-        why = f": {breaker.why}" if breaker.why else ""
+        why = f": {breaker.why}" if breaker.why and not breaker.forced else ""
     elif breaker.state is BreakerState.HALF_OPEN:
         message, why = f"breaker {name} is half-open, so only a few probe jobs run", ""
         lever = "show"
@@ -193,7 +193,7 @@ def of_breaker(breaker: BreakerStatus, now: datetime) -> Iterator[Reason]:
         remedy=f"windlass breakers {lever} {shlex.quote(name)}",
         since=breaker.opened_at,
         until=until,
-        facts={"breaker": name},
+        facts={"breaker": name} | ({"is_pinned": True} if breaker.forced else {}),
     )
 
 

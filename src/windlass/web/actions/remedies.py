@@ -49,6 +49,8 @@ def _lever(facts: Mapping[str, Any]) -> Button:
     """Return what lets jobs start again that a pause, a breaker or a limit holds back."""
     if "breaker" in facts:
         name = facts["breaker"]
+        if facts.get("is_pinned"):
+            return _action(f"Release breaker {name}", "release-breaker", Role.ADMIN, name=name)
         return _action(f"Probe breaker {name}", "probe-breaker", Role.ADMIN, name=name)
     if "limit" in facts:
         name = facts["limit"]
