@@ -68,7 +68,13 @@ class RedisSentinels:
 
     def wait_for_replica(self, server: RedisServer) -> None:
         """Wait until a server has all that the master has: before that, it must not succeed it."""
-        self._wait(lambda: b"master_link_status:up" in server.call("INFO", "replication"))
+        self._wait(lambda: self._follows(server))
+
+    def _follows(self, server: RedisServer) -> bool:
+        try:
+            return b"master_link_status:up" in server.call("INFO", "replication")
+        except OSError:  # A server that becomes a replica closes its connections.
+            return False
 
     def _masters(self) -> Iterator[RedisServer]:
         """Yield the master of each sentinel that answers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -90,6 +91,32 @@ def test_blocking_dependencies_of_an_async_handler_leave_the_event_loop_alone(be
             return await handle.aresult("60s")
 
     assert asyncio.run(main()) is True
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_blocking_dependency_may_take_back_a_variable_that_it_has_set(
+    bed: Bed, *, is_async: bool
+) -> None:
+    app = bed.app()
+    tenant: ContextVar[str] = ContextVar("tenant", default="none")
+
+    def get_tenant() -> Iterator[str]:
+        token = tenant.set("acme")
+        yield tenant.get()
+        tenant.reset(token)
+
+    if is_async:
+
+        @app.job
+        async def work(name: str = Inject(get_tenant)) -> str:
+            return name
+    else:
+
+        @app.job
+        def work(name: str = Inject(get_tenant)) -> str:
+            return name
+
+    assert run(app, work) == "acme"
 
 
 def test_a_dependency_is_opened_once_in_a_run_and_anew_in_the_next(bed: Bed) -> None:

@@ -18,6 +18,7 @@ from rich.text import Text
 from windlass.chaos.plan import FaultKind
 from windlass.cli import options as shared
 from windlass.cli.output import console as show
+from windlass.core.errors import WindlassError
 from windlass.core.values.durations import duration
 
 if TYPE_CHECKING:
@@ -134,10 +135,15 @@ def _run(options: Options, keep: bool) -> Report:
     show.say(Text(command_of(options), "bold"))
     # Resolved: on macOS it is behind a link, and a socket's path must be short.
     directory = Path(tempfile.mkdtemp(prefix="windlass-chaos-")).resolve()
-    is_kept = False
+    is_kept = keep
     try:
         report = asyncio.run(_storm(options, directory))
         is_kept = keep or not report.ok
+    except WindlassError:
+        is_kept = any(directory.rglob("*.log"))
+        if is_kept:
+            show.note(f"logs are kept in {directory}")
+        raise
     except (KeyboardInterrupt, asyncio.CancelledError):
         show.note("stopped; all processes have ended")
         raise typer.Exit(130) from None

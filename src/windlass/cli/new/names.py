@@ -6,15 +6,18 @@ import keyword
 import re
 import sys
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NAME = re.compile(r"[a-z](?:[a-z0-9_]*[a-z0-9])?")
 _MAX_LENGTH = 30
 """Longer names would break lines of the templates."""
 _TAKEN = {
+    *("annotated_types", "anyio", "click", "h11", "idna", "markupsafe", "sqlparse"),
     *("asgiref", "django", "django_tasks", "docs", "dotenv", "fastapi", "handler", "handlers"),
     *("hiredis", "httpx2", "jinja2", "msgspec", "mypy", "psycopg", "pydantic", "pytest", "rich"),
     *("ruff", "src", "starlette", "tests", "typer", "uvicorn", "windlass"),
 }
 """Modules and directories that a project has besides its own package."""
+_NAMES_IN_TESTS = {"app", "jobs", "task", "travel"}
+"""What the module and the tests of a handler call other things."""
 
 
 def check_package_name(name: str) -> str:
@@ -40,6 +43,11 @@ def check_handler_name(name: str) -> str:
     Raises:
         ValueError: it is no name; the message suggests one.
     """
+    if name in _NAMES_IN_TESTS:
+        raise ValueError(
+            f"the name of a handler must not be one that its tests use, got {name!r}; write "
+            f"run_{name}"
+        )
     _check_part("the name of a handler", name, name)
     return name
 
@@ -48,7 +56,8 @@ def _check_part(subject: str, part: str, whole: str) -> None:
     if not _NAME.fullmatch(part) or keyword.iskeyword(part):
         raise ValueError(
             f"{subject} must be lower-case letters, digits and underscores, begin with a letter, "
-            f"and be no keyword of Python, got {whole!r}; write {_suggestion(part)}"
+            f"end with no underscore and be no keyword of Python, got {whole!r}; "
+            f"write {_suggestion(part)}"
         )
     if len(part) > _MAX_LENGTH:
         raise ValueError(

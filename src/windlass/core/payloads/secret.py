@@ -145,12 +145,13 @@ def _described(hint: Any) -> Any:
 
 def secrets_in(value: Any) -> Iterator[Secret[Any]]:
     """Find the secrets in a handler's arguments, wherever they are."""
-    waiting, seen = [value], set[int]()
+    # With the values: parts of messages are made when asked for, and an id is given again.
+    waiting, seen = [value], dict[int, Any]()
     while waiting:
         each = waiting.pop()
         if isinstance(each, _LEAVES) or id(each) in seen:
             continue
-        seen.add(id(each))
+        seen[id(each)] = each
         if isinstance(each, Secret):
             yield each
         waiting.extend(_parts(each))
@@ -182,7 +183,7 @@ def _attributes(value: Any) -> Iterator[str]:
 
 def texts_of(secret: Secret[Any]) -> Iterator[str]:
     """Yield the texts by which a secret would be recognised in other text."""
-    waiting, seen = [secret.reveal()], set[int]()
+    waiting, seen = [secret.reveal()], dict[int, Any]()
     while waiting:
         each = waiting.pop()
         if isinstance(each, Enum):
@@ -197,5 +198,5 @@ def texts_of(secret: Secret[Any]) -> Iterator[str]:
         elif isinstance(each, dict):
             waiting.extend(each.values())  # The names of fields would be masked everywhere.
         elif not isinstance(each, _LEAVES) and id(each) not in seen:
-            seen.add(id(each))
+            seen[id(each)] = each
             waiting.extend(_parts(each))

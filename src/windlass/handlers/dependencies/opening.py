@@ -120,9 +120,11 @@ async def _open(
             return value
         case Style.GENERATOR:
             entered = contextmanager(function)(**arguments)
+            # Both its halves in one context: it may take back a variable that it has set.
+            half = contextvars.copy_context().run if away is new_thread else _call
             # Before it is opened: a thread finishes that also for a run that was cancelled.
-            closes.append(partial(_close_generator, entered, away))
-            return await away(entered.__enter__)
+            closes.append(partial(_close_generator, entered, half, away))
+            return await away(partial(half, entered.__enter__))
         case Style.COROUTINE:
             return await function(**arguments)
         case Style.FUNCTION:
@@ -145,10 +147,16 @@ async def _close_async(opened: Any, error: BaseException | None) -> None:
     await opened.__aexit__(*_parts(error))
 
 
-async def _close_generator(entered: Any, away: Away, error: BaseException | None) -> None:
+async def _close_generator(
+    entered: Any, half: Callable[..., Any], away: Away, error: BaseException | None
+) -> None:
     # One that has not reached its `yield` closes nothing.
     if inspect.getgeneratorstate(entered.gen) == inspect.GEN_SUSPENDED:
-        await away(partial(entered.__exit__, *_parts(error)))
+        await away(partial(half, entered.__exit__, *_parts(error)))
+
+
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
 
 
 def _parts(error: BaseException | None) -> tuple[Any, Any, Any]:

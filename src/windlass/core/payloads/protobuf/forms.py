@@ -144,10 +144,12 @@ def from_json(cls: type[Any], value: Any) -> Any:
 
 
 def parts_of(message: Any) -> Iterator[Any]:
-    """Yield the values of all fields that are set, those of lists and maps one by one."""
+    """Yield the values of all fields that are set, those of lists and maps one by one.
+
+    Keys of maps are names, not values: like those of a dict, they are not looked at.
+    """
     for _, value in message.ListFields():
         if isinstance(value, Mapping):
-            yield from value
             yield from value.values()
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
             yield from value

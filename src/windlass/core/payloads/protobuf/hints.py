@@ -68,12 +68,12 @@ def _name(cls: Any) -> str:
 def _classes(hint: Any) -> Iterator[tuple[type[Any], tuple[Protobuf, ...]]]:
     """Yield each message class, and how it is annotated."""
     waiting: list[Any] = [hint]
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}  # With the hints: some are made when asked for, and an id is reused.
     while waiting:
         each = waiting.pop()
         if id(each) in seen:
             continue
-        seen.add(id(each))
+        seen[id(each)] = each
         if get_origin(each) is Annotated:
             inner, *marks = get_args(each)
             own = tuple(mark for mark in marks if isinstance(mark, Protobuf))
