@@ -48,6 +48,7 @@ from windlass.worker.services.flow_advancer import FlowAdvancer
 from windlass.worker.services.outbox_relay import OutboxRelay
 
 _MAX_TOPICS = 1_000
+_MAX_ROUNDS = 1_000
 _MILLISECOND = timedelta(milliseconds=1)
 """Jobs that were enqueued at this very moment are parked, too."""
 
@@ -247,9 +248,10 @@ async def _hear_all(store: Store) -> None:
     Else jobs that waited for them would start when the first worker does.
     """
     relay = OutboxRelay(store, {FLOW: FlowAdvancer(store), EVENT: EventDelivery(store)})
-    before: list[str] = []
-    while (topics := await store.topics(_MAX_TOPICS)) and topics != before:
-        before = topics
+    for _ in range(_MAX_ROUNDS):  # A round hears a bounded number of each topic.
+        topics = await store.topics(_MAX_TOPICS)
+        if not any(topic.startswith((FLOW, EVENT)) for topic in topics):
+            return
         await relay.round()
 
 

@@ -82,13 +82,14 @@ class WorkerStatus:
     def pulse(self) -> WorkerPulse:
         """Return the state of the worker, as a heartbeat stores it for others to see."""
         state, runs = self._state, self._state.runs
+        running = self._running()
         busy = max(
-            len(runs) / self._options.concurrency.most, runs.in_threads / self._options.threads
+            running / self._options.concurrency.most, runs.in_threads / self._options.threads
         )
         return WorkerPulse(
             state="draining" if state.draining else "running",
             processed=state.processed,
-            running=len(runs),
+            running=running,
             slots=state.slots,
             busy=round(busy, 3),
             in_threads=runs.in_threads,
@@ -129,10 +130,14 @@ class WorkerStatus:
             lease=self._options.lease.total_seconds(),
         )
 
+    def _running(self) -> int:
+        """Return how many jobs have a slot: those that were claimed ahead have none yet."""
+        return len(self._state.runs) - self._engine.tasks.ahead
+
     def _gauges(self) -> dict[str, float]:
         runs, listening = self._state.runs, self._requests.listening
         return {
-            "windlass_jobs_in_flight": len(runs),
+            "windlass_jobs_in_flight": self._running(),
             "windlass_slots": self._state.slots,
             "windlass_threads": self._options.threads,
             "windlass_threads_in_use": runs.in_threads,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import psycopg
@@ -12,7 +13,7 @@ from tests.support.app_on_store import STORES, Bed, serving, until
 from windlass import Context, Job, State, Windlass
 from windlass.app.local_runs.local_run import LocalRun, run_here
 from windlass.core.changes import Changes
-from windlass.core.errors import InvalidTransition, LeaseLost
+from windlass.core.errors import InvalidTransition, LeaseLost, StoreUnavailable
 from windlass.core.jobs.moves import Move, Verb
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.streams import BEGIN
@@ -166,6 +167,83 @@ def test_a_run_that_is_broken_off_gives_its_job_back(bed: Bed) -> None:
         job = await app.store.get(handle.id)
         assert job is not None
         assert (job.state, job.failures, job.worker) == (State.PENDING, 0, None)
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_job_that_was_cancelled_or_has_expired_is_not_run(bed: Bed) -> None:
+    app = bed.app()
+    runs: list[int] = []
+
+    @app.job
+    async def work(number: int) -> None:
+        runs.append(number)
+
+    async def main() -> None:
+        await app.store.open()
+        handle = await work.using(expires="1us").aenqueue(1)
+        ended, job = await settle_here(app, handle.id)
+        assert (job.state, ended.recorded, runs) == (State.CANCELLED, True, [])
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_thread_has_ended_before_its_job_is_given_back(bed: Bed) -> None:
+    """Prevents: a worker runs a job while the thread of the run that was broken off goes on."""
+    app = bed.app()
+    began, release, ended = (threading.Event() for _ in range(3))
+
+    @app.job
+    def work() -> None:
+        began.set()
+        assert release.wait(60)
+        ended.set()
+
+    async def main() -> None:
+        await app.store.open()
+        handle = await work.aenqueue()
+        here = asyncio.create_task(run_here(app, handle.id, settle=True))
+        assert await asyncio.to_thread(began.wait, 60)
+        here.cancel()
+        await asyncio.sleep(0.05)
+        assert await _is(app, handle.id, State.RUNNING)
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await here
+        assert ended.is_set()
+        assert await _is(app, handle.id, State.PENDING)
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+def test_an_outcome_is_written_however_often_that_has_to_be_tried(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = bed.app()
+    monkeypatch.setattr("windlass.app.local_runs.records._AGAIN_SECONDS", 0.01)
+
+    @app.job
+    async def work() -> int:
+        return 7
+
+    async def main() -> None:
+        await app.store.open()
+        settle, calls = app.store.settle, 0
+
+        async def fail_twice(moves: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls <= 2:
+                raise StoreUnavailable("away")
+            return await settle(moves)
+
+        monkeypatch.setattr(app.store, "settle", fail_twice)
+        handle = await work.aenqueue()
+        _, job = await settle_here(app, handle.id)
+        assert (job.state, calls) == (State.COMPLETED, 3)
         await app.aclose()
 
     asyncio.run(main())

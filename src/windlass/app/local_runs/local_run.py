@@ -36,7 +36,12 @@ from windlass.handlers.provided import Provided
 from windlass.handlers.run_environment import RunEnvironment
 from windlass.handlers.streams import StreamEnvironment
 from windlass.store import Store, store_of_job
-from windlass.worker.engine.attempt_outcome import flush_at_end, outcome_of, outcome_of_error
+from windlass.worker.engine.attempt_outcome import (
+    flush_at_end,
+    outcome_of,
+    outcome_of_error,
+    refusal_of,
+)
 from windlass.worker.engine.handler_runner import HandlerRunner, HandlerRunners
 from windlass.worker.engine.settler import Settler
 from windlass.worker.options import WorkerOptions
@@ -66,6 +71,8 @@ class LocalRun:
     so."""
     recorded: bool = False
     """Whether that was recorded."""
+    by_transaction: bool = False
+    """Whether the handler's transaction completes the job."""
     streamed: int = 0
     """How many chunks it has streamed."""
     transactions: int = 0
@@ -115,8 +122,10 @@ async def run_here(
                 seen = _as_claimed(job, (await store.sweep()).now)
                 return await _run(app, Nothing(store), seen, options, provided, progress)
             async with lease_of(store, options) as worker:
-                taken = await take(app, store, job, worker)
-                return await _run(app, Everything(store), taken, options, provided, progress)
+                taken, records = await take(app, store, job, worker), Everything(store)
+                if (refused := refusal_of(taken)) is not None:
+                    return await _refuse(app, records, taken, options, refused)
+                return await _run(app, records, taken, options, provided, progress)
         finally:
             await hooks.shut_down(provided)
 
@@ -142,6 +151,27 @@ def _as_claimed(job: Job, now: datetime) -> Job:
     return replace(here, waiting_for=None, cancel_requested=False)
 
 
+async def _refuse(
+    app: Windlass, records: Records, job: Job, options: WorkerOptions, outcome: Outcome
+) -> LocalRun:
+    """Record that a job does not run, because it was cancelled or has expired."""
+    move = _settler(app, options).settle_job(job, outcome, timedelta(0))
+    await records.settle(move)
+    return LocalRun(
+        job=job,
+        outcome=outcome,
+        duration=timedelta(0),
+        redaction=options.redaction,
+        next=move,
+        recorded=True,
+    )
+
+
+def _settler(app: Windlass, options: WorkerOptions) -> Settler:
+    retries, crashes = options.max_retries, options.max_crashes
+    return Settler(app.registry, max_retries=retries, max_crashes=crashes)
+
+
 async def _run(
     app: Windlass,
     records: Records,
@@ -157,16 +187,16 @@ async def _run(
         steps.extend(entries)
 
     environment = _environment(app, records, options, provided, progress)
-    handlers = HandlerRunners(app.registry, app.layers, _in_thread, environment, record)
-    runner = handlers.runner(job.kind)
-    retries, crashes = options.max_retries, options.max_crashes
-    settler = Settler(app.registry, max_retries=retries, max_crashes=crashes)
+    threads = _Threads()
+    handlers = HandlerRunners(app.registry, app.layers, threads.run, environment, record)
+    runner, settler = handlers.runner(job.kind), _settler(app, options)
     began = time.monotonic()
     flushing = asyncio.ensure_future(_flush(handlers, records))
     try:
         # In a task of its own, whose log context ends with it.
         context, outcome = await asyncio.create_task(_outcome(runner, job))
     except BaseException:
+        await threads.end()
         await records.interrupted(job, settler, timedelta(seconds=time.monotonic() - began))
         raise
     finally:
@@ -185,6 +215,7 @@ async def _run(
         redaction=context.redaction,
         next=move,
         recorded=isinstance(records, Everything),
+        by_transaction=context.run_state.settled,
         streamed=records.streamed.chunks,
         transactions=records.transactions,
     )
@@ -206,8 +237,21 @@ async def _outcome(runner: HandlerRunner, job: Job) -> tuple[Context, Outcome]:
     return context, outcome
 
 
-async def _in_thread(call: Callable[[], Any], _kind: object) -> Any:
-    return await asyncio.to_thread(call)
+class _Threads:
+    """Runs `def` handlers in threads, and waits for those whose run was broken off."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self, call: Callable[[], Any], _kind: object) -> Any:
+        task = asyncio.create_task(asyncio.to_thread(call))
+        self._tasks.add(task)
+        return await asyncio.shield(task)
+
+    async def end(self) -> None:
+        """Wait for the threads: a job that is given back must not run here any more."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 async def _flush(handlers: HandlerRunners, records: Records) -> None:

@@ -7,13 +7,17 @@ from datetime import timedelta
 from typing import Any, Protocol, cast
 
 from windlass.app.local_runs.unrecorded import RolledBack, UnrecordedStore
-from windlass.core.errors import LeaseLost
+from windlass.core.errors import LeaseLost, StoreError, StoreUnavailable
 from windlass.core.jobs.job import Checkpoint, Job, Progress, Saga
 from windlass.core.jobs.outcomes import Released
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.streams import Appended, ChunkGroup
+from windlass.observability.logs import get_logger
 from windlass.store import Store
 from windlass.worker.engine.settler import Settler
+
+log = get_logger("windlass.local_run")
+_AGAIN_SECONDS = 1.0
 
 
 class Records(Protocol):
@@ -108,14 +112,41 @@ class Everything:
 
     async def write_progress(self) -> None:
         latest, self._progress = self._progress, None
-        if latest is not None:
-            job, progress = latest
+        if latest is None:
+            return
+        job, progress = latest
+        try:
             await self.store.progress(job.id, _token(job), progress)
+        except StoreError as error:
+            log.warning("progress.not_written", job_id=str(job.id), error=str(error))
 
     async def settle(self, move: Transition) -> None:
-        (settled,) = await self.store.settle([move])
-        if not settled:
-            raise LeaseLost(move.id)
+        """Write the outcome, however often that has to be tried; the lease is renewed meanwhile."""
+        writing = asyncio.ensure_future(self._settle(move))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait({writing})
+            raise
+
+    async def _settle(self, move: Transition) -> None:
+        tried = False
+        while True:
+            try:
+                (settled,) = await self.store.settle([move])
+            except StoreUnavailable as error:
+                log.warning("settle.delayed", job_id=str(move.id), error=str(error))
+                tried = True
+                await asyncio.sleep(_AGAIN_SECONDS)
+            else:
+                if not settled and not (tried and await self._is_written(move)):
+                    raise LeaseLost(move.id)
+                return
+
+    async def _is_written(self, move: Transition) -> bool:
+        """Return whether an attempt that seemed to fail has written the outcome."""
+        job = await self.store.get(move.id)
+        return job is not None and job.state is move.state
 
     async def interrupted(self, job: Job, settler: Settler, elapsed: timedelta) -> None:
         """Give the job back, as a worker does that ends."""

@@ -78,7 +78,7 @@ def _record(ended: LocalRun) -> str:
     """Return what is recorded of such a run."""
     move = ended.next
     if move is None:
-        return "completed by its transaction" if ended.transactions else "waiting for its event"
+        return "completed by its transaction" if ended.by_transaction else "waiting for its event"
     reason = f": {ended.redaction.text(move.reason)}" if move.reason else ""
     return f"{move.state}{reason}"
 

@@ -71,6 +71,8 @@ def read_typed(arguments: Sequence[str], environ: Mapping[str, str] = os.environ
     switches: set[str] = set()
     try:
         for option, value in _options(arguments):
+            if option and option != "--debug" and not words:
+                return None  # An option of the command before its name.
             if option in _SWITCHES:
                 switches.add(option)
             elif option:
@@ -115,4 +117,6 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _is_plain(reference: str) -> bool:
     module, _, path = reference.partition(":")
-    return all(each.replace(".", "_").isidentifier() for each in (module, path))
+    return not module.endswith(".py") and all(
+        each.replace(".", "_").isidentifier() for each in (module, path)
+    )

@@ -259,7 +259,7 @@ class Engine:
     def _quick_kinds(self) -> Collection[str]:
         known = self.tasks.quick.known
         if not known or not self._has_gates:
-            return known
+            return frozenset(known)  # As it is now: the claim that is planned by it takes a while.
         return [kind for kind in known if not self.gates.may_bar(kind)]
 
     # -- runs that are stopped -----------------------------------------------------------------
