@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -50,6 +51,22 @@ def test_a_task_that_raises_has_failed(project: Project, name: str, path: str) -
     assert result.finished_at is not None
     with pytest.raises(ValueError, match="Task failed"):
         _ = result.return_value
+
+
+def test_an_exception_may_hold_anything(project: Project) -> None:
+    result = tasks.fail_with_objects.enqueue()
+    project.work()
+    result.refresh()
+    assert (result.status, result.errors[0].exception_class) == (FAILED, ValueError)
+    assert "inner" in result.errors[0].traceback
+
+
+def test_a_result_is_refreshed_from_a_coroutine(project: Project) -> None:
+    result = tasks.add.enqueue(2)
+    project.work()
+    assert (result.status, result.attempts) == (READY, 0)
+    asyncio.run(result.arefresh())
+    assert (result.status, result.return_value, result.attempts) == (SUCCESSFUL, 3, 1)
 
 
 def test_the_class_of_an_error_is_found_by_its_path(project: Project) -> None:

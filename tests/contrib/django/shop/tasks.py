@@ -58,6 +58,11 @@ def refuse() -> None:
 
 
 @task
+def fail_with_objects() -> None:
+    raise ValueError(ValueError("inner"), threading.Lock(), {"a": object()})
+
+
+@task
 async def afail() -> None:
     raise ValueError("no such order")
 
