@@ -54,14 +54,13 @@ class Choices:
 
     @property
     def requirement(self) -> str:
-        """Windlass as a dependency: its extras, and the releases that may follow this one.
+        """Windlass as a dependency: its extras, and this very release.
 
-        Nothing follows a version under development: only that one is known to fit.
+        Before 1.0 each release may change what the project uses, so that an upgrade is a decision.
         """
         store = set() if self.store is StoreChoice.SQLITE else {self.store.value}
         extras = ",".join(sorted(self.features | store))
-        releases = f"=={__version__}" if "dev" in __version__ else f"~={__version__}"
-        return f"windlass[{extras}]{releases}" if extras else f"windlass{releases}"
+        return f"windlass[{extras}]=={__version__}" if extras else f"windlass=={__version__}"
 
 
 def read_features(text: str) -> frozenset[str]:
