@@ -134,13 +134,6 @@ def test_queue_and_priority_are_those_of_the_task_or_of_using(project: Project) 
     assert (task.queue_name, task.priority) == ("slow", -100)
 
 
-def test_an_enqueue_is_logged_with_its_id(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("DEBUG"):
-        result = tasks.noop.enqueue()
-    lines = [each.getMessage() for each in caplog.records if "enqueued" in each.getMessage()]
-    assert [line for line in lines if result.id in line]
-
-
 def test_a_deferred_task_waits_for_its_time(project: Project) -> None:
     at = datetime.now(UTC) + timedelta(hours=1)
     result = tasks.noop.using(run_after=at).enqueue()
