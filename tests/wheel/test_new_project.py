@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.redis_server import RedisServer
 from tests.wheel.conftest import installed
-from tests.wheel.environments import HERE, Environment, Wanted, claimed, interpreter
+from tests.wheel.environments import HERE, Environment, Wanted, interpreter
 
 
 class Project(NamedTuple):
@@ -29,7 +29,7 @@ PROJECTS = {
     "sqlite": Project(HERE, ()),
     "postgres-fastapi-web": Project(HERE, ("--store", "postgres", "--with", "fastapi,web")),
     "redis-django": Project(
-        claimed()[-1],
+        HERE,
         ("--store", "redis", "--with", "django"),
         ("manage.py", "sign_up", "ada@example.org"),
         ("manage.py", "windlass"),
