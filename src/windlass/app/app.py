@@ -349,7 +349,7 @@ class Windlass(EmbeddedWorkers):
         return make_worker(*made_of, name=name, burst=burst, channel=channel)
 
     def check_secrets(self) -> None:
-        """Reject kinds whose secrets nobody here could open: their jobs would only die.
+        """Reject kinds whose secrets cannot be opened here: their jobs would only die.
 
         Raises:
             ConfigError: there is no key for them, or the package `cryptography` is not installed.

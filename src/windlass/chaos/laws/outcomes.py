@@ -47,7 +47,7 @@ def _wrong_outcome(history: History, record: Record) -> str:
     if flow_of(UUID(record.job)) in history.worn_flows:
         return ""  # Its other jobs follow the one that is dead.
     if record.state == CANCELLED:
-        return "is cancelled, which nobody asked for"
+        return "is cancelled without a request"
     if record.kind == _SAGA:
         if record.state != DEAD or "undone" not in record.reason:
             return f"must be dead and undone, and is {record.state} ({record.reason})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from typing import Annotated
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -29,23 +29,23 @@ def test_every_text_of_nested_messages_is_known_and_no_key_of_a_map() -> None:
 
 
 @dataclass
-class Parcel:
-    """What is sent, with notes as messages."""
+class Notes:
+    """The part that has messages."""
 
     notes: list[Annotated[StringValue, Protobuf(binary=True)]]
 
 
 @dataclass
-class Order:
-    """An order whose other fields have types that look alike."""
+class Others:
+    """A part that has none, whose types are made anew whenever they are read."""
 
-    parcel: Parcel
-    prices: dict[str, int]
-    tags: list[str]
-    sizes: list[int]
+    counts: dict[str, list[int]]
 
 
 def test_messages_are_found_in_every_part_of_a_type() -> None:
-    for _ in range(50):
-        found = messages_in(Order)
-        assert found.binary == {"google.protobuf.StringValue"}
+    """Prevents: a type is taken for another that was freed, and its messages are not known."""
+    for count in range(1, 30):
+        fields = [("notes", Notes), *((f"other{number}", Others) for number in range(count))]
+        plain = [(f"plain{number}", hint) for number, hint in enumerate(("list[str]", "list[int]"))]
+        order = make_dataclass("Order", [*fields, *plain])
+        assert messages_in(order).binary == {"google.protobuf.StringValue"}
