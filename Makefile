@@ -9,6 +9,9 @@ TESTERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Fewer for tests of short leases, which fail when CPUs are short.
 TORTURERS ?= $(shell $(PYTHON) -c 'import os; print(-(-3 * (os.cpu_count() or 1) // 2))')
 
+# Further arguments of pytest. Not by PYTEST_ADDOPTS: tests that start pytest would inherit it.
+PYTEST_ARGS ?=
+
 # The pytest marker of the tests that `make torture` runs.
 CASES ?= long
 
@@ -28,19 +31,19 @@ chaos: $(VENV)/.chaos ## throw faults at workers, and check every promise; ARGS=
 	@$(BIN)/windlass chaos $(ARGS)
 
 test: $(VENV)/.dev ## run every quick test; needs nothing but wheels
-	@$(BIN)/python -m pytest --ignore=tests/system --ignore=tests/wheel -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal --durations=10
+	@$(BIN)/python -m pytest --ignore=tests/system --ignore=tests/wheel -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal --durations=10 $(PYTEST_ARGS)
 
 torture: $(VENV)/.dev ## run the tests that are slow by nature, up to minutes each
-	@$(BIN)/python -m pytest --ignore=tests/system --ignore=tests/wheel -m '$(CASES)' --numprocesses=$(TORTURERS) --dist=worksteal --durations=10
+	@$(BIN)/python -m pytest --ignore=tests/system --ignore=tests/wheel -m '$(CASES)' --numprocesses=$(TORTURERS) --dist=worksteal --durations=10 $(PYTEST_ARGS)
 
 test-wheel: $(VENV)/.dev ## test the wheel in empty environments: on every installed Python, with each extra alone
-	@$(BIN)/python -m pytest tests/wheel --numprocesses=$(TESTERS) --dist=worksteal --durations=10 -o tmp_path_retention_count=1
+	@$(BIN)/python -m pytest tests/wheel --numprocesses=$(TESTERS) --dist=worksteal --durations=10 -o tmp_path_retention_count=1 $(PYTEST_ARGS)
 
 test-pythons: $(VENV)/.dev ## run a quick part of the tests on the other installed versions of Python
-	@$(BIN)/python -m tests.wheel.other_pythons
+	@$(BIN)/python -m tests.wheel.other_pythons $(PYTEST_ARGS)
 
 test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15, PgBouncer, Redis 7.0, Prometheus, Node.js and Chromium
-	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal
+	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## lint, types, layers, dead code, declared dependencies, words, sizes
 	@$(BIN)/ruff check .

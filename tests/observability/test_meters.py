@@ -65,6 +65,7 @@ def counted(meters: Meters) -> dict[str, float]:
         (State.PENDING, "suspected", 0, {"suspected"}),
         (State.PENDING, "lost", 0, {"rescued"}),
         (State.PENDING, "lost with its host", 0, {"rescued"}),
+        (State.PENDING, "not begun", 0, {"released"}),
         (State.DEAD, "failed", 1, {"dead", "failed"}),
         (State.DEAD, "crashed", 0, {"dead"}),
         (State.CANCELLED, "", 0, {"cancelled"}),

@@ -103,6 +103,13 @@ def wrongs(yard: PostgresYard, accepted: Sequence[UUID]) -> dict[str, int]:
     return {wrong: count for wrong, count in counts.items() if count}
 
 
+def histories_of_charged(yard: PostgresYard) -> list[object]:
+    """Return what happened to the jobs that were charged."""
+    return [
+        row[0] for row in yard.ask("SELECT history FROM finished_jobs WHERE failures + crashes > 0")
+    ]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_twenty_faults_lose_nothing_repeat_no_effect_and_charge_nobody(
@@ -120,7 +127,7 @@ def test_twenty_faults_lose_nothing_repeat_no_effect_and_charge_nobody(
     done = {State.COMPLETED: len(accepted)}
     until(lambda: yard.states() == done, f"the end of {len(accepted)} jobs (seed {SEED})", 120)
 
-    assert wrongs(yard, accepted) == {}, f"seed {SEED}"
+    assert wrongs(yard, accepted) == {}, f"seed {SEED}: {histories_of_charged(yard)}"
     assert len(accepted) > BACKLOG
     runs = Counter(entry.job for entry in yard.ledger.entries("start"))
     assert set(runs) == {str(job) for job in accepted}

@@ -67,7 +67,7 @@ def own_yard(tmp_path: Path, url: str) -> Iterator[PostgresYard]:
 
 
 JOBS = 600
-LASTING = 6
+LASTING = 12
 """The seconds of a lease that outlasts a restart of the server."""
 
 

@@ -318,6 +318,28 @@ def test_a_job_that_kills_its_process_is_found_and_its_neighbours_lose_nothing(y
     assert fleet.is_running()
 
 
+def test_only_jobs_that_had_begun_are_suspects_when_their_process_dies(yard: Yard) -> None:
+    """Prevents hundreds of suspects, each in a child of its own, of jobs that were claimed ahead.
+
+    The first job blocks the event loop, so that those claimed with it cannot begin.
+    """
+    jobs = yard.enqueue_many("block_loop_until", 20, gate="never", attempts=1)
+    fleet = yard.fleet(lease="30s", concurrency="20", patches=CALM)
+    pid = yard.begun(jobs[0])
+    held = [job for job in jobs[1:] if yard.job(job).state is State.RUNNING]
+    os.kill(pid, signal.SIGKILL)
+    done = {job: yard.settled(job) for job in jobs}
+
+    outcomes = {job: [each.outcome for each in done[job].history] for job in jobs}
+    assert outcomes[jobs[0]] == ["suspected"]
+    assert len(held) > 1, "nothing was claimed with it"
+    assert [outcomes[job] for job in held] == [["not begun"]] * len(held)
+    assert {(job.state, job.failures, job.crashes) for job in done.values()} == {
+        (State.COMPLETED, 0, 0)
+    }
+    assert fleet.is_running()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["fork_and_go_on", "fork_in_thread"])
 def test_a_fork_of_a_worker_is_no_second_worker(yard: Yard, kind: str) -> None:

@@ -42,6 +42,8 @@ _TESTERS = 2 * (os.cpu_count() or 1)
 def main() -> None:
     """Run them, and end with 0 and a line about each version left out, or with 1.
 
+    The arguments of the command line are passed on to pytest.
+
     They end with the first run that fails: a later one in which the same tests pass would make
     pytest forget which have failed, and `--last-failed` would find none.
     """
@@ -83,7 +85,10 @@ def _passes_on_django(own: Path, release: str, *, whole: bool) -> bool:
 def _run(own: Path, tests: list[str], environment: dict[str, str]) -> bool:
     pytest = [str(own), "-m", "pytest", "-m", "not long", "--dist=worksteal"]
     pytest += [f"--numprocesses={_TESTERS}", "--durations=10"]
-    return subprocess.call([*pytest, *tests], cwd=ROOT, env=os.environ | environment) == 0
+    return (
+        subprocess.call([*pytest, *sys.argv[1:], *tests], cwd=ROOT, env=os.environ | environment)
+        == 0
+    )
 
 
 def _environment(version: str, python: str) -> Path:

@@ -23,6 +23,7 @@ from msgspec import Struct
 from windlass.core.workers import WorkerPulse
 from windlass.process import CHANNEL_VARIABLE
 from windlass.process.channel import Channel
+from windlass.process.exits.begun_jobs import BegunJobs
 from windlass.process.exits.black_box import BlackBox
 from windlass.process.stats_board import StatsBoard
 from windlass.settings import Settings
@@ -101,12 +102,18 @@ class SupervisorChannel:
     """
 
     def __init__(
-        self, channel: ChannelEnd, box: int | None = None, board: int | None = None
+        self,
+        channel: ChannelEnd,
+        box: int | None = None,
+        board: int | None = None,
+        begun: int | None = None,
     ) -> None:
         self._channel = channel
         self._box = box
         self.board = None if board is None else StatsBoard(board)
         """Where the worker writes its figures."""
+        self.begun_jobs = None if begun is None else BegunJobs(begun)
+        """Where the worker lists the jobs that have begun."""
         self._lost: set[str] = set()
         self._renewed_at = time.monotonic()
         self.renewed: Callable[[], None] = lambda: None
@@ -126,10 +133,10 @@ class SupervisorChannel:
         descriptors = [int(descriptor) for descriptor in shared.split(",")]
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        end, stacks, box, board = descriptors
+        end, stacks, box, board, begun = descriptors
         if ASK_FOR_STACK is not None:
             faulthandler.register(ASK_FOR_STACK, file=stacks, all_threads=False)
-        return cls(channel_end(socket.socket(fileno=end)), box, board)
+        return cls(channel_end(socket.socket(fileno=end)), box, board, begun)
 
     @property
     def renewed_at(self) -> float:

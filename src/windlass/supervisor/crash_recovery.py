@@ -43,7 +43,10 @@ async def give_back_jobs(process: WorkerProcess, reason: str) -> None:
 
 async def _give_back(store: Store, process: WorkerProcess, reason: str) -> None:
     held = await store.held(process.worker)
-    moves = transitions_after_crash(held, lambda job: _outcome(process, job, reason))
+    begun = process.begun(held)
+    moves = transitions_after_crash(
+        held, lambda job: _outcome(process, job, reason, has_begun=job.id in begun)
+    )
     moved = await store.settle(moves)
     await store.retire(process.worker)
     for job, move, is_moved in zip(held, moves, moved, strict=True):
@@ -53,7 +56,11 @@ async def _give_back(store: Store, process: WorkerProcess, reason: str) -> None:
             process.meters.settled(job, move)
 
 
-def _outcome(process: WorkerProcess, job: Job, reason: str) -> Crashed | Released:
+def _outcome(
+    process: WorkerProcess, job: Job, reason: str, *, has_begun: bool
+) -> Crashed | Released:
     if process.was_let_go:
         return Released(reason=process.leaving)
+    if not has_begun:
+        return Crashed(cause="waited", reason=f"its process {reason} before the job began")
     return Crashed(cause="process", reason=f"its process {reason}", log=process.last_words(job))

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from uuid import UUID
 
 from windlass.core.jobs.job import Job
 from windlass.core.workers import WorkerPulse
 from windlass.observability.meters import Meters
 from windlass.observability.process_stats import Figures, Process, read
 from windlass.process import CHANNEL_VARIABLE
+from windlass.process.exits.begun_jobs import BegunJobs
 from windlass.process.exits.black_box import BlackBox, shared_file
 from windlass.process.stats_board import StatsBoard
 from windlass.process.supervisor_channel import (
@@ -62,7 +64,9 @@ class WorkerProcess:
         self.began = time.monotonic()
         self._box = BlackBox.create()
         self._board = StatsBoard.create()
-        shared = [theirs.fileno(), self._stacks, self._box.fd, self._board.fd]
+        self._begun_jobs = BegunJobs.create()
+        shared = [theirs.fileno(), self._stacks]
+        shared += [self._box.fd, self._board.fd, self._begun_jobs.fd]
         try:
             self._process = _start(command, shared)
         except OSError:
@@ -190,12 +194,18 @@ class WorkerProcess:
         """Return the last lines that it logged about a job, and its crash dump."""
         return self._box.read(str(job.id))
 
+    def begun(self, held: Sequence[Job]) -> set[UUID]:
+        """Return which of the jobs that it held had begun there: all, if that is not known."""
+        begun = self._begun_jobs.read()
+        return {job.id for job in held if begun is None or job.id.int in begun}
+
     def close(self) -> None:
         """Close the files that were shared with it."""
         os.close(self._stacks)
         self._stacks = -1
         self._box.close()
         self._board.close()
+        self._begun_jobs.close()
 
 
 def _start(command: Sequence[str], shared: Sequence[int]) -> subprocess.Popen[bytes]:

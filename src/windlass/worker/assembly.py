@@ -206,6 +206,8 @@ def _engine(
     engine.checkpointer = Checkpointer(store, engine)
     engine.streamer = Streamer(store, engine)
     engine.completer = Completer(store, engine, state=state, meters=meters)
+    if state.begun_jobs is not None:
+        state.begun_jobs.live = lambda: state.runs.begun_ids() + engine.completer.unwritten_ids()
     engine.executor = Executor(
         state,
         registry=registry,

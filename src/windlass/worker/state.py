@@ -23,6 +23,8 @@ class WorkerState:
         self.slots = slots
         """Number of jobs that may run at once; the slot scaler changes it."""
         self.channel = channel
+        self.begun_jobs = None if channel is None else channel.begun_jobs
+        """Where the jobs that have begun are listed for a supervisor, if there is one."""
         self.id = ""
         """The id under which the worker holds its lease; empty between two leases."""
         self.runs = Runs()

@@ -140,7 +140,7 @@ def test_text_from_outside_is_shown_inert_and_its_markup_as_it_stands(shell: She
     assert len(rows) == 3
 
 
-@pytest.mark.parametrize("outcome", ["suspected", "lost", "lost with its host"])
+@pytest.mark.parametrize("outcome", ["suspected", "lost", "lost with its host", "not begun"])
 def test_an_attempt_that_cost_nothing_says_so_and_is_not_red(shell: Shell, outcome: str) -> None:
     shell.enqueue()
     (job,) = shell.start()

@@ -34,6 +34,7 @@ JOB = Job(
 )  # fmt: skip
 ALONE = Crashed(cause="alone", reason="died of SIGSEGV", log="last words")
 PROCESS = Crashed(cause="process", reason="died of SIGSEGV")
+WAITED = Crashed(cause="waited", reason="died of SIGSEGV before the job began")
 LEASE = Crashed(cause="lease", reason="the lease ran out")
 HOST = Crashed(cause="host", reason="the lease ran out")
 RELEASED = Released(reason="shutdown")
@@ -87,6 +88,16 @@ def lived(*outcomes: Outcome) -> tuple[Job, Transition]:
         ([HOST, HOST, HOST], True, 0),
         ([PROCESS, HOST], True, 0),
         ([PROCESS, HOST, HOST, HOST], True, 1),
+        ([WAITED], False, 0),
+        ([WAITED, WAITED], True, 0),
+        ([WAITED, PROCESS], True, 0),
+        ([WAITED, LEASE], False, 0),
+        ([LEASE, WAITED], False, 0),
+        ([PROCESS, WAITED], True, 0),
+        ([PROCESS, WAITED, LEASE], True, 0),
+        ([PROCESS, WAITED, WAITED], True, 0),
+        ([WAITED] * 9, True, 0),
+        ([WAITED] * 10, True, 1),
         ([FAILED], False, 0),
     ],
     ids=lambda value: (
@@ -115,7 +126,9 @@ def test_the_guilty_is_dead_after_max_crashes_with_its_signal_and_last_lines() -
     assert (move.error.type, move.error.traceback) == ("Crashed", "last words")
 
 
-@given(st.lists(st.sampled_from([PROCESS, ALONE, LEASE, HOST, RELEASED, FAILED]), max_size=40))
+@given(
+    st.lists(st.sampled_from([PROCESS, ALONE, WAITED, LEASE, HOST, RELEASED, FAILED]), max_size=40)
+)
 def test_only_a_job_that_ran_alone_is_charged(life: list[Outcome]) -> None:
     job = JOB
     for outcome in life:
@@ -127,7 +140,7 @@ def test_only_a_job_that_ran_alone_is_charged(life: list[Outcome]) -> None:
         job = replace(job, crashes=job.crashes + move.crashes, history=(*job.history, move.attempt))
 
 
-@pytest.mark.parametrize("cause", ["lease", "host", "process", "alone"])
+@pytest.mark.parametrize("cause", ["lease", "host", "process", "waited", "alone"])
 def test_a_job_that_takes_everything_down_with_it_every_time_dies_in_the_end(cause: str) -> None:
     """A7: a job that always kills its process, or its host, is never run for ever."""
     job = JOB

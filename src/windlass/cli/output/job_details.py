@@ -13,7 +13,7 @@ from windlass.cli.output import console as show
 from windlass.cli.output import step_details
 from windlass.core import documents as facts
 from windlass.core.audit import AuditEntry
-from windlass.core.failures.crash_suspects import LOST, LOST_WITH_HOST, SUSPECTED
+from windlass.core.failures.crash_suspects import LOST, LOST_WITH_HOST, NOT_BEGUN, SUSPECTED
 from windlass.core.jobs.job import Attempt, ErrorInfo, Job
 from windlass.core.jobs.states import State
 from windlass.core.payloads.masked_job import value_of
@@ -21,7 +21,7 @@ from windlass.core.values.durations import brief, human
 from windlass.core.values.text import inert
 from windlass.core.why.reason import Reason
 
-_UNCHARGED = (SUSPECTED, LOST, LOST_WITH_HOST)
+_UNCHARGED = (SUSPECTED, LOST, LOST_WITH_HOST, NOT_BEGUN)
 """Ends of attempts that look like a failure of the job, and do not count as one."""
 _OUTCOMES = {
     "snoozed": "blue",

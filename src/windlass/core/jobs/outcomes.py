@@ -62,11 +62,12 @@ class Crashed(Struct, frozen=True, kw_only=True):
     """The process that ran the job died, or its worker lost the lease.
 
     `cause` is the evidence against the job: it was `alone` in a process that died; its worker's
-    `process` died, with everything else that ran there; the `lease` ran out, for whatever reason;
-    or it did, and no worker of that `host` is left.
+    `process` died, with everything else that ran there; that died while the job only `waited` there
+    for its turn; the `lease` ran out, for whatever reason; or it did, and no worker of that `host`
+    is left.
     """
 
-    cause: Literal["alone", "process", "lease", "host"]
+    cause: Literal["alone", "process", "waited", "lease", "host"]
     reason: str
     log: str = ""
     """The last lines that the process wrote."""

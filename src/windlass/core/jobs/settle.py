@@ -17,8 +17,10 @@ from windlass.core.failures.crash_suspects import (
     CRASHED,
     LOST,
     LOST_WITH_HOST,
+    NOT_BEGUN,
     SUSPECTED,
     is_lost_too_often,
+    is_not_begun_too_often,
     is_suspect,
     is_suspected_too_often,
 )
@@ -311,6 +313,10 @@ def _blame(job: Job, crash: Crashed) -> str:
     if crash.cause == "alone":
         return CRASHED
     if crash.cause == "process":
+        return CRASHED if is_suspected_too_often(job) else SUSPECTED
+    if crash.cause == "waited":
+        if not is_not_begun_too_often(job):
+            return NOT_BEGUN
         return CRASHED if is_suspected_too_often(job) else SUSPECTED
     with_host = crash.cause == "host"
     too_often = is_lost_too_often(job, with_host=with_host)

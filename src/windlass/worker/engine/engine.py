@@ -94,6 +94,7 @@ class Engine:
         self._now = clock_of(self._loop)
         self._idle = asyncio.Event()
         self.demand = Demand(self.runs)
+        self.begun_jobs = state.begun_jobs
         self.tasks = SharedTasks(self, QuickKinds(self._may_be_quick()))
         self.queue_slots = QueueSlots(options.queue_slots)
         self.cleaner = Cleaner()

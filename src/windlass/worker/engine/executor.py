@@ -23,7 +23,7 @@ from windlass.core.jobs.outcomes import (
 from windlass.core.jobs.settle import Transition
 from windlass.handlers.context import Context
 from windlass.handlers.middleware.watching import tell_end
-from windlass.handlers.registry import Middleware, Registry
+from windlass.handlers.registry import Middleware, Registration, Registry
 from windlass.handlers.run_environment import RunEnvironment
 from windlass.observability.log_context import fields_of, running
 from windlass.observability.logs import get_logger
@@ -168,7 +168,7 @@ class Executor:
             job=job,
             memory=registration.memory,
             began=run.began,
-            begun=lambda: self._deadlines.set(run, registration, self._now()),
+            begun=lambda: self._begun_in_child(run, registration),
             report=self._environment.report,
             record=self._checkpointer.record,
             append=self._environment.streams.append,
@@ -181,8 +181,17 @@ class Executor:
         except (ConfigError, LookupError) as error:
             log.warning("suspect.not_isolated", **fields_of(job), why=str(error))
             run.child_run = None
+            self._list_as_begun(run)
             return run.stopped
         return self._outcome_of_answer(run, answer)
+
+    def _begun_in_child(self, run: Run, registration: Registration) -> None:
+        self._list_as_begun(run)
+        self._deadlines.set(run, registration, self._now())
+
+    def _list_as_begun(self, run: Run) -> None:
+        if (begun := self._state.begun_jobs) is not None:
+            begun.add(run.job.id.int)
 
     def _outcome_of_answer(self, run: Run, answer: Answer) -> Outcome | Transition:
         match answer:

@@ -45,6 +45,15 @@ class Run:
         self.began = began
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the handler may have been called, here or in a child process."""
+        if self.pool is _ISOLATED:
+            return self.context is not None or (
+                self.child_run is not None and self.child_run.child is not None
+            )
+        return self.task is not None
+
+    @property
     def is_plain(self) -> bool:
         """Whether the run had no steps, no transaction and nothing to undo."""
         context = self.context
@@ -103,6 +112,10 @@ class Runs:
         """Return whether a job that was started has reached its handler, or has ended."""
         run = self._runs.get(job_id.int)
         return run is None or run.task is not None
+
+    def begun_ids(self) -> list[int]:
+        """Return the ids of the jobs whose handlers may have been called."""
+        return [run.job.id.int for run in self if run.has_begun]
 
     def add(self, run: Run) -> bool:
         """Add a run; return False if the job has one that has not ended."""

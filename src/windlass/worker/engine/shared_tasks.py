@@ -13,6 +13,7 @@ from datetime import timedelta
 from types import coroutine
 from typing import TYPE_CHECKING, Any
 
+from windlass.core.claims.plan import Pool
 from windlass.core.jobs.outcomes import Released
 from windlass.core.values.durations import human
 from windlass.process.clocks import clock_of
@@ -23,6 +24,7 @@ from windlass.worker.engine.start_pace import MAX_START_SECONDS, QuickKinds, Sta
 if TYPE_CHECKING:
     from windlass.worker.engine.engine import Engine
 
+_ISOLATED = Pool.ISOLATED  # A lookup on an enum is slow.
 _RUNS_PER_LOOP_TURN = 50
 _SECONDS_PER_LOOP_TURN = 0.005
 _LATE = Released(
@@ -105,6 +107,7 @@ class SharedTasks:
         # Local names, since this loop is run for every job.
         engine, process, clock = self._engine, self._engine.process, self._now
         waiting, may_begin, quick = self._waiting, self._pace.may_begin, self.quick
+        begun = None if engine.begun_jobs is None else engine.begun_jobs.add
         served, turn_ends = 0, clock() + _SECONDS_PER_LOOP_TURN
         while waiting and not self.is_held:
             run = waiting.popleft()
@@ -117,6 +120,8 @@ class SharedTasks:
                 engine.finish(run, run.stopped or _LATE)
                 continue
             run.task, task.owner = task, None
+            if begun is not None and run.pool is not _ISOLATED:
+                begun(run.job.id.int)
             processing = process(run, task)
             # Context variables that the run sets stay in a context of its own.
             resume = copy_context().run
