@@ -16,7 +16,7 @@ from benchmarks.report import Measure, Race, Rival, Score, percentile
 from benchmarks.timings import fill, reach
 from benchmarks.turns import Series
 from tests.support.redis_server import RedisServer
-from windlass.store.redis.script_files import load_scripts
+from windlass.store.redis.scripting.script_files import load_scripts
 
 _SIZES = {"100 B": 100, "4 kB": 4_000, "256 kB": 256_000}
 _ALLOWED = 2.0

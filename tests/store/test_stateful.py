@@ -26,7 +26,7 @@ from windlass.store.memory.job_index import JobIndex
 from windlass.store.postgres import PostgresStore
 from windlass.store.redis import RedisStore
 from windlass.store.redis.connections.script import Script
-from windlass.store.redis.script_files import load_scripts
+from windlass.store.redis.scripting.script_files import load_scripts
 
 
 @contextmanager

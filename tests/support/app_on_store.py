@@ -30,7 +30,7 @@ from windlass.store import Store
 from windlass.store.memory import MemoryStore
 from windlass.store.postgres import PostgresStore
 from windlass.store.redis import RedisStore
-from windlass.store.redis.script_files import load_scripts
+from windlass.store.redis.scripting.script_files import load_scripts
 from windlass.store.sqlite import SqliteStore
 from windlass.worker import Worker
 

@@ -17,8 +17,8 @@ import pytest
 
 from tests.support.redis_server import RedisServer
 from windlass.store.redis import RedisStore
-from windlass.store.redis.rows import micros
-from windlass.store.redis.script_files import load_scripts
+from windlass.store.redis.scripting.rows import micros
+from windlass.store.redis.scripting.script_files import load_scripts
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 CLOCK = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.store.redis.rows import lane_of
+from windlass.store.redis.scripting.rows import lane_of
 
 SCHEDULED, PENDING, RUNNING, COMPLETED, DEAD, CANCELLED = range(1, 7)
 _STATE, _DUE, _WORKER, _FINISHED, _WAITING_FOR, _CANCEL = 0, 1, 6, 9, 10, 5

@@ -20,7 +20,7 @@ from tests.system.debian import program
 from windlass.core.errors import ConfigError, StoreRefused, StoreUnavailable
 from windlass.store.redis.connections.process import RedisConnections
 from windlass.store.redis.connections.script import Script
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 
 KEY = b"{windlass}:"
 COUNT = Script.of("count", "#!lua\nreturn redis.call('INCR', KEYS[1] .. 'n')")

@@ -19,7 +19,7 @@ from tests.support.redis_sentinel import RedisSentinels
 from tests.support.redis_server import RedisServer
 from windlass import QueueFull, State, StoreUnavailable, Windlass
 from windlass.store.redis import RedisStore
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 
 PATIENCE = 60.0
 PRODUCERS = 4

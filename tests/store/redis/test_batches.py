@@ -15,8 +15,8 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.jobs.job import NewJob, UniqueKey
 from windlass.core.jobs.states import State
 from windlass.store.redis import RedisStore, enqueue
-from windlass.store.redis.calls import Names, Talk
 from windlass.store.redis.enqueue import ANY_AT_ONCE, PLAIN_AT_ONCE
+from windlass.store.redis.scripting.calls import Names, Talk
 from windlass.testing.conformance import Bench
 from windlass.testing.conformance.bench import MINUTE
 

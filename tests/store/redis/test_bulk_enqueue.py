@@ -16,7 +16,7 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.jobs.job import Lane, NewJob
 from windlass.store.redis import RedisStore
 from windlass.store.redis import enqueue as enqueueing
-from windlass.store.redis.calls import overlapped
+from windlass.store.redis.scripting.calls import overlapped
 from windlass.testing.conformance import Bench
 from windlass.testing.conformance.bench import SECOND
 

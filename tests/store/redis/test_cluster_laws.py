@@ -12,8 +12,8 @@ import pytest
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_fixtures import CLOCK, ClockedRedis
 from windlass.store.redis import RedisStore
-from windlass.store.redis.connections.urls import parse
-from windlass.store.redis.script_files import load_scripts
+from windlass.store.redis.connections.servers.urls import parse
+from windlass.store.redis.scripting.script_files import load_scripts
 from windlass.testing.conformance import Bench, laws_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

@@ -21,7 +21,7 @@ from windlass.core.workers import WorkerPulse
 from windlass.store.redis import RedisStore
 from windlass.store.redis.connections import listener as listener_module
 from windlass.store.redis.connections.process import RedisConnections
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 from windlass.testing.conformance import Bench
 
 REDIS = shutil.which("redis-server")

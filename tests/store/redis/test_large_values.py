@@ -14,7 +14,7 @@ from windlass.core.jobs.job import UniqueKey
 from windlass.core.jobs.moves import Verb
 from windlass.core.jobs.queries import JobFilter, Retention
 from windlass.core.jobs.states import State
-from windlass.store.redis.values import LARGE
+from windlass.store.redis.scripting.values import LARGE
 from windlass.testing.conformance import Bench
 from windlass.testing.conformance.bench import MANY, SECOND, leaving
 

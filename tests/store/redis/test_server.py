@@ -16,7 +16,7 @@ from windlass.core.errors import ConfigError, QueueFull, SchemaMismatch
 from windlass.core.jobs.queries import JobFilter, Retention
 from windlass.core.workers import WorkerPulse
 from windlass.store.redis import RedisStore
-from windlass.store.redis.script_files import load_scripts
+from windlass.store.redis.scripting.script_files import load_scripts
 from windlass.testing.conformance import Bench, laws_for
 from windlass.testing.conformance.bench import MANY, SECOND, leaving
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.jobs.job import Checkpoint, Job
 from windlass.core.jobs.settle import Transition
-from windlass.store.redis.calls import Names, Talk, by_id, values_of
 from windlass.store.redis.connections.script import Argument, Command
-from windlass.store.redis.rows import (
+from windlass.store.redis.scripting.calls import Names, Talk, by_id, values_of
+from windlass.store.redis.scripting.rows import (
     encode,
     first_run,
     instant,
@@ -19,7 +19,7 @@ from windlass.store.redis.rows import (
     read_rows,
     transition,
 )
-from windlass.store.redis.values import Item, check_written, item_of, writes
+from windlass.store.redis.scripting.values import Item, check_written, item_of, writes
 
 _CLAIMED_AT_ONCE = 250
 _ASKS_AT_ONCE = 100

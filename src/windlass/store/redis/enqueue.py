@@ -9,11 +9,11 @@ from uuid import UUID
 
 from windlass.core.jobs.job import AGING, Enqueued, NewJob
 from windlass.core.records import News
-from windlass.store.redis import stages
-from windlass.store.redis.calls import Names, Talk
 from windlass.store.redis.connections.script import Argument, Command
-from windlass.store.redis.rows import MICROSECOND, body, encode, is_plain, options
-from windlass.store.redis.values import Item, check_written, item_of, writes
+from windlass.store.redis.scripting import stages
+from windlass.store.redis.scripting.calls import Names, Talk
+from windlass.store.redis.scripting.rows import MICROSECOND, body, encode, is_plain, options
+from windlass.store.redis.scripting.values import Item, check_written, item_of, writes
 
 PLAIN_AT_ONCE = 250
 ANY_AT_ONCE = 100

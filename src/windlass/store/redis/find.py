@@ -19,9 +19,16 @@ from windlass.core.search.matching import matches
 from windlass.core.search.scan import Budget, Scan
 from windlass.core.search.terms import Field
 from windlass.store.redis import queries
-from windlass.store.redis.calls import Names, Talk, jobs_in
 from windlass.store.redis.connections.script import Command
-from windlass.store.redis.rows import MICROSECOND, NUMBERS, encode, instant, lane_bytes, micros
+from windlass.store.redis.scripting.calls import Names, Talk, jobs_in
+from windlass.store.redis.scripting.rows import (
+    MICROSECOND,
+    NUMBERS,
+    encode,
+    instant,
+    lane_bytes,
+    micros,
+)
 
 _LOOKED_AT = 250
 _INSIDE = frozenset({Field.PAYLOAD, Field.HEADER, Field.TAG})

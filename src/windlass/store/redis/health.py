@@ -9,8 +9,8 @@ from typing import Any
 from windlass.core.errors import ConfigError
 from windlass.core.jobs.queries import Finding
 from windlass.core.values.sizes import human_size
-from windlass.store.redis.calls import Names, Talk
 from windlass.store.redis.connections.listener import Listener
+from windlass.store.redis.scripting.calls import Names, Talk
 
 UNKNOWN: Mapping[str, str] = {}
 """The facts about a server whose user may not run INFO."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windlass.core.errors import SchemaMismatch
 from windlass.store.protocol import Schema
-from windlass.store.redis.calls import Names, Talk
+from windlass.store.redis.scripting.calls import Names, Talk
 from windlass.store.sql_files import Migration
 
 LAYOUT = 1

@@ -15,8 +15,8 @@ from windlass.core.jobs.queries import ErrorGroup, ErrorGroups
 from windlass.core.jobs.states import State
 from windlass.core.stats.depths import QueueCount, Standing
 from windlass.core.workers import WorkerRecord
-from windlass.store.redis.calls import Names, Talk, jobs_in
-from windlass.store.redis.rows import (
+from windlass.store.redis.scripting.calls import Names, Talk, jobs_in
+from windlass.store.redis.scripting.rows import (
     MICROSECOND,
     NUMBERS,
     STATES,

@@ -25,9 +25,9 @@ from windlass.core.jobs.moves import Move, Verb, moved
 from windlass.core.jobs.states import State
 from windlass.core.records import Json, News, RecordPage, Ringing
 from windlass.store.json_columns import as_json
-from windlass.store.redis.calls import Names, Talk, jobs_in, values_of
 from windlass.store.redis.connections.script import Argument
-from windlass.store.redis.rows import (
+from windlass.store.redis.scripting.calls import Names, Talk, jobs_in, values_of
+from windlass.store.redis.scripting.rows import (
     body,
     encode,
     instant,
@@ -37,8 +37,8 @@ from windlass.store.redis.rows import (
     read_row,
     transition,
 )
-from windlass.store.redis.stages import carry_out
-from windlass.store.redis.values import Item, check_written, item_of, writes
+from windlass.store.redis.scripting.stages import carry_out
+from windlass.store.redis.scripting.values import Item, check_written, item_of, writes
 
 T = TypeVar("T")
 _VERSION_BYTES = 8

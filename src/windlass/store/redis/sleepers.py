@@ -28,11 +28,11 @@ from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import State
 from windlass.core.workers import WorkerInfo
 from windlass.store.redis import queries
-from windlass.store.redis.calls import Names, apump
 from windlass.store.redis.connections.per_loop import LoopConnections
 from windlass.store.redis.records import Turns
-from windlass.store.redis.rows import first_run, instant, read_rows
-from windlass.store.redis.values import NO_VALUES
+from windlass.store.redis.scripting.calls import Names, apump
+from windlass.store.redis.scripting.rows import first_run, instant, read_rows
+from windlass.store.redis.scripting.values import NO_VALUES
 
 _BELIEVED_SECONDS = 0.02
 """Seconds for which a sweep is reused: claims notice by themselves that jobs are gone."""

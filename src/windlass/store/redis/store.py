@@ -39,16 +39,16 @@ from windlass.store.redis import (
 )
 from windlass.store.redis import enqueue as enqueueing
 from windlass.store.redis import find as finding
-from windlass.store.redis.calls import Names, Talk, apump, overlapped, pump
 from windlass.store.redis.connections.blocking import BlockingConnections
 from windlass.store.redis.connections.loop_pool import LoopPool
 from windlass.store.redis.connections.per_loop import LoopConnections
 from windlass.store.redis.connections.process import RedisConnections
 from windlass.store.redis.connections.script import Command, Script
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 from windlass.store.redis.records import Decision
-from windlass.store.redis.rows import MICROSECOND
-from windlass.store.redis.script_files import load_scripts
+from windlass.store.redis.scripting.calls import Names, Talk, apump, overlapped, pump
+from windlass.store.redis.scripting.rows import MICROSECOND
+from windlass.store.redis.scripting.script_files import load_scripts
 from windlass.store.redis.sleepers import LoopState
 from windlass.store.sql_files import Migration
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from windlass.core.jobs.streams import Appended, ChunkGroup, Position, StoredGroup, StreamPage
-from windlass.store.redis.calls import Names, Talk
 from windlass.store.redis.connections.script import Argument
+from windlass.store.redis.scripting.calls import Names, Talk
 
 _SPAN = 1_048_576
 """The score of a group is its attempt times this, plus the number of its last chunk."""

@@ -12,10 +12,10 @@ from windlass.core.jobs.states import State
 from windlass.core.schedules.clock_step import SPANS, Places
 from windlass.store.protocol import WORKERS_KEPT
 from windlass.store.redis import queries
-from windlass.store.redis.calls import Names, Talk, jobs_in
 from windlass.store.redis.connections.script import Argument
-from windlass.store.redis.rows import MICROSECOND, NUMBERS, lane_bytes, micros
-from windlass.store.redis.stages import carry_out
+from windlass.store.redis.scripting.calls import Names, Talk, jobs_in
+from windlass.store.redis.scripting.rows import MICROSECOND, NUMBERS, lane_bytes, micros
+from windlass.store.redis.scripting.stages import carry_out
 
 _PROMOTED_AT_ONCE = 100
 _RESCUED_AT_ONCE = 100

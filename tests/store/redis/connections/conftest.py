@@ -13,7 +13,7 @@ import pytest
 from tests.support.redis_server import RedisServer
 from windlass.store.redis.connections.process import RedisConnections
 from windlass.store.redis.connections.script import Command
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 
 WAYS = ("hot", "pool", "blocking")
 

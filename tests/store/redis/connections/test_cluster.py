@@ -15,7 +15,7 @@ from tests.support.redis_server import RedisServer
 from windlass.core.errors import StoreRefused
 from windlass.store.redis.connections.process import RedisConnections
 from windlass.store.redis.connections.script import Script
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 
 KEY = b"{windlass}:"
 SLOT = parse("redis+cluster://any").slot

@@ -8,8 +8,8 @@ from windlass.core.errors import QueueFull, StoreUnavailable, WriteUncertain
 from windlass.store.redis.connections.conversation import Conversation
 from windlass.store.redis.connections.replies import ConnectionLost, ReplyError
 from windlass.store.redis.connections.script import Command
-from windlass.store.redis.connections.topology import Topology
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.topology import Topology
+from windlass.store.redis.connections.servers.urls import parse
 
 ADDRESS = parse("redis://host")
 

@@ -15,7 +15,7 @@ from windlass.store.redis.connections import listener as listener_module
 from windlass.store.redis.connections.listener import Listener
 from windlass.store.redis.connections.per_loop import LoopConnections
 from windlass.store.redis.connections.process import RedisConnections
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 
 PATIENCE = 60.0
 

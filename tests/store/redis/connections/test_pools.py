@@ -17,7 +17,7 @@ from tests.support.redis_server import RedisServer
 from windlass.core.errors import StoreUnavailable
 from windlass.store.redis.connections.process import RedisConnections
 from windlass.store.redis.connections.script import Script
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 
 KEY = b"{windlass}:"
 COUNT = Script.of("count", "#!lua\nreturn redis.call('INCR', KEYS[1] .. 'n')")
@@ -189,7 +189,7 @@ def test_event_loops_of_several_threads_have_connections_of_their_own(server: Re
 FORK = """
 import asyncio, os, sys
 from windlass.store.redis.connections.process import RedisConnections
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 
 connections = RedisConnections(parse(sys.argv[1]))
 for n in range(20):

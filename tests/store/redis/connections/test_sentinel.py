@@ -14,7 +14,7 @@ from tests.support.redis_sentinel import RedisSentinels
 from windlass.core.errors import StoreRefused, StoreUnavailable, WriteUncertain
 from windlass.store.redis.connections.process import RedisConnections
 from windlass.store.redis.connections.script import Script
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.urls import parse
 
 KEY = b"{windlass}:"
 ADD = Script.of("add", "#!lua\nreturn redis.call('SADD', KEYS[1] .. 'set', ARGV[1])")

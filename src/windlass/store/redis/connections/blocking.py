@@ -14,8 +14,8 @@ from windlass.store.redis.connections.blocking_connection import (
 from windlass.store.redis.connections.conversation import Conversation
 from windlass.store.redis.connections.replies import ConnectionLost, first_error
 from windlass.store.redis.connections.script import Command, pack_all
-from windlass.store.redis.connections.topology import Topology
-from windlass.store.redis.connections.urls import RedisAddress
+from windlass.store.redis.connections.servers.topology import Topology
+from windlass.store.redis.connections.servers.urls import RedisAddress
 
 _FRESH_SECONDS = 0.1
 """Seconds for which a connection that has just worked is not checked again."""

@@ -22,8 +22,8 @@ from windlass.store.redis.connections.replies import (
     translate,
 )
 from windlass.store.redis.connections.script import Command, is_write, pack
-from windlass.store.redis.connections.topology import Topology
-from windlass.store.redis.connections.urls import Endpoint, RedisAddress
+from windlass.store.redis.connections.servers.topology import Topology
+from windlass.store.redis.connections.servers.urls import Endpoint, RedisAddress
 
 _FIRST_PAUSE_SECONDS = 0.02
 _MAX_PAUSE_SECONDS = 0.5

@@ -18,7 +18,9 @@ from typing import cast
 import hiredis
 
 from windlass.core.errors import StoreError
-from windlass.store.redis.connections.handshake import (
+from windlass.store.redis.connections.replies import ConnectionLost, reply_error
+from windlass.store.redis.connections.script import Command, pack_all
+from windlass.store.redis.connections.servers.handshake import (
     check_login,
     check_sentinel,
     check_server,
@@ -26,17 +28,15 @@ from windlass.store.redis.connections.handshake import (
     sentinel_greeting,
     wants_login,
 )
-from windlass.store.redis.connections.replies import ConnectionLost, reply_error
-from windlass.store.redis.connections.script import Command, pack_all
-from windlass.store.redis.connections.sockets import (
+from windlass.store.redis.connections.servers.sockets import (
     CONNECT_SECONDS,
     prepare,
     reason_of,
     refused,
     tls_context,
 )
-from windlass.store.redis.connections.topology import Topology
-from windlass.store.redis.connections.urls import Endpoint, RedisAddress
+from windlass.store.redis.connections.servers.topology import Topology
+from windlass.store.redis.connections.servers.urls import Endpoint, RedisAddress
 
 _LATE = "the server did not answer in time"
 _GONE = "the server closed the connection"

@@ -9,8 +9,8 @@ from windlass.store.per_loop import OfOneLoop, PerLoop
 from windlass.store.redis.connections.listener import Listener
 from windlass.store.redis.connections.loop_connection import LoopNetwork
 from windlass.store.redis.connections.loop_pool import DedicatedConnection, LoopPool
-from windlass.store.redis.connections.topology import Topology
-from windlass.store.redis.connections.urls import RedisAddress
+from windlass.store.redis.connections.servers.topology import Topology
+from windlass.store.redis.connections.servers.urls import RedisAddress
 
 
 class LoopConnections(OfOneLoop):

@@ -8,8 +8,8 @@ import weakref
 
 from windlass.store.redis.connections.blocking import BlockingConnections
 from windlass.store.redis.connections.per_loop import ConnectionsPerLoop, LoopConnections
-from windlass.store.redis.connections.topology import Topology
-from windlass.store.redis.connections.urls import RedisAddress
+from windlass.store.redis.connections.servers.topology import Topology
+from windlass.store.redis.connections.servers.urls import RedisAddress
 
 
 class RedisConnections:

@@ -12,7 +12,7 @@ from windlass.core.errors import (
     StoreUnavailable,
     WindlassError,
 )
-from windlass.store.redis.connections.urls import Endpoint
+from windlass.store.redis.connections.servers.urls import Endpoint
 
 Reply = bytes | int | str | None | list["Reply"]
 UNKNOWN_SCRIPT = "NOSCRIPT"

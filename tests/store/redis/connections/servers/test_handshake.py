@@ -9,10 +9,10 @@ import pytest
 from tests.store.redis.connections.conftest import Ways
 from tests.support.redis_server import RedisServer
 from windlass.core.errors import StoreError, StoreRefused, StoreUnavailable
-from windlass.store.redis.connections.handshake import check_server
 from windlass.store.redis.connections.replies import NotMaster, ReplyError
 from windlass.store.redis.connections.script import Script
-from windlass.store.redis.connections.urls import parse
+from windlass.store.redis.connections.servers.handshake import check_server
+from windlass.store.redis.connections.servers.urls import parse
 
 KEY = b"{windlass}:"
 COUNT = Script.of("count", "#!lua\nreturn redis.call('INCR', KEYS[1] .. 'n')")

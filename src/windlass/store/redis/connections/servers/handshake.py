@@ -12,7 +12,7 @@ from windlass.store.redis.connections.replies import (
     translate,
 )
 from windlass.store.redis.connections.script import Command
-from windlass.store.redis.connections.urls import RedisAddress
+from windlass.store.redis.connections.servers.urls import RedisAddress
 
 CLIENT_NAME = "windlass"
 _OLDEST = {"redis": (7, 0), "valkey": (8, 0)}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from windlass.store.redis.connections.script import Script
 
-_DIRECTORY = "scripts"
+_DIRECTORY = "lua"
 _LIBRARY = "library"
 _NAME, _REQUIRES, _FLAGS = "-- name: ", "-- requires: ", "-- flags: "
 

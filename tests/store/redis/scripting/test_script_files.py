@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from windlass.store.redis.script_files import load_files, load_scripts, needed
+from windlass.store.redis.scripting.script_files import load_files, load_scripts, needed
 
 FILES = load_files()
 VARIABLES = {

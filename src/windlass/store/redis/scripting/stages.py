@@ -12,9 +12,9 @@ from datetime import timedelta
 from typing import Any
 
 from windlass.core.errors import StoreUnavailable
-from windlass.store.redis.calls import Names, Talk
 from windlass.store.redis.connections.script import Command
-from windlass.store.redis.rows import MICROSECOND
+from windlass.store.redis.scripting.calls import Names, Talk
+from windlass.store.redis.scripting.rows import MICROSECOND
 
 _TIME_TO_LIVE_SECONDS = 3600
 _PRODUCERS_OWN = timedelta(seconds=10)

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from windlass.core.jobs.job import Job
 from windlass.store.redis.connections.script import Argument, Command, Script
-from windlass.store.redis.rows import Lists, Row, job_of, read_rows, references
-from windlass.store.redis.values import NO_VALUES, paired, reads
+from windlass.store.redis.scripting.rows import Lists, Row, job_of, read_rows, references
+from windlass.store.redis.scripting.values import NO_VALUES, paired, reads
 
 T = TypeVar("T")
 Talk = Generator[Sequence[Command], Sequence[Any], T]

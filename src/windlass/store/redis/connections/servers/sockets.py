@@ -9,7 +9,7 @@ import ssl
 from functools import lru_cache
 
 from windlass.core.errors import ConfigError, StoreRefused
-from windlass.store.redis.connections.urls import Endpoint, RedisAddress, TlsOptions
+from windlass.store.redis.connections.servers.urls import Endpoint, RedisAddress, TlsOptions
 
 CONNECT_SECONDS = 5.0
 """Seconds within which a server must accept a connection and answer the handshake."""

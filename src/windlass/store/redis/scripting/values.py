@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from windlass.core.errors import StoreUnavailable
 from windlass.store.redis.connections.script import Command
-from windlass.store.redis.rows import NOTHING, encode
+from windlass.store.redis.scripting.rows import NOTHING, encode
 
 LARGE = 512
 """Bytes above which a value has a key of its own; docs/decisions/0031 has the figures."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from windlass.core.errors import StoreError, StoreRefused
 from windlass.store.redis.connections.replies import ConnectionLost, ReplyError
 from windlass.store.redis.connections.script import Command
-from windlass.store.redis.connections.urls import Endpoint, RedisAddress
+from windlass.store.redis.connections.servers.urls import Endpoint, RedisAddress
 
 _MAX_NODES = 64
 

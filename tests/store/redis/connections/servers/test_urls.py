@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.errors import ConfigError
-from windlass.store.redis.connections.urls import Endpoint, TlsOptions, is_redis, parse
+from windlass.store.redis.connections.servers.urls import Endpoint, TlsOptions, is_redis, parse
 
 
 @pytest.mark.parametrize("scheme", ["redis", "valkey", "REDIS"])
