@@ -297,7 +297,7 @@ def test_connections_that_are_killed_all_the_time_cost_no_job(tmp_path: Path) ->
     async def test() -> None:
         trial = Trial(server.url)
         async with trial.going():
-            for _ in range(50):
+            for _ in range(20):
                 for kind in ("normal", "pubsub"):
                     await asyncio.to_thread(
                         server.call, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"

@@ -24,7 +24,8 @@ from tests.support.postgres.server import FAST, Server, ServerFailed, versions
 from tests.support.postgres.shared import joined
 from tests.support.postgres.wheel import WHEEL, installations
 
-pytestmark = pytest.mark.long  # They start a server each, and test what all the others stand on.
+# They start a server each. If what all the others stand on were broken, these would be, too.
+pytestmark = [pytest.mark.long, pytest.mark.again]
 ROOT = Path(__file__).parents[3]
 PATH = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
 IS_ROOT = os.geteuid() == 0
