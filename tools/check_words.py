@@ -21,7 +21,8 @@ SOURCES = ("src/windlass", "tools", "examples")
 PAGES = (
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
     *("docs/*.md", "docs/decisions/*.md", "docs/runbooks/*.md", "examples/*/README.md"),
-    *("docs/coming-from/*.md", "docs/tutorial/*.md", "examples/README.md"),
+    *("docs/coming-from/*.md", "docs/tutorial/*.md", "docs/reference/*.md", "examples/README.md"),
+    "benchmarks/README.md",
 )
 
 PHRASES = (

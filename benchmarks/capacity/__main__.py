@@ -43,7 +43,7 @@ def _place(survey: Survey) -> list[Table]:
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
         "Python": platform.python_version(),
         "PostgreSQL": f"{survey.site.version()}, as `initdb` leaves it, on the same machine",
-        "workers": "defaults, but `METRICS_PORT=0` and `LOG_LEVEL=warning`, unless a row says else",
+        "workers": "defaults, `METRICS_PORT=0` and `LOG_LEVEL=warning` unless a row says otherwise",
         "a rate": f"median of {survey.sizes.rounds} rounds or more (least to greatest)",
     }
     rows = [list(each) for each in facts.items()]

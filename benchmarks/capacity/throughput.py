@@ -30,7 +30,7 @@ _OF_NAPS = (
     "a job waits",
     "slots",
     "jobs/s",
-    "a slot is taken besides, ms",
+    "overhead of a slot, ms",
     "worker CPU, µs/job",
     "server CPU, µs/job",
     "CPU in use by the worker",

@@ -39,7 +39,7 @@ async def tell(partner: Partner, event: str, *answers: Answer) -> None:
 
 
 async def go_through_an_outage(partner: Partner) -> None:
-    """Send events while nobody is there: the breaker keeps most of them from even trying."""
+    """Send events while the partner is down: the breaker keeps most of them from being tried."""
     partner.go()
     url = partner.url
     handles = [await deliver.aenqueue(url, f"outage {n}", {"order": str(n)}) for n in range(20)]

@@ -16,7 +16,7 @@ app = Windlass(os.environ.get("WINDLASS_URL", f"sqlite:///{tempfile.gettempdir()
 KEY = os.environ.get("NOTIFIER_KEY", "what only we and the partner know").encode()
 PATIENCE = 0.5
 """Seconds within which a partner has to answer."""
-# That nobody is there is no fault of an event: it waits, and has all its retries left.
+# A partner that is down is not the event's fault: it waits, and has all its retries left.
 app.classify(ErrorClass.SYSTEM, ConnectionRefusedError)
 _BAD_REQUEST, _BUSY, _SERVER_ERROR = 400, (429, 503), 500
 

@@ -87,7 +87,7 @@ class _Hooks(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
         except OSError:
-            return  # Nobody has waited for it.
+            return  # The client has given up.
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is there.
         """Say nothing: what was sent is in the log of the worker."""

@@ -283,8 +283,12 @@ def test_prometheus_finds_the_pods_and_their_token() -> None:
 def test_the_alerts_become_what_the_prometheus_operator_takes() -> None:
     """It loads no plain file of rules, so that its users had none of the alerts."""
     page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
-    (line,) = re.findall(r"^(.*PrometheusRule.*) \| kubectl apply -f -$", page, re.MULTILINE)
-    made = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
+    (command,) = re.findall(
+        r"^(\(printf [^`]*PrometheusRule[^`]*) \| kubectl apply -f -$", page, re.MULTILINE
+    )
+    made = subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     rules = yaml.safe_load(made.stdout)
     assert rules.pop("apiVersion") == only("PodMonitor")["apiVersion"] == "monitoring.coreos.com/v1"
     assert rules.pop("kind") == "PrometheusRule"

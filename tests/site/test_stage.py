@@ -46,6 +46,18 @@ def test_pages_files_and_generated_pages_are_there_and_nothing_else(staged: Path
     }
 
 
+def test_a_generated_page_replaces_the_page_of_docs_with_its_links(
+    repository: Path, tmp_path: Path
+) -> None:
+    """Prevents copies of source files on the site, which only the page in the repository links."""
+    (repository / "docs/reference").mkdir()
+    (repository / "docs/reference/sql.md").write_text("[source](../../deploy/unused.yml)\n")
+    folder = tmp_path / "staged"
+    Stage(repository, folder).fill([Page("reference/sql.md", "# SQL\n")])
+    assert (folder / "reference/sql.md").read_text() == "# SQL\n"
+    assert not (folder / "project/deploy/unused.yml").exists()
+
+
 def test_links_lead_to_the_copies_and_blocks_stay_as_they_are(staged: Path) -> None:
     def read(name: str) -> str:
         return (staged / name).read_text()

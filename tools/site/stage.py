@@ -28,15 +28,20 @@ class Stage:
         self._done: set[str] = set()
 
     def fill(self, generated: Iterable[Page], also: Iterable[str] = ()) -> None:
-        """Write all pages; `also` are pages outside of docs, by their paths in the repository."""
+        """Write all pages; `also` are pages outside of docs, by their paths in the repository.
+
+        A generated page takes the place of a page of docs with the same path, which is for those
+        who read the repository.
+        """
         shutil.rmtree(self._folder, ignore_errors=True)
+        for page in generated:
+            self._write(page.path, page.text.encode())
+            self._done.add(f"{_DOCS}{page.path}")
         for path in sorted((self._root / "docs").rglob("*")):
             if path.is_file():
                 self._add(path.relative_to(self._root).as_posix())
         for name in also:
             self._add(name)
-        for page in generated:
-            self._write(page.path, page.text.encode())
 
     def _add(self, name: str) -> None:
         if name in self._done:

@@ -107,7 +107,7 @@ class Schedules(Acting):
         """Put many schedules by their names, with the same times, such as one for each tenant.
 
         Raises:
-            ConfigError: one cannot tick, or is part of somebody's code; others may have been put.
+            ConfigError: one cannot tick, or is declared in an app's code; others may have been put.
         """
         return await self._put({name: self._job(job, None) for name, job in jobs.items()}, times)
 

@@ -31,7 +31,7 @@ class WebPage:
         by the program's own login, or None to refuse it. Without it the page asks for the token of
         WINDLASS_WEB_TOKEN; without that, too, it serves only requests from this host. `origins` are
         those under which a proxy serves the page, if it changes the Host header. `name` is shown as
-        a badge on every page, like "production". With `read_only` nobody can change anything.
+        a badge on every page, like "production". `read_only` refuses every change.
 
         Raises:
             ConfigError: the extra is not installed.

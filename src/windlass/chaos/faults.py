@@ -14,7 +14,7 @@ from windlass.chaos.plan import NETWORK_FAULTS, Fault, FaultKind
 from windlass.chaos.processes import Fleet, children_of, descendants, signal_all
 
 _VICTIM_SECONDS = 10.0
-"""Seconds for which a fault waits for somebody to hit."""
+"""Seconds for which a fault waits for a process that it can hit."""
 _DELAY_SECONDS = 0.1
 _APART_SECONDS = 2.0
 _BUSY = "busy machine"

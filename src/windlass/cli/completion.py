@@ -121,5 +121,5 @@ def _look(ctx: typer.Context, work: Callable[[Windlass], Coroutine[Any, Any, T]]
                 ctx.params.get("url"),
                 lambda app: asyncio.wait_for(work(app), _TIMEOUT_SECONDS),
             )
-    except (Exception, SystemExit):  # noqa: BLE001 - there is nobody to tell it to.
+    except (Exception, SystemExit):  # noqa: BLE001 - a completion has no place for an error.
         return None

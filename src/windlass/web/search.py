@@ -1,4 +1,4 @@
-"""Owns how the search box and links select jobs, and what nobody may look for."""
+"""Owns how the search box and links select jobs, and which fields cannot be searched."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from windlass.web.site import access_of, site_of
 
 
 def search_of(request: Request, text: str) -> Search:
-    """Read a search of somebody who may look for what it names.
+    """Parse a search, and check that the person may search for the fields that it names.
 
     Raises:
-        SearchError: it cannot be read.
-        HTTPException: it looks into payloads, and the person may not see them, or nobody may.
+        SearchError: it cannot be parsed.
+        HTTPException: it searches payloads that the person may not see, or a masked field.
     """
     return checked(site_of(request).app, access_of(request), text)
 
 
 def checked(app: Windlass, access: Access, text: str) -> Search:
-    """Read a search of somebody who may look for what it names: see `search_of`."""
+    """Parse a search, and check that `access` may search for its fields: see `search_of`."""
     search = parse(text)
     if not access.payloads and any(term.field in WITH_PATH for term in search.terms):
         raise HTTPException(403, "your login does not show payloads, so it cannot search them")

@@ -44,10 +44,10 @@ class _Server(uvicorn.Server):
 
 
 def listen(host: str, port: int, *, has_login: bool) -> socket.socket:
-    """Listen on an address that other hosts can reach only where somebody has to log in.
+    """Listen on an address; one that other hosts can reach requires a login.
 
     Raises:
-        ConfigError: nobody has to, or the address cannot be had.
+        ConfigError: other hosts can reach it and there is no login, or the address is in use.
     """
     refuse_open_page(host, has_login=has_login)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -61,10 +61,10 @@ def listen(host: str, port: int, *, has_login: bool) -> socket.socket:
 
 
 def refuse_open_page(host: str, *, has_login: bool) -> None:
-    """Reject an address that other hosts can reach where nobody has to log in.
+    """Reject an address that other hosts can reach if there is no login.
 
     Raises:
-        ConfigError: it is one.
+        ConfigError: other hosts can reach it, and there is no login.
     """
     if not has_login and not is_loopback(f"[{host}]" if ":" in host else host):
         raise ConfigError(

@@ -107,7 +107,7 @@ class Lease:
             else:
                 self._outage.answered("registration")
                 log.info("worker.registered_again", worker_id=self._state.id)
-                # Everything may be gone, schedules included, where somebody emptied the store.
+                # If the store was emptied, everything is gone, schedules included.
                 self._ticker.declare_again()
                 self._pruner.rouse()
                 return

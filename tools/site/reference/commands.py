@@ -76,7 +76,7 @@ def _usage(name: str, command: Any) -> Iterator[str]:
     rows = [
         (
             f'<span id="{_anchor(f"{name} {each.opts[0]}")}"></span>'
-            + ", ".join(code(opt) for opt in (*each.opts, *each.secondary_opts)),
+            + ", ".join(code(f"{opt} {each.metavar or ''}".strip()) for opt in _written(each)),
             _default(each),
             each.help,
         )
@@ -90,9 +90,14 @@ def _usage(name: str, command: Any) -> Iterator[str]:
         yield f"With `--json`, it writes: {shapes}.\n"
 
 
+def _written(option: Any) -> tuple[str, ...]:
+    return (*option.opts, *option.secondary_opts)
+
+
 def _metavar(argument: Any) -> str:
     name = argument.metavar or argument.name.upper()
-    return f"{name}..." if argument.nargs == -1 else str(name)
+    several = f"{name}..." if argument.nargs == -1 else str(name)
+    return several if argument.required else f"[{several}]"
 
 
 def _default(option: Any) -> str:

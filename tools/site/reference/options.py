@@ -81,7 +81,8 @@ def _pages() -> list[Page]:
     text = (
         "# Options of `@app.job` and `using`\n\n"
         "`@app.job(...)` sets the options of all jobs of a kind; `handler.using(...)` those of "
-        "single jobs, and goes before. A dash means that it has no such option. Durations are "
+        "single jobs, which win over those of the kind. A dash means that there is no such option. "
+        "Durations are "
         'written `"30s"`, `"5m"`, `"1h30m"`, as a number of seconds, or as a `timedelta`.\n\n'
     )
     return [

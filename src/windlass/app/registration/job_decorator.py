@@ -213,10 +213,11 @@ class JobDecorator:
         does not delay another's next job; `weights={"acme": 3}` gives some more than others.
         `slo="start within 5s"` pulls jobs forward before they are late, and counts those that are.
 
-        `unique` is what at most one job may have at a time: likewise an argument or a function, or
-        a `Unique` that says more. `idempotency_key` is what jobs are known by as done, for
-        `ctx.already_done()`. `idempotent="result"` does not run a job whose idempotency key, or
-        else unique key, was completed before, but completes it with the stored result.
+        `unique` is the key that at most one job may hold at a time: likewise an argument or a
+        function, or a `Unique` with more options. `idempotency_key` is the key by which work is
+        known as done, for `ctx.already_done()`. `idempotent="result"` does not run a job whose
+        idempotency key, or else unique key, was completed before, but completes it with the stored
+        result.
         """
         target = targets[0] if targets else None
         if isinstance(target, Kind):

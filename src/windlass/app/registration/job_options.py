@@ -50,7 +50,7 @@ class JobOptions:
     max_retries: int | None = None
     """Shorthand for `retry=Retry(max_retries=...)`."""
     errors: Classes = field(default_factory=dict)
-    """Classes of exceptions as this kind sees them; they go before those of `app.classify`."""
+    """The error classes of exceptions in this kind; they win over those of `app.classify`."""
     timeout: Duration | None = DEFAULT
     """How long a run may take; None, which must be written out, is without limit."""
     middleware: tuple[Middleware, ...] = ()
@@ -92,9 +92,9 @@ class JobOptions:
     slo: Duration | None = None
     """How soon jobs should start; they are pulled forward, and late starts are counted."""
     unique: Key | Unique | None = None
-    """What at most one job may have at a time: an argument, a function of them, or a `Unique`."""
+    """The key that one job may hold at a time: an argument, a function of them, or a `Unique`."""
     idempotency_key: Key | None = None
-    """What jobs are known by as done: an argument, or a function of the arguments."""
+    """The key by which work is known as done: an argument, or a function of the arguments."""
     idempotent: Literal["result"] | None = None
     """"result": a job whose key was completed before takes over its result, and does not run."""
     tags: tuple[str, ...] = ()

@@ -101,7 +101,7 @@ def refuse_full(what: str, remedy: str) -> ConfigError:
 
 
 def free_port() -> int:
-    """Return a port at which nobody listens, below those that the system gives to clients."""
+    """Return a port at which no process listens, below those that the system gives to clients."""
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -118,7 +118,7 @@ def run(target: options.Target, choice: Choice, given: options.Bulk, *, as_json:
     In the `background`, workers do it: a bulk operation is started.
 
     Raises:
-        typer.BadParameter: it has to be confirmed, and there is nobody to ask; or workers are to
+        typer.BadParameter: it has to be confirmed, and stdin is not a terminal; or workers are to
             do it, and the jobs are selected by their ids.
     """
     background, dry_run, yes = given.background, given.dry_run, given.confirmed

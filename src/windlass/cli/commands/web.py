@@ -24,9 +24,7 @@ def web(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = 8080,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Let nobody change anything.")
-    ] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse every change.")] = False,
     name: Annotated[
         str | None,
         typer.Option(help="A badge on every page, like production. [env: WINDLASS_WEB_NAME]"),

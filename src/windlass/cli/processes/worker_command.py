@@ -1,6 +1,6 @@
 """Owns the command of a worker as a value: the app, its flags, and how they are written and read.
 
-Anybody could type what is written, so that a list of processes says what each is.
+It is written as a user would type it, so that a list of processes says what each is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WorkerCommand(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """What somebody typed: the command, and whether files are watched for changes."""
+    """A command line as typed: the command, and whether files are watched for changes."""
 
     command: WorkerCommand
     reload: bool

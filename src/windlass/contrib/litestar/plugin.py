@@ -25,7 +25,7 @@ WindlassApp = NamedDependency[Windlass]
 """The app, as the type of a parameter of a route handler: `windlass: WindlassApp`."""
 Connection = ASGIConnection[Any, Any, Any, Any]
 AccessFunction = Callable[[Connection], Any]
-"""Returns the `windlass.web.Access` of somebody by the program's own login, or None to refuse;
+"""Returns the `windlass.web.Access` of a user by the program's own login, or None to refuse;
 plain or async."""
 
 
@@ -38,7 +38,7 @@ class WindlassPlugin(InitPlugin, CLIPlugin):
     hooks, and drains before your lifespan ends.
 
     With `page`, the web page is under that path: your middleware and `guards` come first, and
-    `access` says who somebody is and what they may do. `name` is its badge.
+    `access` returns who the user is and what they may do. `name` is shown as a badge on every page.
 
     Raises:
         ConfigError: there are flags and no worker, or arguments of a page and no `page`.

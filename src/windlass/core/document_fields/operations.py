@@ -184,7 +184,7 @@ SHAPES: Mapping[str, Fields] = {
     "bulk operations": {"bulks": Field("The operations, newest first.", "bulk operation")},
     "bulk operation": {
         "id": "The id of the operation.",
-        "verb": "cancel, redrive or purge.",
+        "verb": "cancel, retry, redrive or purge.",
         "state": "running, paused, stopped or completed.",
         "conditions": "Which jobs, in words.",
         "matched": "How many jobs matched at the start.",

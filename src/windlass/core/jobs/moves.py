@@ -68,7 +68,7 @@ class Move:
     time; *unpark* ends that, and a job that waited for an event may start at once. *Purge* deletes
     a job that has ended. *Reseal* writes the same payload in another way, unless it is no longer
     the one `before`. *Take* starts this very job under the lease of `worker`, wherever it is in its
-    lane; with a retry or redrive before it, in the same change, nobody else can start it between.
+    lane; with a retry or redrive before it in the same change, no other worker starts it between.
     """
 
     verb: Verb

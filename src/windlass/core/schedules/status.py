@@ -27,7 +27,7 @@ class ScheduleStatus:
 
     @property
     def paused(self) -> bool:
-        """Whether somebody has paused it."""
+        """Whether it is paused."""
         return self.record.paused_at is not None
 
     @property

@@ -12,7 +12,7 @@ from windlass.core.payloads.redaction import Redaction
 from windlass.core.stats.kind_history import SPAN, WINDOW, KindStats, Seen, error_line
 
 MOST = 100
-"""How many errors are listed, the most frequent first, unless somebody looks for rare ones."""
+"""How many errors are listed, the most frequent first, unless rare ones are asked for."""
 _OTHER = "other errors (too many to list)"
 
 

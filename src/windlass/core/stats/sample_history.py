@@ -113,7 +113,7 @@ def is_explained(history: History, arrivals: Sequence[float | None], now: float)
     """Return whether arrivals can be derived from counts and departures.
 
     A worker may report departures a little late, so that the arrivals seem negative. Departures
-    that nobody has reported after that were purges or cancellations, or their worker was killed.
+    that no worker has reported by then were purges or cancellations, or their worker was killed.
     """
     came = 0.0
     for at, before, rate in _intervals(history, arrivals):

@@ -30,9 +30,9 @@ class Step(Struct, frozen=True, kw_only=True):
     life: int = 0
     """How often the job was undone, and began anew: then it does something else than before."""
     result: Any = None
-    """In an undo: what the step returned; None if it did not come so far."""
+    """In an undo: what the step returned; None if it did not finish."""
     finished: bool = False
-    """In an undo: whether the step had finished. If not, nobody knows what it did."""
+    """In an undo: whether the step had finished. If not, its effect is unknown."""
 
     @property
     def key(self) -> str:

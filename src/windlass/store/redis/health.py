@@ -141,7 +141,7 @@ def _replicas(info: Mapping[str, str]) -> Iterator[Finding]:
     if info.get("role", "master") != "master":
         yield Finding(
             name="replica",
-            problem="the server is a replica, which nobody can write to",
+            problem="the server is a replica, which refuses writes",
             remedy="name the master in the URL, or use redis+sentinel://",
         )
     for name, value in info.items():

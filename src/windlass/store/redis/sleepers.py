@@ -1,7 +1,7 @@
 """Owns waiting: a process is listed as a sleeper, and woken by name for lanes that it serves.
 
 Wake-ups are hints; polling is the truth. A sleeper that is woken is no longer listed. What waits
-has a version, which every change that may wake somebody raises: a process that falls asleep
+has a version, which every change that may wake a sleeper raises: a process that falls asleep
 learns whether it has missed one since it looked.
 
 A sleeper may leave a standing ask: then an enqueue claims its job for the sleeper's worker, and the

@@ -59,7 +59,7 @@ class Gate:
             await (await self._broken(request, error))(scope, receive, send)
 
     async def _broken(self, request: Request, error: Exception) -> Response:
-        """Answer an error of the program's own login, or one that nobody expects."""
+        """Answer an error of the program's own login, or an unexpected one."""
         if isinstance(error, HTTPException):
             return await on_http_error(request, error)
         log.error("web.broken", path=request.url.path, exc_info=error)

@@ -60,7 +60,7 @@ def check_whole(access: Access, what: str) -> None:
         raise HTTPException(
             403,
             f"{what} concerns more than the queues of your login, which are {_names(access)}; ask "
-            "somebody whose login is not limited to queues",
+            "a person whose login is not limited to queues",
         )
 
 

@@ -15,7 +15,7 @@ from windlass.core.search.parser import MAX_VALUES
 
 
 class Role(StrEnum):
-    """What somebody may do; each role may do what those before it may."""
+    """What a person may do; each role may do what those before it may."""
 
     VIEWER = "viewer"
     """Look at everything."""

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Struct)
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """The app on which somebody acts."""
+    """The app on which an action is performed."""
 
     app: Windlass
     access: Access

@@ -1,4 +1,4 @@
-"""Owns the list of all actions, and how one is performed: role checked, done, seen by everybody."""
+"""Owns the list of all actions, and how one is performed: role checked, done, shown to viewers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class TooManyJobStreams(Exception):
 
 
 class Place:
-    """The place of one open stream, taken for as long as somebody holds it."""
+    """The place of one open stream, taken for as long as it is referenced."""
 
 
 class JobStreams:

@@ -42,7 +42,7 @@ MAX_COMPARED = 1_000
 
 
 class Reads:
-    """Reads that many viewers share: an answer serves everybody for a second.
+    """Reads that many viewers share: an answer serves all of them for a second.
 
     Fifty open pages cost the store what one costs. `forget` makes the next read go to the store.
     """
@@ -54,7 +54,7 @@ class Reads:
         self._answers = SharedAnswers[Hashable](_FRESH_SECONDS)
 
     def forget(self) -> None:
-        """Read everything anew, after somebody changed something."""
+        """Read everything anew, after an action changed something."""
         self._answers.forget()
         self._slow.forget()
 

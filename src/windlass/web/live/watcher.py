@@ -1,6 +1,6 @@
 """Owns the watcher: one for a process, it looks at the store and tells open pages what changed.
 
-It looks only while somebody has a page open, and at what all pages share.
+It looks only while a page is open, and at what all pages share.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ async def job(request: Request) -> Response:
 
 
 async def _stream(request: Request, found: Job) -> KeptChunks | None:
-    """Return the part of the job's stream that the page shows; None: nobody is shown one."""
+    """Return the part of the job's stream that the page shows; None if the person may see none."""
     if not access_of(request).payloads:
         return None
     after = request.query_params.get("stream") or None

@@ -1,5 +1,5 @@
 // Brings a page up to date: fetches its own address, and replaces what differs, part by part.
-// Nothing changes under somebody who types, selects text, or has focus inside the part.
+// A part does not change while the user types, selects text, or has focus inside it.
 // Returns "ok"; "busy", if it is due again; "login", if the answer leads elsewhere; else "failed".
 const MOST_MILLISECONDS = 30000;
 const policy = globalThis.trustedTypes?.createPolicy("windlass", { createHTML: (text) => text });
@@ -17,7 +17,7 @@ export async function refresh(main) {
   const text = await answer.text();
   if (isBusy(main)) return "busy";
   const fresh = new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
-  // Rows that somebody reads stay, and so does the way to the rows after them.
+  // Rows that the user reads stay, and so does the link to the rows after them.
   const listed = main.querySelector("[data-rows]");
   const rows = listed?.tBodies[0].rows.length ? listed : null;
   const kept = rows ? [rows, ...main.querySelectorAll("#newer, #pages")] : [];

@@ -72,7 +72,7 @@ export function follow(section) {
   return { listen(isWanted) { wanted = isWanted; if (wanted) open(); else close(); } };
 }
 
-// Resolves to a function that gives the connection back; null if none is free, or nobody can know.
+// Resolves to a function that gives the connection back; null if none is free, or that is unknown.
 async function take() {
   for (let number = 0; navigator.locks && number < CONNECTIONS; number += 1) {
     const release = await new Promise((resolve) => {

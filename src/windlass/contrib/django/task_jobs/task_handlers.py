@@ -83,7 +83,7 @@ def _sync_handler(app: ProjectApp, kind: str) -> Any:
 def _async_handler(app: ProjectApp, kind: str) -> Any:
     async def run(**fields: Any) -> Any:
         task, result = _begun(app, kind, fields[_CONTEXT])
-        # The ORM of coroutines has a thread of its own, which nobody else looks after.
+        # The ORM of coroutines has a thread of its own, whose connections only this call closes.
         await sync_to_async(app.tidy)()
         try:
             await asend_started(app, result)

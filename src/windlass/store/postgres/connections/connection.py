@@ -196,7 +196,7 @@ OurConnection = BlockingConnection | LoopConnection
 def abort(connection: OurConnection) -> None:
     """Close a connection, and cancel its statement on the server from a thread.
 
-    Otherwise a statement that waits for a lock there would write when nobody expects it any more.
+    Otherwise a statement that waits for a lock there could still write after its caller gave up.
     """
     if connection.pgconn.status == ConnStatus.OK and capabilities.has_cancel_safe():
         cancel = connection.pgconn.cancel_conn()

@@ -1,7 +1,7 @@
 """Owns wake-ups: a connection that is subscribed to a channel and checks that messages arrive.
 
 They are hints; polling is the truth. While it cannot listen it says so, and waits end early. A
-server that was demoted answers as before, but nobody publishes there: each probe asks for its role.
+server that was demoted answers as before, but gets no messages: each probe asks for its role.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Owns changes that are too large for one script: committed as a whole, carried out in pieces.
 
 A batch that was committed is carried out by its producer; if that ends before, by the next worker
-that promotes jobs. A piece is carried out once, and answers everybody who asks again.
+that promotes jobs. A piece is carried out once, and a repeated request gets its answer.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def reads(namespace: bytes, references: Sequence[str], size: int) -> Iterator[Co
 def paired(
     references: Sequence[str], replies: Sequence[Sequence[bytes | None]]
 ) -> dict[str, bytes]:
-    """Return values by their references; one that is missing was deleted by somebody else."""
+    """Return values by their references; one that is missing was deleted by another client."""
     values = (value for reply in replies for value in reply)
     pairs = zip(references, values, strict=True)
     return {reference: value for reference, value in pairs if value is not None}
