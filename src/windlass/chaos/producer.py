@@ -27,6 +27,7 @@ _UNIQUE_KEYS = 4
 _BURST_EVERY = 3
 """Rounds between two bursts of limited jobs."""
 _ACCOUNTS = 3
+_LIVES_APART = 2**62
 _PAUSE_AFTER_ERROR = 0.2
 _TRICKLE_SECONDS = 3.0
 """Seconds between two rounds once all jobs are enqueued and the storm goes on."""
@@ -37,9 +38,10 @@ class Producer:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._dice = random.Random(order.seed * 1_000 + order.number)  # noqa: S311
+        seed = order.seed * 1_000 + order.number + (order.life - 1) * _LIVES_APART
+        self._dice = random.Random(seed)  # noqa: S311
         self._stopped = threading.Event()
-        self._rounds = 0
+        self._rounds = self._calls = 0
         self._places: dict[str, int] = {}
         self._closed: set[str] = set()
         self.count = 0
@@ -94,8 +96,7 @@ class Producer:
         self._enqueue([*limited, *(workload.paced.draft() for _ in range(2 * RATE))])
 
     def _enqueue(self, drafts: Sequence[Draft[Any]]) -> None:
-        for draft in drafts:
-            self._offer(draft)
+        self._offer(drafts)
         if self._call(lambda: app.enqueue_many(drafts)):
             for draft in drafts:
                 self._accept(str(draft.job.id), draft.job.kind)
@@ -103,7 +104,7 @@ class Producer:
     def _one_unique(self) -> None:
         key = f"key-{self._dice.randrange(_UNIQUE_KEYS)}"
         draft = workload.unique.draft(key, self._seconds(1.0))
-        self._offer(draft)
+        self._offer([draft])
         handles: list[Handle[Any]] = []
         if self._call(lambda: handles.extend(app.enqueue_many([draft]))):
             for handle in handles:
@@ -111,12 +112,14 @@ class Producer:
                     self._accept(str(handle.id), "unique", key)
 
     def _one_ordered(self) -> None:
-        account = f"{self._order.number}-{self._dice.randrange(_ACCOUNTS)}"
+        # A killed producer may have left a job whose place nobody knows.
+        whose = f"{self._order.number}.{self._order.life}"
+        account = f"{whose}-{self._dice.randrange(_ACCOUNTS)}"
         if account in self._closed:
             account = f"{account}-{len(self._closed)}"
         place = self._places.get(account, 0) + 1
         draft = workload.ordered.draft(account, fails=self._dice.random() < 0.2)
-        self._offer(draft)
+        self._offer([draft])
         if self._call(lambda: app.enqueue_many([draft])):
             self._places[account] = place
             self._accept(str(draft.job.id), "ordered", f"{account}#{place}")
@@ -129,9 +132,8 @@ class Producer:
         first = flow.add(workload.member.draft(self._seconds(0.5)))
         middle = [flow.add(workload.member.draft(self._seconds(0.5)), after=[first]) for _ in "ab"]
         last = flow.add(workload.member.draft(), after=middle)
-        ledger.write("offered", job=str(flow.id), name="flow")
-        for node in (first, *middle, last):
-            ledger.write("offered", job=str(node.id), name="member")
+        nodes = [(str(node.id), "member") for node in (first, *middle, last)]
+        self._write_offers([(str(flow.id), "flow"), *nodes])
         if self._call(flow.enqueue):
             self._accept(str(flow.id), "flow")
             self._accept(str(first.id), "member")
@@ -139,8 +141,14 @@ class Producer:
                 self._accept(str(node.id), "member", str(first.id))
             self._accept(str(last.id), "member", " ".join(str(node.id) for node in middle))
 
-    def _offer(self, draft: Draft[Any]) -> None:
-        ledger.write("offered", job=str(draft.job.id), name=draft.job.kind)
+    def _offer(self, drafts: Sequence[Draft[Any]]) -> None:
+        self._write_offers([(str(draft.job.id), draft.job.kind) for draft in drafts])
+
+    def _write_offers(self, jobs: Sequence[tuple[str, str]]) -> None:
+        """Write the jobs of one call, before it is made."""
+        self._calls += 1
+        for job, kind in jobs:
+            ledger.write("offered", job=job, name=kind, mark=str(self._calls))
 
     def _accept(self, job: str, kind: str, mark: str = "") -> None:
         ledger.write("accepted", job=job, name=kind, mark=mark)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 CONCURRENCY = 3
 """How many jobs of `limited` may run at a time."""
@@ -34,3 +35,10 @@ class Order(Struct, frozen=True, kw_only=True):
     seconds: float
     transfers: bool
     """Whether jobs may join a transaction of their handler."""
+    life: int = 1
+    """Which process this is for the order: each takes the place of one that was killed."""
+
+    def rest(self, done: float) -> Order:
+        """Return what is left to do when a part of the time, from 0 to 1, has passed."""
+        left = max(1 - done, 0.0)
+        return replace(self, jobs=max(round(self.jobs * left), 1), seconds=self.seconds * left)

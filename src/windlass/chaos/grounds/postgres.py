@@ -28,6 +28,11 @@ _TERMINATE = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE application_name = %s AND datname = current_database() AND pid <> pg_backend_pid()
 """
+_CLOCK = """
+CREATE OR REPLACE FUNCTION {}.clock() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS {}
+"""
+_CLOCK_BODY = "SELECT statement_timestamp() + interval '{:.3f} s'"
+"""The only clock that decides about leases and due times, in a schema of chaos's own."""
 
 
 class PostgresGround(Ground):
@@ -45,6 +50,8 @@ class PostgresGround(Ground):
         self._disk = SmallDisk(directory / "disk")
         self._server: PostgresServer | None = None
         self._owns_schema = False
+        self._ahead = 0.0
+        self._without("chaos has no standby of PostgreSQL; docs/failover.md", FaultKind.FAIL_OVER)
 
     @property
     def workers_url(self) -> str:
@@ -120,6 +127,11 @@ class PostgresGround(Ground):
             await asyncio.to_thread(self._server.stop)
             await asyncio.sleep(pause)
             await self._serve(self._server)
+
+    async def step_clock(self, seconds: float) -> None:
+        self._ahead += seconds
+        clock = sql.SQL(_CLOCK).format(_SCHEMA, sql.Literal(_CLOCK_BODY.format(self._ahead)))
+        await asyncio.to_thread(self._query, clock)
 
     async def fill_disk(self, seconds: float) -> None:
         try:

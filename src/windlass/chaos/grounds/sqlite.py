@@ -24,8 +24,12 @@ class SqliteGround(Ground):
         self._disk = SmallDisk(directory / "disk")
         self._without("SQLite has no network", *NETWORK_FAULTS)
         self._without(
-            "SQLite has no server", FaultKind.TERMINATE_BACKENDS, FaultKind.RESTART_SERVER
+            "SQLite has no server",
+            FaultKind.TERMINATE_BACKENDS,
+            FaultKind.RESTART_SERVER,
+            FaultKind.FAIL_OVER,
         )
+        self._without("SQLite has the clock of this machine", FaultKind.STEP_CLOCK)
 
     async def prepare(self) -> None:
         if self._given:

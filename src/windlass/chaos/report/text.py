@@ -82,4 +82,3 @@ def _faults(report: Report) -> Iterator[str]:
         yield f"  {each.began:7.1f} s  {each.fault:<21} {parts}".rstrip()
     for fault, reason in report.impossible.items():
         yield f"  {'not thrown':<10} {fault:<21} {reason}"
-    yield f"  {'not thrown':<10} {'clock steps':<21} chaos does not set the clock of a machine"
