@@ -26,6 +26,7 @@ STORMS = 3
 """How many there may be: in some storms a fault hits nothing that a mutant would spoil."""
 SEED = int(os.environ.get("TORTURE_SEED", "0")) or 11
 KILL, STOP = FaultKind.KILL_WORKER, FaultKind.STOP_WORKER
+PRODUCER, OVER = FaultKind.KILL_PRODUCER, FaultKind.FAIL_OVER
 
 
 class Mutant(NamedTuple):
@@ -56,6 +57,9 @@ ALL = [
     mutant("retries_lose_their_place", "order"),
     mutant("ticks_come_twice", "ticks"),
     mutant("transactions_do_not_settle", "effects", store="postgres"),
+    mutant("floors_without_sweeps", "outcomes orphans", store="postgres"),
+    mutant("calls_are_written_job_by_job", "producers", PRODUCER),
+    mutant("replicas_are_not_waited_for", "outcomes", OVER, store="redis", strikes=2),
 ]
 
 
