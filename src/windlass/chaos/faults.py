@@ -153,7 +153,7 @@ class Thrower:
     def _candidates(self, kind: FaultKind) -> list[int]:
         if kind is FaultKind.KILL_PRODUCER:
             return [each.pid for each in self._producers if each.is_running]
-        fleets = [fleet for fleet in self._fleets if fleet.is_running]
+        fleets = [each for each in self._fleets if each.is_running and not each.is_spared]
         if kind in (FaultKind.KILL_SUPERVISOR, FaultKind.TERMINATE_SUPERVISOR):
             return [fleet.pid for fleet in fleets if fleet.workers()]
         workers = [pid for fleet in fleets for pid in fleet.workers()]

@@ -59,8 +59,17 @@ def spawn_mortal(
 class Fleet:
     """A supervisor with its workers, which can be started again."""
 
-    def __init__(self, number: int, directory: Path, env: Mapping[str, str], lease: float) -> None:
+    def __init__(
+        self,
+        number: int,
+        directory: Path,
+        env: Mapping[str, str],
+        lease: float,
+        *,
+        is_spared: bool = False,
+    ) -> None:
         self.number = number
+        self.is_spared = is_spared
         self._log = directory / f"fleet-{number}.log"
         self._env = env
         self._flags = [

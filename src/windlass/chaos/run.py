@@ -23,18 +23,19 @@ from windlass.chaos.observer import Observer
 from windlass.chaos.options import Options, ground_of, kinds_for
 from windlass.chaos.plan import FaultKind, plan_faults
 from windlass.chaos.processes import Fleet, ProducerProcess, environment
+from windlass.chaos.report.memory import MemoryWatch
 from windlass.chaos.report.report import Report, report_of
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.jobs.states import FINISHED, State
 
 _WORKERS_PER_FLEET = 2
-_PRODUCERS = 2
 _START_SECONDS = 120.0
 _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.25
 _RECOVERY_SECONDS = 30.0
 """Seconds for which a fault waits for the recovery from the one before."""
 _FEEL_SECONDS = 0.1
+_WEIGH_SECONDS = 1.0
 _RESTART_SECONDS = 0.5
 """Seconds after which a supervisor that ended is started again, as a service manager does."""
 
@@ -71,7 +72,8 @@ class Chaos:
         self._producers: list[ProducerProcess] = []
         self._began = time.monotonic()
         self._give_up_at = self._began + _START_SECONDS
-        self._workers = options.fleets * _WORKERS_PER_FLEET
+        self._workers = (options.fleets + options.spared) * _WORKERS_PER_FLEET
+        self._memory = MemoryWatch()
         self._kinds: list[FaultKind] = []
         self._phase = "start"
         self._planned = 0
@@ -103,10 +105,7 @@ class Chaos:
         env = environment(
             self._ground.workers_url, self._directory / "ledger", **self._ground.settings
         )
-        for number in range(1, self._options.fleets + 1):
-            fleet = Fleet(number, self._directory, env, self._options.lease)
-            fleet.start()
-            self._fleets.append(fleet)
+        self._start_fleets(env)
         began = time.monotonic()
         await self._started(observer)
         self._start_seconds = time.monotonic() - began
@@ -118,6 +117,7 @@ class Chaos:
             asyncio.ensure_future(self._keep_processes()),
             asyncio.ensure_future(self._watch(observer, thrower)),
             asyncio.ensure_future(self._feel(thrower)),
+            asyncio.ensure_future(self._weigh()),
         ]
         try:
             await self._storm(thrower, env)
@@ -135,7 +135,15 @@ class Chaos:
             impossible=self._ground.impossible,
             began=self._began,
             started_at=started_at,
+            memory=self._memory.figures(),
         )
+
+    def _start_fleets(self, env: dict[str, str]) -> None:
+        hit, lease = self._options.fleets, self._options.lease
+        for number in range(1, hit + self._options.spared + 1):
+            fleet = Fleet(number, self._directory, env, lease, is_spared=number > hit)
+            fleet.start()
+            self._fleets.append(fleet)
 
     # -- the storm -----------------------------------------------------------------------------
 
@@ -163,11 +171,11 @@ class Chaos:
             kinds=self._kinds,
             lease=options.lease,
         )
-        for number in range(1, _PRODUCERS + 1):
+        for number in range(1, terms.PRODUCERS + 1):
             order = terms.Order(
                 number=number,
                 seed=options.seed,
-                jobs=max(options.jobs // _PRODUCERS, 1),
+                jobs=max(options.jobs // terms.PRODUCERS, 1),
                 seconds=options.seconds,
                 transfers=self._ground.has_transactions,
             )
@@ -239,6 +247,16 @@ class Chaos:
             await asyncio.sleep(_FEEL_SECONDS)
             if time.monotonic() - began - _FEEL_SECONDS > self._options.lease / 6:
                 thrower.was_starved(began)
+
+    async def _weigh(self) -> None:
+        """Look at the memory of the workers."""
+        while True:
+            await asyncio.to_thread(self._look_at_memory)
+            await asyncio.sleep(_WEIGH_SECONDS)
+
+    def _look_at_memory(self) -> None:
+        workers = [pid for fleet in self._fleets for pid in fleet.workers()]
+        self._memory.look(workers, time.monotonic())
 
     # -- afterwards ----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ CONCURRENCY = 3
 """How many jobs of `limited` may run at a time."""
 RATE = 20
 """How many jobs of `paced` may start in a second."""
+PRODUCERS = 2
 STEPS = ("draw", "charge", "send")
 """The steps of `staged`, and of `saga`, in their order."""
 SCHEDULE = "chaos-tick"
@@ -41,4 +42,5 @@ class Order(Struct, frozen=True, kw_only=True):
     def rest(self, done: float) -> Order:
         """Return what is left to do when a part of the time, from 0 to 1, has passed."""
         left = max(1 - done, 0.0)
-        return replace(self, jobs=max(round(self.jobs * left), 1), seconds=self.seconds * left)
+        jobs, seconds = max(round(self.jobs * left), 1), max(self.seconds * left, 1.0)
+        return replace(self, jobs=jobs, seconds=seconds)

@@ -42,12 +42,13 @@ class PostgresGround(Ground):
     has_transactions = True
     settings = {"schema": SCHEMA}  # noqa: RUF012
 
-    def __init__(self, directory: Path, url: str = "") -> None:
+    def __init__(self, directory: Path, url: str = "", *, jobs: int = 0) -> None:
         super().__init__()
         self.url = url
         self._directory = directory
         self._place: Path | None = None
-        self._disk = SmallDisk(directory / "disk")
+        self._jobs = jobs
+        self._disk = SmallDisk(directory / "disk", jobs)
         self._server: PostgresServer | None = None
         self._owns_schema = False
         self._ahead = 0.0
@@ -74,7 +75,7 @@ class PostgresGround(Ground):
 
     async def _start_server(self) -> None:
         self._place = place = _place()
-        self._disk = SmallDisk(place / "disk")
+        self._disk = SmallDisk(place / "disk", self._jobs)
         if not self._disk.mount():
             self._without("this user may not mount a tmpfs", FaultKind.FILL_DISK)
         log = self._directory / "postgres.log"

@@ -25,6 +25,7 @@ class RedisGround(Ground):
     """
 
     name = "redis"
+    settings = {"max_finished": "10000000"}  # noqa: RUF012 - The laws need every outcome.
 
     def __init__(self, directory: Path, url: str = "") -> None:
         super().__init__()

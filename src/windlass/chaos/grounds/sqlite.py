@@ -17,11 +17,11 @@ class SqliteGround(Ground):
 
     name = "sqlite"
 
-    def __init__(self, directory: Path, url: str = "") -> None:
+    def __init__(self, directory: Path, url: str = "", *, jobs: int = 0) -> None:
         super().__init__()
         self._given = url
         self._own_file: Path | None = None
-        self._disk = SmallDisk(directory / "disk")
+        self._disk = SmallDisk(directory / "disk", jobs)
         self._without("SQLite has no network", *NETWORK_FAULTS)
         self._without(
             "SQLite has no server",

@@ -56,6 +56,12 @@ def _figures(report: Report) -> Iterator[str]:
         f"{report.runs:,} runs, {thrown} faults, {report.refused:,} calls of "
         f"producers refused or uncertain; lease {report.lease:g} s"
     )
+    for longest in report.memory[:1]:
+        yield (
+            f"memory of the worker that lived longest, {longest.seconds:.0f} s: "
+            f"{longest.first / 1e6:.1f} MB in the first quarter, {longest.last / 1e6:.1f} MB in "
+            "the last"
+        )
 
 
 def _law(verdict: Verdict) -> Iterator[str]:
