@@ -224,5 +224,6 @@ def replicas_are_not_waited_for() -> None:
     """Acknowledge what only the primary has."""
     from windlass.store.redis import store
 
-    inner = store.parse
-    store.parse = lambda url: dataclasses.replace(inner(url), wait_replicas=0)
+    inner = store.parse  # type: ignore[attr-defined]
+    parse = lambda url: dataclasses.replace(inner(url), wait_replicas=0)  # noqa: E731
+    store.parse = parse  # type: ignore[attr-defined]

@@ -70,11 +70,19 @@ class RedisGround(Ground):
         await asyncio.to_thread(replica.wait_until_replica)
 
     async def fail_over(self, pause: float) -> None:
-        former, replica = self._servers
-        await asyncio.to_thread(replica.wait_until_replica)
-        # First, so that clients still write to a primary whose writes nobody will have.
-        await asyncio.to_thread(replica.promote)
+        await self.promote_replica()
         await asyncio.sleep(pause)
+        await self.replace_primary()
+
+    async def promote_replica(self) -> None:
+        """Promote the replica; clients still write to the primary, which loses that."""
+        _, replica = self._servers
+        await asyncio.to_thread(replica.wait_until_replica)
+        await asyncio.to_thread(replica.promote)
+
+    async def replace_primary(self) -> None:
+        """Kill the primary, and lead clients to the promoted replica, which it follows then."""
+        former, replica = self._servers
         former.kill()
         self._servers = [replica, former]
         for proxy in (self.proxy, self._endpoint):
