@@ -41,7 +41,7 @@ def test_a_failover_keeps_what_a_replica_confirmed_and_the_next_one_too(tmp_path
     asyncio.run(main())
 
 
-def test_what_no_replica_confirmed_during_a_failover_is_gone(tmp_path: Path) -> None:
+def test_a_write_that_no_replica_confirmed_is_gone_after_a_failover(tmp_path: Path) -> None:
     """Prevents a failover that loses nothing, and so would prove nothing about `wait_replicas`."""
 
     async def main() -> None:

@@ -10,7 +10,7 @@ from windlass.chaos.plan import FaultKind
 def calls_of_killed_producers_are_whole(history: History) -> Finding:
     """Judge that no call of a killed producer was carried out in part, or acknowledged and lost.
 
-    What was in flight may be there or not; nobody was told.
+    What was in flight may be there or not: its producer did not live to know.
     """
     calls = _calls_of_killed(history)
     wrong: list[Violation] = []
