@@ -56,10 +56,19 @@ def test_figures_are_added_up_for_each_store_and_for_all() -> None:
 
 @pytest.mark.parametrize(("last", "word"), [(105, "flat: "), (90, "flat: "), (115, "GROWS: ")])
 def test_memory_is_flat_up_to_a_tenth(last: int, word: str) -> None:
-    results = results_of([made("sqlite", (100, last))])
+    results = results_of([made("redis", (100, last))])
 
     assert word in list(soak.lines(results))[-1]
     assert results.totals[-1].is_flat == (word == "flat: ")
+
+
+@pytest.mark.parametrize(("megabytes", "is_flat"), [(110, True), (120, False)])
+def test_workers_on_sqlite_may_fill_their_page_caches_and_no_more(
+    megabytes: int, is_flat: bool
+) -> None:
+    results = results_of([made("sqlite", (46_000_000, megabytes * 1_000_000))])
+
+    assert [total.is_flat for total in results.totals] == [is_flat, is_flat]
 
 
 def test_a_broken_law_is_named_in_the_table() -> None:
