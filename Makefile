@@ -19,7 +19,7 @@ CASES ?= long
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos test torture test-wheel test-pythons test-system check docs format bench bench-sqlite bench-redis bench-capacity bench-web bench-startup bench-defaults profile release clean
+.PHONY: help demo chaos soak test torture test-wheel test-pythons test-system check docs format bench bench-sqlite bench-redis bench-capacity bench-web bench-startup bench-defaults profile release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ demo: $(VENV)/.base ## watch a thousand jobs run on an embedded queue
 
 chaos: $(VENV)/.chaos ## throw faults at workers, and check every promise; ARGS="--store postgres --time 5m"
 	@$(BIN)/windlass chaos $(ARGS)
+
+soak: $(VENV)/.chaos ## chaos on every store in turn, for hours; TIME=8h ARGS="--rate 150", figures in build/soak.json
+	@$(BIN)/python tools/soak.py --time $(or $(TIME),2h) $(ARGS)
 
 test: $(VENV)/.dev ## run every quick test; needs nothing but wheels
 	@$(BIN)/python -m pytest --ignore=tests/system --ignore=tests/wheel -m 'not long' --numprocesses=$(TESTERS) --dist=worksteal --durations=10 $(PYTEST_ARGS)

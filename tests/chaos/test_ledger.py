@@ -28,6 +28,14 @@ def test_lines_come_back_in_the_order_of_their_times(tmp_path: Path) -> None:
     assert first.at <= second.at
 
 
+def test_the_jobs_of_one_call_are_lines_of_one_mark(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.write_all("offered", [("a", "plain"), ("b", "paced")], mark="7")
+
+    found = [(each.what, each.job, each.name, each.mark) for each in ledger.entries()]
+    assert found == [("offered", "a", "plain", "7"), ("offered", "b", "paced", "7")]
+
+
 def test_an_empty_ledger_has_no_lines(tmp_path: Path) -> None:
     assert Ledger(tmp_path / "ledger").entries() == []
 

@@ -109,3 +109,37 @@ def test_a_cut_network_refuses_new_connections_until_it_heals() -> None:
             again[1].close()
 
     asyncio.run(main())
+
+
+def test_a_proxy_that_leads_elsewhere_cuts_old_connections_and_passes_new_ones_there() -> None:
+    async def main() -> None:
+        async with network() as proxy, network() as other:
+            line = await connect(proxy)
+            await answered(line, b"first")
+            other.refuse()
+            proxy.lead_to(other.port)
+            assert await is_cut(line)
+            refused = await connect(proxy)
+            assert await is_cut(refused)
+            other.heal()
+            again = await connect(proxy)
+            assert await answered(again, b"again") == b"again"
+            for each in (line, refused, again):
+                each[1].close()
+
+    asyncio.run(main())
+
+
+def test_a_closed_proxy_leaves_no_task_behind() -> None:
+    """Prevents complaints of the event loop when a run ends."""
+
+    async def main() -> None:
+        async with network() as proxy:
+            line = await connect(proxy)
+            await answered(line, b"first")
+            line[1].close()
+            await proxy.close()
+            serving = [task for task in asyncio.all_tasks() if "_serve" in repr(task)]
+            assert not serving
+
+    asyncio.run(main())

@@ -14,9 +14,11 @@ from windlass.chaos.laws.checker import LAWS, check
 from windlass.chaos.laws.verdict import Standing, Verdict, Violation
 from windlass.chaos.options import Options
 from windlass.chaos.plan import FaultKind
+from windlass.chaos.report.memory import WorkerMemory
 from windlass.chaos.report.page import page_of
-from windlass.chaos.report.report import Report, command_of, report_of
+from windlass.chaos.report.report import Report, StrikeReport, command_of, report_of
 from windlass.chaos.report.text import lines_of
+from windlass.core.document_fields.chaos import SHAPES
 
 ONE, TWO = job(1), job(2)
 EVIL = "<script>alert(1)</script>\"'&\x1b[31m\n</title>"
@@ -105,6 +107,33 @@ def test_json_has_all_that_the_text_has() -> None:
     made = report(*GOOD)
 
     assert msgspec.json.decode(msgspec.json.encode(made), type=Report) == made
+
+
+def test_every_field_of_the_json_report_is_documented_and_no_other() -> None:
+    def fields(kind: type[msgspec.Struct]) -> set[str]:
+        return {each.encode_name for each in msgspec.structs.fields(kind)}
+
+    shapes: dict[str, type[msgspec.Struct]] = {
+        "report of chaos": Report,
+        "verdict of chaos": Verdict,
+        "violation": Violation,
+        "fault of chaos": StrikeReport,
+        "memory of a worker": WorkerMemory,
+    }
+    assert {name: set(SHAPES[name]) for name in shapes} == {
+        name: fields(kind) for name, kind in shapes.items()
+    }
+    assert set(SHAPES) == set(shapes)
+
+
+def test_the_text_shows_the_memory_of_the_worker_that_lived_longest() -> None:
+    memory = (WorkerMemory(pid=7, seconds=60.0, first=40_000_000, last=41_500_000),)
+    text = list(lines_of(msgspec.structs.replace(report(*GOOD), memory=memory)))
+
+    assert (
+        "memory of the worker that lived longest, 60 s: 40.0 MB in the first quarter, 41.5 MB in "
+        "the last"
+    ) in text
 
 
 class Tags(HTMLParser):

@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from tests.cli.conftest import Shell
 from windlass.cli.root_command import cli
-from windlass.core.document_fields import COMMANDS, EACH, ROUTES, SHAPES, field_of
+from windlass.core.document_fields import COMMANDS, EACH, ROUTES, SHAPES, chaos, field_of
 from windlass.core.workers import WorkerPulse
 from windlass.web.api.routes import ENDPOINTS
 
@@ -119,6 +119,8 @@ CALLS = {
     "doctor": [""],
 }
 """Every command that writes a document, with arguments; those that only look come first."""
+IN_FILES = {"chaos"}
+"""Commands that write their document to a file: tests/chaos/test_report.py has its fields."""
 RARE = {
     "bulk result": {"cancelled"},
     "connections": {"open", "in_use", "limit"},
@@ -203,7 +205,8 @@ def test_every_field_of_every_document_is_documented(
     unseen = {
         shape: missing
         for shape, fields in SHAPES.items()
-        if (missing := fields.keys() - seen[shape] - RARE.get(shape, set()))
+        if shape not in chaos.SHAPES
+        and (missing := fields.keys() - seen[shape] - RARE.get(shape, set()))
     }
     assert unseen == {}
 
@@ -219,10 +222,10 @@ def test_every_command_with_a_document_is_known_and_called() -> None:
     writing = {
         name
         for name, command in walk(get_command(cli), [])
-        if any("--json" in each.opts and each.is_flag for each in command.params)
+        if any("--json" in each.opts for each in command.params)
     }
     assert set(COMMANDS) == writing
-    assert set(CALLS) == writing
+    assert set(CALLS) == writing - IN_FILES
 
 
 def test_every_route_of_the_api_has_its_shape_and_keys() -> None:

@@ -26,6 +26,8 @@ STORMS = 3
 """How many there may be: in some storms a fault hits nothing that a mutant would spoil."""
 SEED = int(os.environ.get("TORTURE_SEED", "0")) or 11
 KILL, STOP = FaultKind.KILL_WORKER, FaultKind.STOP_WORKER
+PRODUCER, OVER = FaultKind.KILL_PRODUCER, FaultKind.FAIL_OVER
+CLOCK = FaultKind.STEP_CLOCK
 
 
 class Mutant(NamedTuple):
@@ -56,6 +58,9 @@ ALL = [
     mutant("retries_lose_their_place", "order"),
     mutant("ticks_come_twice", "ticks"),
     mutant("transactions_do_not_settle", "effects", store="postgres"),
+    mutant("floors_without_sweeps", "outcomes orphans", store="postgres"),
+    mutant("calls_are_written_job_by_job", "producers", PRODUCER),
+    mutant("replicas_are_not_waited_for", "outcomes", OVER, store="redis", strikes=2),
 ]
 
 
@@ -103,3 +108,18 @@ def test_a_run_without_a_mutant_keeps_every_law(store: str, tmp_path: Path) -> N
     assert tried >= {"outcomes", "fence", "finality", "leases", "unique", "concurrency", "rate"}
     assert tried >= {"order", "steps", "sagas", "flows", "ticks", "orphans"}
     assert ("effects" in tried) == (store == "postgres")
+
+
+@pytest.mark.parametrize(("store", "fault"), [("redis", OVER), ("postgres", CLOCK)])
+def test_failovers_clock_steps_and_killed_producers_break_no_law(
+    store: str, fault: FaultKind, tmp_path: Path
+) -> None:
+    """Prevents a checker that accuses a failover of more than it may take back."""
+    only = (fault, PRODUCER)
+    options: dict[str, Any] = {"store": store, "only": only, "faults": 4, "patience": 60.0}
+    report = storm(tmp_path / "run", SEED, seconds=12.0, lease=3.0, **options)
+
+    assert not broken(report) - {"recovery"}, "\n".join(lines_of(report))
+    assert {each.fault for each in report.strikes if each.number} == set(only)
+    tried = {each.law for each in report.verdicts if each.standing is Standing.KEPT}
+    assert tried >= {"outcomes", "fence", "producers", "unique", "ticks", "orphans"}

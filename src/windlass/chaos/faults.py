@@ -11,7 +11,7 @@ from windlass.chaos.grounds.ground import Ground
 from windlass.chaos.laws.history import Strike
 from windlass.chaos.ledger import Ledger
 from windlass.chaos.plan import NETWORK_FAULTS, Fault, FaultKind
-from windlass.chaos.processes import Fleet, children_of, descendants, signal_all
+from windlass.chaos.processes import Fleet, ProducerProcess, children_of, descendants, signal_all
 
 _VICTIM_SECONDS = 10.0
 """Seconds for which a fault waits for a process that it can hit."""
@@ -19,7 +19,15 @@ _DELAY_SECONDS = 0.1
 _APART_SECONDS = 2.0
 _BUSY = "busy machine"
 _EXCUSED = "not thrown: no CPU time for a while, which excuses all workers"
-_SERVER_FAULTS = (FaultKind.TERMINATE_BACKENDS, FaultKind.RESTART_SERVER, FaultKind.FILL_DISK)
+_SERVER_FAULTS = (
+    FaultKind.TERMINATE_BACKENDS,
+    FaultKind.RESTART_SERVER,
+    FaultKind.FAIL_OVER,
+    FaultKind.FILL_DISK,
+    FaultKind.STEP_CLOCK,
+)
+_STEP_SECONDS = (3.0, 12.0)
+"""By how much the clock is set forward or back; shorter steps look like a slow answer."""
 _SIGNALS = {
     FaultKind.KILL_WORKER: signal.SIGKILL,
     FaultKind.KILL_CHILD: signal.SIGKILL,
@@ -27,15 +35,23 @@ _SIGNALS = {
     FaultKind.STOP_WORKER: signal.SIGSTOP,
     FaultKind.TERMINATE_WORKER: signal.SIGTERM,
     FaultKind.TERMINATE_SUPERVISOR: signal.SIGTERM,
+    FaultKind.KILL_PRODUCER: signal.SIGKILL,
 }
 
 
 class Thrower:
     """Throws faults, one after the other, at fleets and at the ground below them."""
 
-    def __init__(self, ground: Ground, fleets: Sequence[Fleet], ledger: Ledger) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        fleets: Sequence[Fleet],
+        producers: Sequence[ProducerProcess],
+        ledger: Ledger,
+    ) -> None:
         self._ground = ground
         self._fleets = fleets
+        self._producers = producers
         self._ledger = ledger
         self.strikes: list[Strike] = []
         """The thrown faults; number 0 is the machine's own doing."""
@@ -81,11 +97,22 @@ class Thrower:
             await self._ground.terminate_backends()
         elif fault.kind is FaultKind.RESTART_SERVER:
             await self._ground.restart(fault.lasting)
+        elif fault.kind is FaultKind.FAIL_OVER:
+            await self._ground.fail_over(fault.lasting)
         elif fault.kind is FaultKind.FILL_DISK:
             await self._ground.fill_disk(fault.lasting)
+        elif fault.kind is FaultKind.STEP_CLOCK:
+            return await self._step_clock(fault)
         else:
             return await self._signal(fault, victim)
         return ""
+
+    async def _step_clock(self, fault: Fault) -> str:
+        least, most = _STEP_SECONDS
+        length = least + (most - least) * abs(2 * fault.pick - 1)
+        seconds = round(length if fault.pick < 0.5 else -length, 3)
+        await self._ground.step_clock(seconds)
+        return f"by {seconds:+g} s"
 
     async def _signal(self, fault: Fault, victim: int) -> str:
         signal_all([victim], _SIGNALS[fault.kind])
@@ -124,7 +151,9 @@ class Thrower:
         return None
 
     def _candidates(self, kind: FaultKind) -> list[int]:
-        fleets = [fleet for fleet in self._fleets if fleet.is_running]
+        if kind is FaultKind.KILL_PRODUCER:
+            return [each.pid for each in self._producers if each.is_running]
+        fleets = [each for each in self._fleets if each.is_running and not each.is_spared]
         if kind in (FaultKind.KILL_SUPERVISOR, FaultKind.TERMINATE_SUPERVISOR):
             return [fleet.pid for fleet in fleets if fleet.workers()]
         workers = [pid for fleet in fleets for pid in fleet.workers()]
@@ -145,6 +174,7 @@ class Thrower:
                 ended=ended,
                 pids=pids,
                 touches_all=everybody or blocks_all,
+                forgets=fault.kind is FaultKind.FAIL_OVER,
                 note=note,
             )
         )

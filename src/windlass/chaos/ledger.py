@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -53,10 +54,13 @@ class Ledger:
     ) -> float:
         """Append a line, and return its time once the line is on the disk."""
         entry = Entry(what, time.monotonic(), os.getpid(), job, attempt, name, mark)
-        file = self._open()
-        os.write(file, _encoder.encode(entry) + b"\n")
-        os.fsync(file)
+        self._append([entry])
         return entry.at
+
+    def write_all(self, what: str, jobs: Sequence[tuple[str, str]], mark: str = "") -> None:
+        """Append a line for each job and its kind, and return once all are on the disk."""
+        now, pid = time.monotonic(), os.getpid()
+        self._append([Entry(what, now, pid, job, 0, kind, mark) for job, kind in jobs])
 
     def has(self, pid: int) -> bool:
         """Return whether a process has written a line."""
@@ -70,6 +74,11 @@ class Ledger:
             whole = path.read_bytes().rpartition(b"\n")[0]
             found += map(_decoder.decode, whole.splitlines())
         return sorted(found, key=lambda entry: entry.at)
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        file = self._open()
+        os.write(file, b"".join(_encoder.encode(each) + b"\n" for each in entries))
+        os.fsync(file)
 
     def _open(self) -> int:
         # Again after a fork: two processes never share a file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -28,7 +29,8 @@ class Observer:
 
     def __init__(self, app: Windlass) -> None:
         self._app = app
-        self._seen: dict[str, str] = {}
+        self._seen: dict[str, tuple[str, float]] = {}
+        """The outcome of each job, and when it was first seen."""
         self.changes: list[Change] = []
 
     async def counts(self) -> Counter[State]:
@@ -76,12 +78,12 @@ class Observer:
         name = str(job.id)
         result = (job.result or b"").decode(errors="replace")
         outcome = f"{job.state} in attempt {job.attempt} {result}".strip()
-        before = self._seen.get(name)
-        if before is None:
+        before, seen_at = self._seen.get(name, ("", 0.0))
+        if not before:
             if job.state in FINISHED:
-                self._seen[name] = outcome
+                self._seen[name] = (outcome, time.monotonic())
         elif before != outcome:
-            self.changes.append(Change(job=name, before=before, after=outcome))
+            self.changes.append(Change(job=name, before=before, after=outcome, seen_at=seen_at))
 
 
 def record_of(job: Job) -> Record:

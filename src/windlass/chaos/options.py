@@ -35,6 +35,8 @@ class Options(Struct, frozen=True, kw_only=True):
     lease: float = 3.0
     fleets: int = 2
     """Supervisors, of which each has two workers."""
+    spared: int = 0
+    """Further supervisors that no signal hits, so that their workers live as long as the run."""
     patience: float = 60.0
     """Seconds without any progress after which the drain is given up."""
 
@@ -63,7 +65,7 @@ def ground_of(options: Options, directory: Path) -> Ground:
         if store == "postgres":
             from windlass.chaos.grounds.postgres import PostgresGround
 
-            return PostgresGround(directory, options.url)
+            return PostgresGround(directory, options.url, jobs=options.jobs)
         if store == "redis":
             from windlass.chaos.grounds.redis import RedisGround
 
@@ -75,7 +77,7 @@ def ground_of(options: Options, directory: Path) -> Ground:
         ) from error
     from windlass.chaos.grounds.sqlite import SqliteGround
 
-    return SqliteGround(directory, options.url)
+    return SqliteGround(directory, options.url, jobs=options.jobs)
 
 
 def kinds_for(options: Options, ground: Ground) -> list[FaultKind]:

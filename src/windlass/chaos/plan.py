@@ -21,13 +21,16 @@ class FaultKind(StrEnum):
     STOP_WORKER = "stop-worker"
     TERMINATE_WORKER = "terminate-worker"
     TERMINATE_SUPERVISOR = "terminate-supervisor"
+    KILL_PRODUCER = "kill-producer"
     STALL_NETWORK = "stall-network"
     CUT_NETWORK = "cut-network"
     RESET_NETWORK = "reset-network"
     DELAY_NETWORK = "delay-network"
     TERMINATE_BACKENDS = "terminate-backends"
     RESTART_SERVER = "restart-server"
+    FAIL_OVER = "fail-over"
     FILL_DISK = "fill-disk"
+    STEP_CLOCK = "step-clock"
 
 
 DESCRIPTIONS: dict[str, str] = {
@@ -37,13 +40,16 @@ DESCRIPTIONS: dict[str, str] = {
     FaultKind.STOP_WORKER: "SIGSTOP to a worker, up to twice its lease, then SIGCONT",
     FaultKind.TERMINATE_WORKER: "SIGTERM to a worker process",
     FaultKind.TERMINATE_SUPERVISOR: "SIGTERM to a supervisor, which is started again",
+    FaultKind.KILL_PRODUCER: "SIGKILL to a producer, whose place another takes",
     FaultKind.STALL_NETWORK: "the network passes nothing on, and later everything",
     FaultKind.CUT_NETWORK: "connections are reset, and new ones refused for a while",
     FaultKind.RESET_NETWORK: "every connection is reset once",
     FaultKind.DELAY_NETWORK: "the network delays everything",
     FaultKind.TERMINATE_BACKENDS: "every session of the database is terminated",
     FaultKind.RESTART_SERVER: "the server is killed and started again",
+    FaultKind.FAIL_OVER: "a replica is promoted, and the primary killed a moment later",
     FaultKind.FILL_DISK: "the disk of the store is full for a while",
+    FaultKind.STEP_CLOCK: "the clock of the store is set forward or back, and stays there",
 }
 PROCESS_FAULTS = (
     FaultKind.KILL_WORKER,
@@ -52,6 +58,7 @@ PROCESS_FAULTS = (
     FaultKind.STOP_WORKER,
     FaultKind.TERMINATE_WORKER,
     FaultKind.TERMINATE_SUPERVISOR,
+    FaultKind.KILL_PRODUCER,
 )
 """Faults that need nothing but signals."""
 NETWORK_FAULTS = (
@@ -66,6 +73,7 @@ _LASTING = {
     FaultKind.CUT_NETWORK: (0.1, 1.2),
     FaultKind.DELAY_NETWORK: (0.5, 1.0),
     FaultKind.RESTART_SERVER: (0.0, 0.5),
+    FaultKind.FAIL_OVER: (0.0, 1.0),
     FaultKind.FILL_DISK: (0.3, 1.0),
 }
 """How many leases a fault lasts; those that are not here are over at once."""

@@ -14,8 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 import windlass
 from windlass.chaos.ledger import VARIABLE
+from windlass.chaos.terms import Order
 from windlass.settings import describe_settings
 
 _FOREIGN = {name for setting in describe_settings() for name in setting.other_names}
@@ -55,8 +59,17 @@ def spawn_mortal(
 class Fleet:
     """A supervisor with its workers, which can be started again."""
 
-    def __init__(self, number: int, directory: Path, env: Mapping[str, str], lease: float) -> None:
+    def __init__(
+        self,
+        number: int,
+        directory: Path,
+        env: Mapping[str, str],
+        lease: float,
+        *,
+        is_spared: bool = False,
+    ) -> None:
         self.number = number
+        self.is_spared = is_spared
         self._log = directory / f"fleet-{number}.log"
         self._env = env
         self._flags = [
@@ -98,9 +111,55 @@ class Fleet:
             self._process.wait()
 
 
-def start_producer(order: str, *, log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a producer with its order."""
-    return spawn_mortal([sys.executable, *_PRODUCER, order], log=log, env=env)
+class ProducerProcess:
+    """A producer with its order, which another can take the place of."""
+
+    def __init__(self, order: Order, directory: Path, env: Mapping[str, str]) -> None:
+        self._order = order
+        self._log = directory / f"producer-{order.number}.log"
+        self._env = env
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, done: float = 0.0) -> None:
+        """Start one, for what is left of the order when this part of its time has passed."""
+        order = self._order.rest(done)
+        self._order = replace(self._order, life=order.life + 1)
+        text = msgspec.json.encode(order).decode()
+        command = [sys.executable, *_PRODUCER, text]
+        self._process = spawn_mortal(command, log=self._log, env=self._env)
+
+    @property
+    def number(self) -> int:
+        """Which of the producers it is."""
+        return self._order.number
+
+    @property
+    def pid(self) -> int:
+        """The process id; 0: it has not been started."""
+        return 0 if self._process is None else self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def end(self, seconds: float) -> bool:
+        """Let it end between two calls; return whether it did so in time."""
+        if self._process is None:
+            return True
+        self._process.terminate()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kill it, and wait for its end."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
 
 def environment(url: str, ledger: Path, **settings: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ import msgspec
 from windlass.app.handle import Handle
 from windlass.app.producer import Draft
 from windlass.chaos import workload
-from windlass.chaos.terms import CONCURRENCY, RATE, Order
+from windlass.chaos.terms import CONCURRENCY, PRODUCERS, RATE, Order
 from windlass.chaos.workload import app, ledger
 from windlass.core.errors import WindlassError
 
@@ -27,6 +27,13 @@ _UNIQUE_KEYS = 4
 _BURST_EVERY = 3
 """Rounds between two bursts of limited jobs."""
 _ACCOUNTS = 3
+_PACED, _BURST_PACED = 3, 2 * RATE
+"""Jobs of `paced` in each round, and in a burst."""
+_MAX_PACED = 0.8 * RATE
+"""How many of these may be enqueued in a second; more would wait for ever longer."""
+_BATCH = 200
+"""Jobs in one call: Redis adds up to 250 as a whole."""
+_LIVES_APART = 2**62
 _PAUSE_AFTER_ERROR = 0.2
 _TRICKLE_SECONDS = 3.0
 """Seconds between two rounds once all jobs are enqueued and the storm goes on."""
@@ -37,12 +44,13 @@ class Producer:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._dice = random.Random(order.seed * 1_000 + order.number)  # noqa: S311
+        seed = order.seed * 1_000 + order.number + (order.life - 1) * _LIVES_APART
+        self._dice = random.Random(seed)  # noqa: S311
         self._stopped = threading.Event()
-        self._rounds = 0
+        self._rounds = self._calls = 0
         self._places: dict[str, int] = {}
         self._closed: set[str] = set()
-        self.count = 0
+        self.count = self._counted = 0
 
     def stop(self, *_: object) -> None:
         """End soon."""
@@ -67,6 +75,19 @@ class Producer:
             self._one_unique()
             self._one_ordered()
         self._flow()
+        self._fill()
+
+    def _fill(self) -> None:
+        """Enqueue quick jobs, if the order is for more jobs than the rate limit lets through."""
+        rounds = _MAX_PACED / PRODUCERS / (_PACED + _BURST_PACED / _BURST_EVERY)
+        wanted = self._order.jobs / self._order.seconds / rounds
+        missing = round(wanted) - (self.count - self._counted)
+        self._counted = self.count
+        if missing > 0:
+            for start in range(0, missing, _BATCH):
+                batch = min(_BATCH, missing - start)
+                self._enqueue([workload.plain.draft() for _ in range(batch)])
+            self._counted = self.count
 
     def _seconds(self, most: float) -> float:
         # Mostly short; one in eight is long enough to be hit by a fault.
@@ -80,7 +101,7 @@ class Producer:
             workload.isolated.draft(self._seconds(1.0)),
             workload.flaky.draft(),
             *(workload.limited.draft(self._seconds(0.8)) for _ in range(3)),
-            *(workload.paced.draft() for _ in range(3)),
+            *(workload.paced.draft() for _ in range(_PACED)),
             workload.staged.draft(self._seconds(0.8)),
             workload.saga.draft(self._seconds(0.6)),
         ]
@@ -91,19 +112,18 @@ class Producer:
     def _burst(self) -> None:
         """Enqueue more than the limits let through: a limit that never binds proves nothing."""
         limited = [workload.limited.draft(self._seconds(1.0)) for _ in range(3 * CONCURRENCY)]
-        self._enqueue([*limited, *(workload.paced.draft() for _ in range(2 * RATE))])
+        self._enqueue([*limited, *(workload.paced.draft() for _ in range(_BURST_PACED))])
 
     def _enqueue(self, drafts: Sequence[Draft[Any]]) -> None:
-        for draft in drafts:
-            self._offer(draft)
+        self._offer(drafts)
         if self._call(lambda: app.enqueue_many(drafts)):
-            for draft in drafts:
-                self._accept(str(draft.job.id), draft.job.kind)
+            ledger.write_all("accepted", _named(drafts))
+            self.count += len(drafts)
 
     def _one_unique(self) -> None:
         key = f"key-{self._dice.randrange(_UNIQUE_KEYS)}"
         draft = workload.unique.draft(key, self._seconds(1.0))
-        self._offer(draft)
+        self._offer([draft])
         handles: list[Handle[Any]] = []
         if self._call(lambda: handles.extend(app.enqueue_many([draft]))):
             for handle in handles:
@@ -111,12 +131,14 @@ class Producer:
                     self._accept(str(handle.id), "unique", key)
 
     def _one_ordered(self) -> None:
-        account = f"{self._order.number}-{self._dice.randrange(_ACCOUNTS)}"
+        # A killed producer may have left a job whose place nobody knows.
+        whose = f"{self._order.number}.{self._order.life}"
+        account = f"{whose}-{self._dice.randrange(_ACCOUNTS)}"
         if account in self._closed:
             account = f"{account}-{len(self._closed)}"
         place = self._places.get(account, 0) + 1
         draft = workload.ordered.draft(account, fails=self._dice.random() < 0.2)
-        self._offer(draft)
+        self._offer([draft])
         if self._call(lambda: app.enqueue_many([draft])):
             self._places[account] = place
             self._accept(str(draft.job.id), "ordered", f"{account}#{place}")
@@ -129,9 +151,8 @@ class Producer:
         first = flow.add(workload.member.draft(self._seconds(0.5)))
         middle = [flow.add(workload.member.draft(self._seconds(0.5)), after=[first]) for _ in "ab"]
         last = flow.add(workload.member.draft(), after=middle)
-        ledger.write("offered", job=str(flow.id), name="flow")
-        for node in (first, *middle, last):
-            ledger.write("offered", job=str(node.id), name="member")
+        nodes = [(str(node.id), "member") for node in (first, *middle, last)]
+        self._write_offers([(str(flow.id), "flow"), *nodes])
         if self._call(flow.enqueue):
             self._accept(str(flow.id), "flow")
             self._accept(str(first.id), "member")
@@ -139,8 +160,13 @@ class Producer:
                 self._accept(str(node.id), "member", str(first.id))
             self._accept(str(last.id), "member", " ".join(str(node.id) for node in middle))
 
-    def _offer(self, draft: Draft[Any]) -> None:
-        ledger.write("offered", job=str(draft.job.id), name=draft.job.kind)
+    def _offer(self, drafts: Sequence[Draft[Any]]) -> None:
+        self._write_offers(_named(drafts))
+
+    def _write_offers(self, jobs: Sequence[tuple[str, str]]) -> None:
+        """Write the jobs of one call, before it is made."""
+        self._calls += 1
+        ledger.write_all("offered", jobs, mark=str(self._calls))
 
     def _accept(self, job: str, kind: str, mark: str = "") -> None:
         ledger.write("accepted", job=job, name=kind, mark=mark)
@@ -155,6 +181,10 @@ class Producer:
             self._stopped.wait(_PAUSE_AFTER_ERROR)
             return False
         return True
+
+
+def _named(drafts: Sequence[Draft[Any]]) -> list[tuple[str, str]]:
+    return [(str(draft.job.id), draft.job.kind) for draft in drafts]
 
 
 def main(order: Order) -> None:

@@ -19,6 +19,7 @@ class Proxy:
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._links: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
+        self._serving: set[asyncio.Task[object] | None] = set()
         self._open = asyncio.Event()
         self._open.set()
         self._delay = 0.0
@@ -36,6 +37,8 @@ class Proxy:
             self._server.close()
             self.reset()
             self._open.set()
+            # Else the event loop would complain about them when it ends.
+            await asyncio.gather(*filter(None, self._serving), return_exceptions=True)
 
     def stall(self) -> None:
         """Pass nothing on; what comes meanwhile is passed on later."""
@@ -56,12 +59,25 @@ class Proxy:
             for writer in link:
                 _abort(writer)
 
+    def lead_to(self, port: int) -> None:
+        """Reset every connection, and pass new ones on to another port of the same host."""
+        self._target = (self._target[0], port)
+        self.reset()
+
     def heal(self) -> None:
         """Pass everything on at once, as from the beginning."""
         self._delay, self._is_refusing = 0.0, False
         self._open.set()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._serving.add(task)
+        try:
+            await self._link(reader, writer)
+        finally:
+            self._serving.discard(task)
+
+    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_refusing:
             _abort(writer)
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from windlass.app import Windlass
@@ -24,19 +22,20 @@ from windlass.chaos.ledger import Ledger
 from windlass.chaos.observer import Observer
 from windlass.chaos.options import Options, ground_of, kinds_for
 from windlass.chaos.plan import FaultKind, plan_faults
-from windlass.chaos.processes import Fleet, environment, start_producer
+from windlass.chaos.processes import Fleet, ProducerProcess, environment
+from windlass.chaos.report.memory import MemoryWatch
 from windlass.chaos.report.report import Report, report_of
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.jobs.states import FINISHED, State
 
 _WORKERS_PER_FLEET = 2
-_PRODUCERS = 2
 _START_SECONDS = 120.0
 _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.25
 _RECOVERY_SECONDS = 30.0
 """Seconds for which a fault waits for the recovery from the one before."""
 _FEEL_SECONDS = 0.1
+_WEIGH_SECONDS = 1.0
 _RESTART_SECONDS = 0.5
 """Seconds after which a supervisor that ended is started again, as a service manager does."""
 
@@ -70,10 +69,11 @@ class Chaos:
         self._ledger = Ledger(directory / "ledger")
         self._ground: Ground = ground_of(options, directory)
         self._fleets: list[Fleet] = []
-        self._producers: list[subprocess.Popen[bytes]] = []
+        self._producers: list[ProducerProcess] = []
         self._began = time.monotonic()
         self._give_up_at = self._began + _START_SECONDS
-        self._workers = options.fleets * _WORKERS_PER_FLEET
+        self._workers = (options.fleets + options.spared) * _WORKERS_PER_FLEET
+        self._memory = MemoryWatch()
         self._kinds: list[FaultKind] = []
         self._phase = "start"
         self._planned = 0
@@ -93,9 +93,8 @@ class Chaos:
             await ground.create_effects()
             return await self._run_on(app)
         finally:
-            for process in self._producers:
-                process.kill()
-                process.wait()
+            for producer in self._producers:
+                producer.kill()
             for fleet in self._fleets:
                 fleet.kill()
             await app.aclose()
@@ -106,21 +105,19 @@ class Chaos:
         env = environment(
             self._ground.workers_url, self._directory / "ledger", **self._ground.settings
         )
-        for number in range(1, self._options.fleets + 1):
-            fleet = Fleet(number, self._directory, env, self._options.lease)
-            fleet.start()
-            self._fleets.append(fleet)
+        self._start_fleets(env)
         began = time.monotonic()
         await self._started(observer)
         self._start_seconds = time.monotonic() - began
         every = f"{terms.INTERVAL}s"
         await app.schedules.aput(terms.SCHEDULE, "tick", {}, every=every, catch_up="all")
-        thrower = Thrower(self._ground, self._fleets, self._ledger)
+        thrower = Thrower(self._ground, self._fleets, self._producers, self._ledger)
         started_at = datetime.now(UTC)
         beside = [
-            asyncio.ensure_future(self._keep_fleets()),
+            asyncio.ensure_future(self._keep_processes()),
             asyncio.ensure_future(self._watch(observer, thrower)),
             asyncio.ensure_future(self._feel(thrower)),
+            asyncio.ensure_future(self._weigh()),
         ]
         try:
             await self._storm(thrower, env)
@@ -138,7 +135,15 @@ class Chaos:
             impossible=self._ground.impossible,
             began=self._began,
             started_at=started_at,
+            memory=self._memory.figures(),
         )
+
+    def _start_fleets(self, env: dict[str, str]) -> None:
+        hit, lease = self._options.fleets, self._options.lease
+        for number in range(1, hit + self._options.spared + 1):
+            fleet = Fleet(number, self._directory, env, lease, is_spared=number > hit)
+            fleet.start()
+            self._fleets.append(fleet)
 
     # -- the storm -----------------------------------------------------------------------------
 
@@ -166,17 +171,17 @@ class Chaos:
             kinds=self._kinds,
             lease=options.lease,
         )
-        for number in range(1, _PRODUCERS + 1):
+        for number in range(1, terms.PRODUCERS + 1):
             order = terms.Order(
                 number=number,
                 seed=options.seed,
-                jobs=max(options.jobs // _PRODUCERS, 1),
+                jobs=max(options.jobs // terms.PRODUCERS, 1),
                 seconds=options.seconds,
                 transfers=self._ground.has_transactions,
             )
-            text = msgspec.json.encode(order).decode()
-            log = self._directory / f"producer-{number}.log"
-            self._producers.append(start_producer(text, log=log, env=env))
+            producer = ProducerProcess(order, self._directory, env)
+            producer.start()
+            self._producers.append(producer)
         await self._produce()
         self._phase, self._planned, self._began = "storm", len(faults), time.monotonic()
         for fault in faults:
@@ -202,14 +207,18 @@ class Chaos:
     def _done(self) -> int:
         return sum(self._counts[state] for state in FINISHED)
 
-    async def _keep_fleets(self) -> None:
-        """Start supervisors again that have ended."""
+    async def _keep_processes(self) -> None:
+        """Start supervisors again that have ended, and producers while the storm lasts."""
         while True:
             for fleet in self._fleets:
                 if not fleet.is_running:
                     await asyncio.sleep(_RESTART_SECONDS)
                     self._ledger.write("restart", name=f"fleet-{fleet.number}")
                     fleet.start()
+            for producer in self._producers:
+                if self._phase == "storm" and not producer.is_running:
+                    self._ledger.write("restart", name=f"producer-{producer.number}")
+                    producer.start((time.monotonic() - self._began) / self._options.seconds)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _watch(self, observer: Observer, thrower: Thrower) -> None:
@@ -239,18 +248,24 @@ class Chaos:
             if time.monotonic() - began - _FEEL_SECONDS > self._options.lease / 6:
                 thrower.was_starved(began)
 
+    async def _weigh(self) -> None:
+        """Look at the memory of the workers."""
+        while True:
+            await asyncio.to_thread(self._look_at_memory)
+            await asyncio.sleep(_WEIGH_SECONDS)
+
+    def _look_at_memory(self) -> None:
+        workers = [pid for fleet in self._fleets for pid in fleet.workers()]
+        self._memory.look(workers, time.monotonic())
+
     # -- afterwards ----------------------------------------------------------------------------
 
     async def _drain(self, app: Windlass, observer: Observer) -> None:
         """Let everything come to rest, as long as there is progress."""
         self._phase = "drain"
-        for number, process in enumerate(self._producers, 1):
-            process.terminate()
-            try:
-                await asyncio.to_thread(process.wait, _END_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._unended.append(f"producer {number}")
-                process.kill()
+        for producer in self._producers:
+            if not await asyncio.to_thread(producer.end, _END_SECONDS):
+                self._unended.append(f"producer {producer.number}")
         latest, since, paused = 0, time.monotonic(), False
         while time.monotonic() - since < self._options.patience:
             with suppress(StoreError, OSError):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 CONCURRENCY = 3
 """How many jobs of `limited` may run at a time."""
 RATE = 20
 """How many jobs of `paced` may start in a second."""
+PRODUCERS = 2
 STEPS = ("draw", "charge", "send")
 """The steps of `staged`, and of `saga`, in their order."""
 SCHEDULE = "chaos-tick"
@@ -34,3 +36,11 @@ class Order(Struct, frozen=True, kw_only=True):
     seconds: float
     transfers: bool
     """Whether jobs may join a transaction of their handler."""
+    life: int = 1
+    """Which process this is for the order: each takes the place of one that was killed."""
+
+    def rest(self, done: float) -> Order:
+        """Return what is left to do when a part of the time, from 0 to 1, has passed."""
+        left = max(1 - done, 0.0)
+        jobs, seconds = max(round(self.jobs * left), 1), max(self.seconds * left, 1.0)
+        return replace(self, jobs=jobs, seconds=seconds)

@@ -5,7 +5,9 @@ Imported by path in processes under chaos, so it imports nothing of the tests.
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -177,3 +179,51 @@ def transactions_do_not_settle() -> None:
     for each in vars(transaction).values():
         if isinstance(each, type) and hasattr(each, "_asettle"):
             each._asettle = settle
+
+
+def floors_without_sweeps() -> None:
+    """Begin every claim where the last one of its lane ended, whatever a sweep has found."""
+    from windlass.core.claims.lanes import Claim
+    from windlass.store.postgres import claim_and_settle
+    from windlass.store.postgres.lane_cache import LaneCache
+
+    floors: dict[Any, Any] = {}
+    values, inner = claim_and_settle.claim_values, LaneCache.claimed
+
+    def claim_values(claim: Claim, worker: str, token: int) -> tuple[str, ...]:
+        asks = [replace(ask, floor=floors.get(ask.lane, ask.floor)) for ask in claim.asks]
+        return values(replace(claim, asks=tuple(asks)), worker, token)
+
+    def claimed(self: LaneCache, answers: Any) -> None:
+        for each in answers:
+            if each.last is not None:
+                floors[each.lane] = max(each.last, floors.get(each.lane, each.last))
+        inner(self, answers)
+
+    claim_and_settle.claim_values = claim_values
+    LaneCache.claimed = claimed  # type: ignore[method-assign]
+
+
+def calls_are_written_job_by_job() -> None:
+    """Commit the jobs of one call one after the other."""
+    from windlass.store.sqlite import SqliteStore
+
+    inner = SqliteStore.enqueue_blocking
+
+    def enqueue_blocking(self: SqliteStore, jobs: Sequence[NewJob], timeout: Any) -> Any:
+        made: list[Any] = []
+        for job in jobs:
+            made += inner(self, [job], timeout)
+            time.sleep(0.05)
+        return made
+
+    SqliteStore.enqueue_blocking = enqueue_blocking  # type: ignore[method-assign]
+
+
+def replicas_are_not_waited_for() -> None:
+    """Acknowledge what only the primary has."""
+    from windlass.store.redis import store
+
+    inner = store.parse  # type: ignore[attr-defined]
+    parse = lambda url: dataclasses.replace(inner(url), wait_replicas=0)  # noqa: E731
+    store.parse = parse  # type: ignore[attr-defined]

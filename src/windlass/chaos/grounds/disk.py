@@ -9,14 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 
 _BYTES = 192 * 1024 * 1024
+_BYTES_PER_JOB = 8 * 1024
 _CHUNK = bytes(1024 * 1024)
 
 
 class SmallDisk:
     """A directory on a file system of its own, if that can be had."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, jobs: int = 0) -> None:
         self.directory = directory
+        self._bytes = _BYTES + jobs * _BYTES_PER_JOB
         self._ballast = directory / "ballast"
         self.is_mounted = False
 
@@ -24,7 +26,15 @@ class SmallDisk:
         """Mount the file system; return whether that was possible."""
         self.directory.mkdir(parents=True, exist_ok=True)
         if sys.platform == "linux" and os.geteuid() == 0:
-            command = ["mount", "-t", "tmpfs", "-o", f"size={_BYTES}", "tmpfs", str(self.directory)]
+            command = [
+                "mount",
+                "-t",
+                "tmpfs",
+                "-o",
+                f"size={self._bytes}",
+                "tmpfs",
+                str(self.directory),
+            ]
             self.is_mounted = _succeeds(command)
         return self.is_mounted
 

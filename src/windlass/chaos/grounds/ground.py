@@ -63,6 +63,14 @@ class Ground:
         """Kill the server, and start it again after a pause."""
         raise NotImplementedError
 
+    async def fail_over(self, pause: float) -> None:
+        """Promote the replica, and kill the primary after a pause in which it still serves."""
+        raise NotImplementedError
+
+    async def step_clock(self, seconds: float) -> None:
+        """Set the store's clock forward, or back if negative, and leave it there."""
+        raise NotImplementedError
+
     async def fill_disk(self, seconds: float) -> None:
         """Let the disk be full for a while."""
         raise NotImplementedError

@@ -28,6 +28,11 @@ _TERMINATE = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE application_name = %s AND datname = current_database() AND pid <> pg_backend_pid()
 """
+_CLOCK = """
+CREATE OR REPLACE FUNCTION {}.clock() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS {}
+"""
+_CLOCK_BODY = "SELECT statement_timestamp() + interval '{:.3f} s'"
+"""The only clock that decides about leases and due times, in a schema of chaos's own."""
 
 
 class PostgresGround(Ground):
@@ -37,14 +42,17 @@ class PostgresGround(Ground):
     has_transactions = True
     settings = {"schema": SCHEMA}  # noqa: RUF012
 
-    def __init__(self, directory: Path, url: str = "") -> None:
+    def __init__(self, directory: Path, url: str = "", *, jobs: int = 0) -> None:
         super().__init__()
         self.url = url
         self._directory = directory
         self._place: Path | None = None
-        self._disk = SmallDisk(directory / "disk")
+        self._jobs = jobs
+        self._disk = SmallDisk(directory / "disk", jobs)
         self._server: PostgresServer | None = None
         self._owns_schema = False
+        self._ahead = 0.0
+        self._without("chaos has no standby of PostgreSQL; docs/failover.md", FaultKind.FAIL_OVER)
 
     @property
     def workers_url(self) -> str:
@@ -67,7 +75,7 @@ class PostgresGround(Ground):
 
     async def _start_server(self) -> None:
         self._place = place = _place()
-        self._disk = SmallDisk(place / "disk")
+        self._disk = SmallDisk(place / "disk", self._jobs)
         if not self._disk.mount():
             self._without("this user may not mount a tmpfs", FaultKind.FILL_DISK)
         log = self._directory / "postgres.log"
@@ -120,6 +128,11 @@ class PostgresGround(Ground):
             await asyncio.to_thread(self._server.stop)
             await asyncio.sleep(pause)
             await self._serve(self._server)
+
+    async def step_clock(self, seconds: float) -> None:
+        self._ahead += seconds
+        clock = sql.SQL(_CLOCK).format(_SCHEMA, sql.Literal(_CLOCK_BODY.format(self._ahead)))
+        await asyncio.to_thread(self._query, clock)
 
     async def fill_disk(self, seconds: float) -> None:
         try:

@@ -17,15 +17,19 @@ class SqliteGround(Ground):
 
     name = "sqlite"
 
-    def __init__(self, directory: Path, url: str = "") -> None:
+    def __init__(self, directory: Path, url: str = "", *, jobs: int = 0) -> None:
         super().__init__()
         self._given = url
         self._own_file: Path | None = None
-        self._disk = SmallDisk(directory / "disk")
+        self._disk = SmallDisk(directory / "disk", jobs)
         self._without("SQLite has no network", *NETWORK_FAULTS)
         self._without(
-            "SQLite has no server", FaultKind.TERMINATE_BACKENDS, FaultKind.RESTART_SERVER
+            "SQLite has no server",
+            FaultKind.TERMINATE_BACKENDS,
+            FaultKind.RESTART_SERVER,
+            FaultKind.FAIL_OVER,
         )
+        self._without("SQLite has the clock of this machine", FaultKind.STEP_CLOCK)
 
     async def prepare(self) -> None:
         if self._given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.chaos.laws import contention, outcomes, recovery, workflows
+from windlass.chaos.laws import contention, outcomes, producers, recovery, workflows
 from windlass.chaos.laws.history import History
 from windlass.chaos.laws.verdict import Law, Standing, Verdict
 
@@ -33,6 +33,11 @@ LAWS = (
         name="effects",
         promise="effects in ctx.transaction() happen exactly once",
         judge=outcomes.effects_happen_once,
+    ),
+    Law(
+        name="producers",
+        promise="a call of a killed producer is carried out whole, or not at all",
+        judge=producers.calls_of_killed_producers_are_whole,
     ),
     Law(
         name="unique",

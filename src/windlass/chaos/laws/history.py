@@ -58,6 +58,8 @@ class Strike(Struct, frozen=True, kw_only=True):
     pids: tuple[int, ...] = ()
     touches_all: bool = False
     """Whether every process may have lost its lease by it."""
+    forgets: bool = False
+    """Whether writes of the moments before it may be gone, unless a replica had confirmed them."""
     note: str = ""
 
 
@@ -84,6 +86,8 @@ class Change(Struct, frozen=True, kw_only=True):
     job: str
     before: str
     after: str
+    seen_at: float = 0.0
+    """When the first of them was first seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +184,18 @@ class History:
         return any(
             strike.began <= run.began <= strike.ended + self.lease
             for strike in self.touching(run.pid)
+        )
+
+    def may_be_forgotten(self, at: float) -> bool:
+        """Return whether a write of this time, if no replica confirmed it, may have been lost.
+
+        Outcomes and enqueues are acknowledged only when a replica has them. Claims, checkpoints and
+        outcomes that another process saw too soon are not.
+        """
+        return any(
+            strike.began - self.lease <= at <= strike.ended + self.lease
+            for strike in self.strikes
+            if strike.forgets
         )
 
     def held_until(self, run: Run) -> float:

@@ -16,14 +16,20 @@ from windlass.core.jobs.ids import flow_of
 
 
 def recorded_steps_are_not_repeated(history: History) -> Finding:
-    """Judge that a step never runs again once a later step has begun."""
+    """Judge that a step never runs again once a later step has begun.
+
+    The record of a step waits for no replica: a failover may lose it.
+    """
     wrong: list[Violation] = []
     by_job = _valid_entries(history, "step")
     for job, entries in by_job.items():
         farthest = -1
+        recorded_by: dict[int, float] = {}
         for entry in entries:
             place = STEPS.index(entry.name)
-            if place < farthest:
+            recorded_by.setdefault(place - 1, entry.at)
+            since = recorded_by.get(place, recorded_by.get(farthest - 1, 0.0))
+            if place < farthest and not history.may_be_forgotten(since):
                 problem = (
                     f"ran its step {entry.name} again, in attempt {entry.attempt}, after "
                     f"{STEPS[farthest]} had begun"
@@ -39,6 +45,9 @@ def sagas_are_undone_in_reverse(history: History) -> Finding:
     sagas = [each for each in history.records if each.kind == "saga" and each.state == DEAD]
     wrong: list[Violation] = []
     for record in sagas:
+        entries = [*undone.get(record.job, ()), *done.get(record.job, ())]
+        if any(history.may_be_forgotten(entry.at) for entry in entries):
+            continue  # A failover may have lost the record of a step, or of its undoing.
         names = [entry.name for entry in undone.get(record.job, ())]
         # A repetition right away is one whose first time was cut off before it was recorded.
         order = [name for n, name in enumerate(names) if n == 0 or names[n - 1] != name]
@@ -90,6 +99,8 @@ def flows_end_once(history: History) -> Finding:
             done = history.recorded_run(parent)
             if done is None or done.ended is None or not runs or runs[0].began >= done.ended:
                 continue
+            if history.may_be_forgotten(runs[0].began):
+                continue  # The outcome that it followed was taken back by a failover.
             problem = f"began before its parent {parent} had finished"
             wrong.append(Violation(subject=f"member {entry.job}", problem=problem))
     return Finding(checked=len(flows), violations=wrong)

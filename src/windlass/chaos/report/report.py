@@ -14,6 +14,7 @@ from windlass.chaos.laws.recovery import Recovery, percentile, recoveries
 from windlass.chaos.laws.verdict import Verdict
 from windlass.chaos.options import Options
 from windlass.chaos.plan import FaultKind
+from windlass.chaos.report.memory import WorkerMemory
 from windlass.settings.url_masking import redact_url
 from windlass.version import __version__
 
@@ -55,6 +56,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """The faults that could not be thrown, and why."""
     throughput: tuple[int, ...]
     """Handlers that came to their end, second by second."""
+    memory: tuple[WorkerMemory, ...] = ()
+    """The memory of worker processes, those first that lived longest."""
     directory: str = ""
     """Where ledger and logs are, if they were kept."""
 
@@ -67,6 +70,7 @@ def report_of(
     impossible: Mapping[FaultKind, str],
     began: float,
     started_at: datetime,
+    memory: Sequence[WorkerMemory] = (),
 ) -> Report:
     """Put a report together."""
     entries = history.entries
@@ -88,6 +92,7 @@ def report_of(
         strikes=_strikes(history, began),
         impossible={kind.value: reason for kind, reason in impossible.items()},
         throughput=_throughput(history, began, latest),
+        memory=tuple(memory),
     )
 
 

@@ -56,6 +56,12 @@ def _figures(report: Report) -> Iterator[str]:
         f"{report.runs:,} runs, {thrown} faults, {report.refused:,} calls of "
         f"producers refused or uncertain; lease {report.lease:g} s"
     )
+    for longest in report.memory[:1]:
+        yield (
+            f"memory of the worker that lived longest, {longest.seconds:.0f} s: "
+            f"{longest.first / 1e6:.1f} MB in the first quarter, {longest.last / 1e6:.1f} MB in "
+            "the last"
+        )
 
 
 def _law(verdict: Verdict) -> Iterator[str]:
@@ -82,4 +88,3 @@ def _faults(report: Report) -> Iterator[str]:
         yield f"  {each.began:7.1f} s  {each.fault:<21} {parts}".rstrip()
     for fault, reason in report.impossible.items():
         yield f"  {'not thrown':<10} {fault:<21} {reason}"
-    yield f"  {'not thrown':<10} {'clock steps':<21} chaos does not set the clock of a machine"

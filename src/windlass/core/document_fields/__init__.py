@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from windlass.core.document_fields import figures, jobs, operations
+from windlass.core.document_fields import chaos, figures, jobs, operations
 from windlass.core.document_fields.field import EACH, Field, Fields
 
 __all__ = ["COMMANDS", "EACH", "ROUTES", "SHAPES", "Field", "Fields", "field_of"]
@@ -18,6 +18,7 @@ SHAPES: Mapping[str, Fields] = MappingProxyType(
         **jobs.SHAPES,
         **operations.SHAPES,
         **figures.SHAPES,
+        **chaos.SHAPES,
         "job with reasons": {
             **jobs.SHAPES["job"],
             "reasons": Field("Why it does not run, or how it ended.", "reason"),
@@ -46,6 +47,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "bulk resume": ("bulk operation",),
         "bulk show": ("bulk operation",),
         "bulk stop": ("bulk operation",),
+        "chaos": ("report of chaos",),
         "check": ("deploy check",),
         "dead groups": ("groups of errors",),
         "dead list": ("page of jobs",),
