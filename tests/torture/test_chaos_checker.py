@@ -38,6 +38,7 @@ class Mutant(NamedTuple):
     faults: tuple[FaultKind, ...] = ()
     store: str = "sqlite"
     strikes: int = 3
+    patience: float = 15.0
 
 
 def mutant(name: str, laws: str, *faults: FaultKind, **others: Any) -> Mutant:
@@ -58,9 +59,9 @@ ALL = [
     mutant("retries_lose_their_place", "order"),
     mutant("ticks_come_twice", "ticks"),
     mutant("transactions_do_not_settle", "effects", store="postgres"),
-    mutant("floors_without_sweeps", "outcomes orphans", store="postgres"),
+    mutant("floors_without_sweeps", "outcomes orphans", store="postgres", patience=8.0),
     mutant("calls_are_written_job_by_job", "producers", PRODUCER),
-    mutant("replicas_are_not_waited_for", "outcomes", OVER, store="redis", strikes=2),
+    mutant("replicas_are_not_waited_for", "outcomes", OVER, store="redis", strikes=1),
 ]
 
 
@@ -68,7 +69,7 @@ def storm(directory: Path, seed: int, given: Mutant | None = None, **others: Any
     """Run chaos for a short time."""
     options = {"jobs": 250, "faults": 0, "seconds": 6.0, "patience": 15.0, **others}
     if given is not None:
-        options |= {"store": given.store, "fleets": 1}
+        options |= {"store": given.store, "fleets": 1, "patience": given.patience}
         if given.faults:
             options |= {"faults": given.strikes, "only": given.faults}
     directory.mkdir()

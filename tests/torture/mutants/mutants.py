@@ -214,7 +214,7 @@ def calls_are_written_job_by_job() -> None:
         made: list[Any] = []
         for job in jobs:
             made += inner(self, [job], timeout)
-            time.sleep(0.05)
+            time.sleep(0.1 * (len(jobs) > 1))
         return made
 
     SqliteStore.enqueue_blocking = enqueue_blocking  # type: ignore[method-assign]

@@ -33,7 +33,8 @@ _graph_decoder = msgspec.json.Decoder(Graph)
 class _Known(NamedTuple):
     chart: Chart
     is_begun: bool = False
-    """Whether the flow's record was seen: if it is missing later, the flow is over."""
+    """Whether the flow's record was seen: if it is missing later, the flow is over, or the store
+    has lost the record with a primary that was replaced."""
     is_cancelled: bool = False
 
 
@@ -43,6 +44,14 @@ class _Heard(NamedTuple):
     begun: tuple[UUID, ...]
     new: tuple[UUID, ...]
     unfinished: tuple[str, ...]
+
+
+class _RecordGone(Exception):
+    """Records of flows that were begun are missing: what is known of these flows may be wrong."""
+
+    def __init__(self, flows: Sequence[UUID]) -> None:
+        super().__init__()
+        self.flows = flows
 
 
 class FlowAdvancer:
@@ -84,9 +93,15 @@ class FlowAdvancer:
         def decide(
             records: Mapping[str, Json], news: Sequence[News], now: datetime
         ) -> Changes[_Heard]:
+            _check_records(known, records, news)
             return _decided(flows, known, records, news, now)
 
-        applied = await self._store.hear(list(topics), decide)
+        try:
+            applied = await self._store.hear(list(topics), decide)
+        except _RecordGone as gone:
+            for flow in gone.flows:
+                self._known.pop(flow, None)
+            return topics  # Nothing was changed; now the store is asked about these flows.
         self._remember(known, applied.answer)
         if applied.answer.new:
             await self._forget_ended(applied.answer.new)
@@ -156,6 +171,15 @@ def _known_by(job: Job) -> _Known | None:
         return None
 
 
+def _check_records(
+    known: Mapping[UUID, _Known], records: Mapping[str, Json], news: Sequence[News]
+) -> None:
+    """Raise if there is news of a flow whose record was seen before, and is missing."""
+    flows = {_flow_in(topic) for topic in {each.topic for each in news} - records.keys()}
+    if gone := [flow for flow, each in known.items() if each.is_begun and flow in flows]:
+        raise _RecordGone(gone)
+
+
 def _decided(
     flows: Mapping[str, UUID],
     known: Mapping[UUID, _Known],
@@ -195,7 +219,7 @@ def _decided(
 def _is_late(flow: _Known, ends: Sequence[tuple[int, State]]) -> bool:
     """Return whether jobs of a flow without a record ended after it; a cancel is the end itself."""
     is_cancel = flow.is_cancelled and any(number == 0 for number, _ in ends)
-    return not ends or flow.is_begun or (flow.is_cancelled and not is_cancel)
+    return not ends or (flow.is_cancelled and not is_cancel)
 
 
 class _Ended(msgspec.Struct):
