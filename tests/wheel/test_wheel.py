@@ -22,7 +22,9 @@ NEEDS_TEXTUAL = tuple(f"windlass.cli.top.{name}" for name in ("app", "screens", 
 NEEDS_STARLETTE = ("windlass.web",)
 NEEDS_HIREDIS = ("windlass.chaos.grounds.redis", "windlass.store.redis")
 NEEDS_DJANGO = ("windlass.contrib.django",)
-NEEDS_PROJECT = tuple(f"windlass.contrib.django.{name}" for name in ("admin", "project", "testing"))
+NEEDS_PROJECT = tuple(
+    f"windlass.contrib.django.{name}" for name in ("admin", "models", "page", "project", "testing")
+)
 """The packages that need an extra, or a project, when they are imported. All others do not."""
 NEEDS_FRAMEWORK = {
     "windlass.contrib.fastapi": {"fastapi"},
