@@ -3,11 +3,13 @@
 `inside.py modules` imports every module of the package, and prints why each failed that did.
 `inside.py commands` prints every command of `windlass`. `inside.py run` reads lists of arguments
 from stdin, calls `windlass` with each in a fork, and prints exit codes and what was said. The forks
-save the start of an interpreter for each call, and are made once all commands are loaded.
+save the start of an interpreter for each call, and are made once every module is loaded that can
+be: what a command imports that is not installed still fails in its fork.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pkgutil
@@ -30,6 +32,8 @@ def main() -> None:
             answer = [" ".join(path) for path in _commands()]
         case "run":
             list(_commands())
+            _broken_modules()
+            gc.freeze()  # Else each fork would copy what a collection touches.
             answer = [_in_fork(call) for call in json.load(sys.stdin)]
     print(json.dumps(answer))
 
