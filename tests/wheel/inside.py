@@ -1,13 +1,16 @@
 """Runs inside of an environment under test, with nothing but the standard library and Windlass.
 
-`inside.py modules` imports every module of the package, and prints why each failed that did.
-`inside.py commands` prints every command of `windlass`. `inside.py run` reads lists of arguments
-from stdin, calls `windlass` with each in a fork, and prints exit codes and what was said. The forks
-save the start of an interpreter for each call, and are made once all commands are loaded.
+`inside.py look` imports every module of the package, and prints why each failed that did, every
+command of `windlass`, and the help of each command and group. `inside.py run` reads lists of
+arguments from stdin, calls `windlass` with each, and prints exit codes and what was said.
+
+Calls are made in forks, which saves the start of an interpreter for each, and once every module is
+loaded that can be: what a command imports that is not installed still fails in its fork.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pkgutil
@@ -22,14 +25,20 @@ from typing import Any, NoReturn
 
 def main() -> None:
     """Do what the first argument says, and print the answer as JSON."""
+    commands = list(_commands())
+    broken = _broken_modules()
+    gc.freeze()  # Else each fork would copy what a collection touches.
     answer: Any
     match sys.argv[1]:
-        case "modules":
-            answer = _broken_modules()
-        case "commands":
-            answer = [" ".join(path) for path in _commands()]
+        case "look":
+            groups = {path[0] for path in commands}
+            asked = [*commands, *([name] for name in sorted(groups) if [name] not in commands)]
+            answer = {
+                "broken": broken,
+                "commands": [" ".join(path) for path in commands],
+                "help": {" ".join(path): _in_fork([*path, "--help"]) for path in asked},
+            }
         case "run":
-            list(_commands())
             answer = [_in_fork(call) for call in json.load(sys.stdin)]
     print(json.dumps(answer))
 

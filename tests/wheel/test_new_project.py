@@ -1,101 +1,71 @@
-"""Projects that the wheel's `windlass new` writes install themselves from nothing, and work."""
+"""Projects that the wheel's `windlass new` writes install themselves, and work.
+
+One does so from nothing, as the Makefile has it. The others find the tools and the wheel installed,
+without any extra: what a project needs besides it still has to name.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
-from tests.support.redis_server import RedisServer
-from tests.wheel.conftest import installed
-from tests.wheel.environments import HERE, Environment, Wanted, interpreter
+from tests.support.new_projects import Team, all_choices, store_address
+from tests.wheel.conftest import installed, locked
+from tests.wheel.environments import HERE, Wanted, copy_environment, interpreter, pip_install
+from windlass.cli.new.choices import Choices
 
-
-class Project(NamedTuple):
-    """What is written, by which Python, and how a person works with it."""
-
-    python: str
-    options: tuple[str, ...]
-    producer: tuple[str, ...] = ("-m", "shop.accounts", "ada@example.org")
-    windlass: tuple[str, ...] = ("-m", "windlass")
-
-
-PROJECTS = {
-    "sqlite": Project(HERE, ()),
-    "postgres-fastapi-web": Project(HERE, ("--store", "postgres", "--with", "fastapi,web")),
-    "redis-django": Project(
-        HERE,
-        ("--store", "redis", "--with", "django"),
-        ("manage.py", "sign_up", "ada@example.org"),
-        ("manage.py", "windlass"),
-    ),
-}
+FROM_NOTHING = "shop_sqlite"
+BEFORE_LANDING = {FROM_NOTHING, "shop_postgres_fastapi_web", "shop_redis_django"}
 """Every store and every framework once; tests/cli/new has every combination, not installed."""
+TOOLS = ("hatchling>=1.24", "mypy>=1.15", "pytest>=8.2", "ruff>=0.11")
 
 
-class Team:
-    """Somebody who works on the project, in its directory and with its own environment."""
-
-    def __init__(self, environment: Environment, wheel: Path, place: Path, url: str) -> None:
-        self.place = place
-        kept = {name: os.environ[name] for name in os.environ if name.startswith("PIP_")}
-        wheels = [str(wheel.parent), *kept.get("PIP_FIND_LINKS", "").split()]
-        self.environment = {
-            **kept,
-            **environment.variables(),
-            "PIP_FIND_LINKS": " ".join(wheels),
-            "PYTHON": str(interpreter(environment.wanted.python)),
-            **({"WINDLASS_URL": url} if url else {}),
-        }
-
-    def run(self, *command: str) -> str:
-        """Run a command, and return what it wrote to stdout."""
-        done = subprocess.run(
-            command,
-            cwd=self.place,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+def _param(choices: Choices) -> Any:
+    marks = [] if choices.package in BEFORE_LANDING else [pytest.mark.again]
+    return pytest.param(choices, id=choices.package, marks=marks)
 
 
-@pytest.mark.timeout(1_200)  # It installs mypy, ruff and a framework from nothing.
-@pytest.mark.parametrize("name", PROJECTS)
+@pytest.fixture(scope="session")
+def tools(wheel: Path) -> Path:
+    """Install the wheel and the tools of a project, once for all of xdist's processes."""
+    bare = installed(Wanted(HERE), wheel).bin.parent
+    made, stamp = wheel.parent / "tools", wheel.parent / "tools.installed"
+    with locked(made):
+        if not stamp.exists():
+            copy_environment(bare, made)
+            pip_install(made, "pip", *TOOLS)
+            stamp.touch()
+    return made
+
+
+@pytest.mark.timeout(1_200)  # It installs a framework, or all that a project needs.
+@pytest.mark.parametrize("choices", [_param(each) for each in all_choices()])
 def test_a_new_project_installs_checks_and_tests_itself_and_runs_a_job(
-    name: str, wheel: Path, tmp_path: Path, request: pytest.FixtureRequest
+    choices: Choices, wheel: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    project = PROJECTS[name]
-    environment = installed(Wanted(project.python), wheel)
-    said = environment.run("windlass", "new", "shop", *project.options, cwd=tmp_path, env={})
+    environment = installed(Wanted(HERE), wheel)
+    options = ["--store", choices.store.value]
+    if choices.features:
+        options += ["--with", ",".join(sorted(choices.features))]
+    said = environment.run("windlass", "new", choices.package, *options, cwd=tmp_path, env={})
     assert said.returncode == 0, said.stderr
-    team = Team(environment, wheel, tmp_path / "shop", _url(name, request))
-    python = str(team.place / ".venv/bin/python")
-    team.run("make", "check")
-    team.run("make", "migrate")
-    team.run("make", "test")
-    job = team.run(python, *project.producer).strip()
-    team.run(python, "-m", "shop", "--burst")
-    shown = json.loads(team.run(python, *project.windlass, "jobs", "show", job, "--json"))
-    assert shown["state"] == "completed"
+    place = tmp_path / choices.package
+    if choices.package != FROM_NOTHING:
+        copy_environment(request.getfixturevalue("tools"), place / ".venv")
+    variables = environment.variables() | store_address(choices, request)
+    team = Team(
+        choices=choices,
+        place=place,
+        environment=variables | _pip_variables(wheel, tmp_path / "constraints.txt"),
+    )
+    team.check_and_serve()
 
 
-def _url(name: str, request: pytest.FixtureRequest) -> str:
-    if name.startswith("postgres"):
-        return str(request.getfixturevalue("postgres_url"))
-    return str(request.getfixturevalue("own_redis").url) if name.startswith("redis") else ""
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    (tmp_path / "redis").mkdir()
-    with RedisServer(tmp_path / "redis") as server:
-        yield server
+def _pip_variables(wheel: Path, constraints: Path) -> dict[str, str]:
+    """Return what lets pip take this wheel: on the index another project has the same name."""
+    constraints.write_text(f"windlass @ {wheel.as_uri()}\n")
+    kept = {name: os.environ[name] for name in os.environ if name.startswith("PIP_")}
+    return {**kept, "PIP_CONSTRAINT": str(constraints), "PYTHON": str(interpreter(HERE))}

@@ -314,9 +314,9 @@ def _result(hint: Any) -> Any:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         rest = [part for part in typing.get_args(hint) if part not in (Snooze, Cancel)]
         hint = typing.Union[tuple(rest)] if rest else Any  # noqa: UP007 - built from parts.
+    messages_in(hint)  # Raises for those that cannot be read, before the first job has run.
     try:
         msgspec.json.Decoder(hint)
     except TypeError:
         return Any
-    messages_in(hint)  # Raises for those that cannot be read, before the first job has run.
     return hint

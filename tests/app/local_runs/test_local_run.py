@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.app_on_store import STORES, Bed, serving, until
+from tests.support.app_on_store import STORES, Bed, in_state, serving
 from windlass import Context, Inject, Job, Snooze, State, SyncContext, Windlass
 from windlass.app.local_runs.local_run import LocalRun, run_here
 from windlass.core.errors import InvalidTransition, UnknownJob, UnknownKind
@@ -45,7 +45,7 @@ def test_a_dead_job_fails_here_as_it_did_and_stays_as_it_is(bed: Bed) -> None:
     async def main() -> None:
         async with serving(app):
             handle = await charge.aenqueue(7)
-            await until(lambda: _is(app, handle.id, State.DEAD))
+            await in_state(handle, State.DEAD)
         await app.store.open()
         ended, before = await run(app, handle.id)
         assert isinstance(ended.outcome, Failed)
@@ -57,11 +57,6 @@ def test_a_dead_job_fails_here_as_it_did_and_stays_as_it_is(bed: Bed) -> None:
         await app.aclose()
 
     asyncio.run(main())
-
-
-async def _is(app: Windlass, job_id: Any, state: State) -> bool:
-    job = await app.store.get(job_id)
-    return job is not None and job.state is state
 
 
 @on_every_store
@@ -86,7 +81,7 @@ def test_recorded_steps_are_not_run_again_and_new_ones_are_not_recorded(bed: Bed
     async def main() -> None:
         async with serving(app):
             handle = await ship.aenqueue()
-            await until(lambda: _is(app, handle.id, State.DEAD))
+            await in_state(handle, State.DEAD)
         await app.store.open()
         calls.append("between")
         said: list[float] = []
@@ -119,7 +114,7 @@ def test_a_wait_for_an_event_parks_nothing_and_takes_an_event_that_is_there(bed:
         assert ended.next is None
         async with serving(app):
             await app.asend_event("paid:7", {"sum": 3})
-            await until(lambda: _is(app, handle.id, State.COMPLETED))
+            await in_state(handle, State.COMPLETED)
         ended, _ = await run(app, handle.id, again=True)
         assert ended.outcome == Succeeded(result=b'{"sum":3}')
         await app.aclose()

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.app_on_store import STORES, Bed, serving, until
+from tests.support.app_on_store import STORES, Bed, in_state, serving
 from windlass import Context, Job, State, Windlass
 from windlass.app.local_runs.local_run import LocalRun, run_here
 from windlass.core.changes import Changes
@@ -49,7 +49,7 @@ def test_a_dead_job_completes_here_and_that_is_recorded(bed: Bed) -> None:
         nonlocal is_mended
         async with serving(app):
             handle = await ship.aenqueue(7)
-            await until(lambda: _is(app, handle.id, State.DEAD))
+            await in_state(handle, State.DEAD)
         await app.store.open()
         is_mended = True
         ended, job = await settle_here(app, handle.id)
@@ -65,11 +65,6 @@ def test_a_dead_job_completes_here_and_that_is_recorded(bed: Bed) -> None:
         await app.aclose()
 
     asyncio.run(main())
-
-
-async def _is(app: Windlass, job_id: Any, state: State) -> bool:
-    job = await app.store.get(job_id)
-    return job is not None and job.state is state
 
 
 @on_every_store
@@ -136,7 +131,7 @@ def test_no_worker_runs_a_job_that_runs_here(bed: Bed) -> None:
         await app.store.open()
         handle = await work.aenqueue()
         here = asyncio.create_task(run_here(app, handle.id, settle=True))
-        await until(lambda: _is(app, handle.id, State.RUNNING))
+        await in_state(handle, State.RUNNING)
         await other.aenqueue()
         await app.arun_worker(burst=True, metrics_port=0)
         release.set()
@@ -208,12 +203,12 @@ def test_a_thread_has_ended_before_its_job_is_given_back(bed: Bed) -> None:
         assert await asyncio.to_thread(began.wait, 60)
         here.cancel()
         await asyncio.sleep(0.05)
-        assert await _is(app, handle.id, State.RUNNING)
+        assert await handle.astate() is State.RUNNING
         release.set()
         with pytest.raises(asyncio.CancelledError):
             await here
         assert ended.is_set()
-        assert await _is(app, handle.id, State.PENDING)
+        assert await handle.astate() is State.PENDING
         await app.aclose()
 
     asyncio.run(main())
@@ -265,7 +260,7 @@ def test_an_outcome_that_comes_too_late_is_an_error(bed: Bed) -> None:
         handle = await work.aenqueue()
         with pytest.raises(LeaseLost):
             await run_here(app, handle.id, settle=True)
-        assert await _is(app, handle.id, State.CANCELLED)
+        assert await handle.astate() is State.CANCELLED
         await app.aclose()
 
     asyncio.run(main())

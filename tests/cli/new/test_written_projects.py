@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,19 @@ import yaml
 from mypy import api
 from packaging.requirements import Requirement
 
-from tests.support.new_projects import WrittenProject, all_choices, written
-from tests.support.redis_server import RedisServer
+from tests.support.new_projects import (
+    all_choices,
+    store_address,
+    team_without_installing,
+    written,
+)
+from tests.support.redis_fixtures import own_redis
 from windlass.cli.new.choices import Choices, StoreChoice
 from windlass.cli.new.templates import project_files
 from windlass.cli.root_command import cli
 from windlass.version import __version__
+
+__all__ = ["own_redis"]
 
 ALL = all_choices()
 COMMON = {
@@ -224,27 +231,5 @@ def _long(choices: Choices) -> Any:
 def test_a_project_checks_tests_and_migrates_itself_and_runs_a_job(
     choices: Choices, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    project = WrittenProject(choices, tmp_path, _url(choices, tmp_path, request))
-    project.run("make", "check")
-    project.run("make", "migrate")
-    said = project.run("make", "test")
-    assert "skipped" not in said
-    project.run("make", "deploy-check")
-    assert project.serve_one_job()["state"] == "completed"
-
-
-def _url(choices: Choices, directory: Path, request: pytest.FixtureRequest) -> str:
-    match choices.store:
-        case StoreChoice.POSTGRES:
-            return str(request.getfixturevalue("postgres_url"))
-        case StoreChoice.REDIS:
-            server: RedisServer = request.getfixturevalue("own_redis")
-            return server.url
-    return ""
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    (tmp_path / "redis").mkdir()
-    with RedisServer(tmp_path / "redis") as server:
-        yield server
+    address = store_address(choices, request)
+    team_without_installing(choices, tmp_path, address).check_and_serve()

@@ -30,6 +30,12 @@ def by_default(order: int, *, session: Session = Inject(get_session)) -> str:
     return ""
 
 
+@app.job
+def many(order: int, *, session: SessionDep = Inject, copy: SessionDep = Inject) -> str:
+    reveal_type(copy)  # R: cases.dependencies.Session
+    return ""
+
+
 @app.job(ORDER)
 async def take(order: int, session: SessionDep) -> str:
     return ""
@@ -47,6 +53,11 @@ async def right() -> None:
     reveal_type(send.enqueue(1))  # R: Handle[str]
     reveal_type(by_default.enqueue(order=1))  # R: Handle[str]
     reveal_type(take.enqueue(1))  # R: Handle[str]
+    reveal_type(many.enqueue(1))  # R: Handle[str]
+    reveal_type(await send.aenqueue(1))  # R: Handle[str]
+    reveal_type(send.using(queue="mail").enqueue(1))  # R: Handle[str]
+    reveal_type(many(1, session=Session(), copy=Session()))  # R: str
+    app.enqueue_many([send.draft(1), many.draft(order=2)])
     reveal_type(await send(1, session=Session()))  # R: str
 
 
@@ -54,4 +65,5 @@ async def wrong() -> None:
     await send(1, session=1)  # E: arg-type
     send.enqueue("1")  # E: arg-type
     bare.enqueue(1)  # E: call-arg
+    many.enqueue(1, Session())  # E: call-arg
     app.dependency_overrides[get_session] = 1  # E: assignment

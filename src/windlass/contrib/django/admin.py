@@ -1,6 +1,6 @@
 """Owns the entry in Django's admin that leads to the web page; Django imports it by its name.
 
-There are no models, hence no migrations: the entry is added to the list of apps.
+No model has a table, hence there are no migrations: the entry is added to the list of apps.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ class WindlassConfig(AppConfig):
     name = "windlass.contrib.django"
     label = "windlass"
     verbose_name = "Windlass"
+    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         """Let the store be migrated together with the project's models."""

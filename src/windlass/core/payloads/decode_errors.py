@@ -19,8 +19,11 @@ def invalid(kind: str, error: msgspec.ValidationError) -> PayloadInvalid:
         return PayloadInvalid(kind, _joined(_field(outer), cause.path), cause.reason)
     if hasattr(cause, "error_count"):
         first = cause.errors()[0]
-        inner = ".".join(str(part) for part in first["loc"])
-        return PayloadInvalid(kind, _joined(_field(outer), inner), first["msg"])
+        inner = _joined(_field(outer), ".".join(str(part) for part in first["loc"]))
+        message = first.get("ctx", {}).get("error")
+        if isinstance(message, MessageInvalid):
+            return PayloadInvalid(kind, _joined(inner, message.path), message.reason)
+        return PayloadInvalid(kind, inner, first["msg"])
     reason, path = _reason_and_path(str(error))
     if not path and (named := re.search(r"field `([^`]*)`", reason)):
         return PayloadInvalid(kind, named[1], reason)

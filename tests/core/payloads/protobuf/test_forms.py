@@ -102,6 +102,12 @@ def test_every_message_is_read_back_as_it_was(email: Any) -> None:
         assert codec.decode(codec.encode({"message": email})) == {"message": email}
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_float_is_read_back_though_protobuf_refuses_what_it_writes(sign: int) -> None:
+    email = SendEmail(share=sign * 3.4028234663852886e38)
+    assert AS_JSON.decode(AS_JSON.encode({"message": email})) == {"message": email}
+
+
 def test_messages_of_protobuf_itself_have_their_own_json() -> None:
     record = Record(limit={"value": 5})
     record.at.FromSeconds(1)

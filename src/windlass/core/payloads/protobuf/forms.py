@@ -13,7 +13,7 @@ import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any, TypeGuard
 
@@ -25,6 +25,7 @@ from windlass.core.payloads.protobuf.fields import (
     invalid_by,
     not_imported,
 )
+from windlass.core.payloads.protobuf.schema import message_schema
 
 MARK = "$protobuf"
 """The field of a message's binary form that has the name of its type; `data` has its bytes."""
@@ -33,6 +34,8 @@ _SIZE = "size"
 _UNKNOWN = "$unknown_bytes"
 _MAX_DEPTH = 200
 """Levels of JSON in which messages are looked for."""
+_LARGEST_FLOAT_AS_WRITTEN = 3.4028235e38
+"""What protobuf writes for the largest value of a `float`, 3.40282347e38, and refuses to read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,25 @@ class Protobuf:
     """
 
     binary: bool = False
+
+    def __get_pydantic_core_schema__(self, cls: type[Any], _: object) -> Any:
+        """Tell pydantic, which calls this, how a message in a model is read and written."""
+        schemas = import_module("pydantic_core").core_schema
+        return schemas.no_info_before_validator_function(
+            partial(_read_field, cls),
+            schemas.is_instance_schema(cls),
+            serialization=schemas.plain_serializer_function_ser_schema(
+                partial(_to_json, binary=self.binary), when_used="json"
+            ),
+        )
+
+    def __get_pydantic_json_schema__(self, core: Any, _: object) -> dict[str, Any]:
+        """Tell pydantic, which calls this, the JSON schema of a message in a model."""
+        return message_schema(core["schema"]["cls"])
+
+
+def _read_field(cls: type[Any], value: Any) -> Any:
+    return value if is_message(value) else from_json(cls, value)
 
 
 @dataclass(frozen=True)
@@ -180,6 +202,8 @@ def _to_json(message: Any, *, binary: bool) -> Any:
     value = _mapping(message)
     if is_binary_form(value):
         return _binary_form(message)  # A Struct whose content looks like it.
+    if _holds_rounded_float(value):
+        return _binary_form(message)  # The library writes the largest float as one it refuses.
     if _may_hold_any(message.DESCRIPTOR):
         again = _from_mapping(type(message), value)
         if _bytes(again) != _bytes(message):
@@ -221,6 +245,13 @@ def _from_mapping(cls: type[Any], value: Any) -> Any:
         # Not chained: it quotes the payload.
         raise invalid_by(cls.DESCRIPTOR, error) from None
     return message
+
+
+def _holds_rounded_float(value: Any) -> bool:
+    if isinstance(value, float):
+        return abs(value) == _LARGEST_FLOAT_AS_WRITTEN
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(map(_holds_rounded_float, parts))
 
 
 def _binary_form(message: Any) -> dict[str, str]:

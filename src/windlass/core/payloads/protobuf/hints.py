@@ -6,9 +6,11 @@ import dataclasses
 import typing
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Annotated, Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
+from msgspec import UnsetType
 
 from windlass.core.errors import ConfigError
 from windlass.core.payloads.protobuf.forms import (
@@ -21,14 +23,18 @@ from windlass.core.payloads.protobuf.forms import (
 
 _REST_OF_A_TYPE = ("__value__", "__supertype__", "__bound__")
 """What an alias, a NewType and a TypeVar stand for."""
+_UNIONS = (Union, UnionType)
+_PYDANTIC_SCHEMA = "__get_pydantic_core_schema__"
+"""The method of annotations by which pydantic reads and writes what it does not know."""
 
 
 def messages_in(hint: Any) -> Messages:
     """Return the message classes of a type, wherever they are in it.
 
     Raises:
-        ConfigError: one of them is the base of all messages, two have the same name, protobuf is
-            not installed, or `Protobuf(...)` annotates something else.
+        ConfigError: one of them is the base of all messages, has alternatives in a union, or is in
+            a pydantic model without `Protobuf(...)`; two have the same name; protobuf is not
+            installed; or `Protobuf(...)` annotates something else.
     """
     try:
         return _cached(hint)
@@ -66,14 +72,20 @@ def _name(cls: Any) -> str:
 
 
 def _classes(hint: Any) -> Iterator[tuple[type[Any], tuple[Protobuf, ...]]]:
-    """Yield each message class, and how it is annotated."""
-    waiting: list[Any] = [hint]
-    seen: dict[int, Any] = {}  # With the hints: some are made when asked for, and an id is reused.
+    """Yield each message class, and how it is annotated.
+
+    Raises:
+        ConfigError: one is where it cannot be read again, or an annotation is in the wrong place.
+    """
+    waiting: list[tuple[Any, str]] = [(hint, "")]
+    seen: dict[tuple[int, str], Any] = {}  # With the hints: some are made anew, at a reused id.
     while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
+        each, model = waiting.pop()
+        if (id(each), model) in seen:
             continue
-        seen[id(each)] = each
+        seen[id(each), model] = each
+        if get_origin(each) in _UNIONS:
+            _check_union(each)
         if get_origin(each) is Annotated:
             inner, *marks = get_args(each)
             own = tuple(mark for mark in marks if isinstance(mark, Protobuf))
@@ -86,22 +98,59 @@ def _classes(hint: Any) -> Iterator[tuple[type[Any], tuple[Protobuf, ...]]]:
                     f"Protobuf(...) must annotate a class of messages, got {shown}; write it where "
                     "the class is, like list[Annotated[SendEmail, Protobuf(binary=True)]]"
                 )
-            waiting.append(inner)
+            if not (model and any(hasattr(mark, _PYDANTIC_SCHEMA) for mark in marks)):
+                waiting.append((inner, model))
         elif is_message_class(each):
+            if model:
+                raise ConfigError(
+                    f"{each.__qualname__} in the pydantic model {model} must be annotated, since "
+                    f"pydantic does not know messages; write Annotated[{each.__qualname__}, "
+                    "Protobuf()], with Protobuf from windlass"
+                )
             yield each, ()
         else:
-            waiting.extend(_parts(each))
+            below = each.__qualname__ if _is_model(each) else model
+            waiting.extend((part, below) for part in _parts(each))
+
+
+def _check_union(union: Any) -> None:
+    """Raise for a message with an alternative: a payload has its fields, and not its type."""
+    members = [each for each in get_args(union) if each not in (NoneType, UnsetType)]
+    messages = [each for each in map(_bare, members) if is_message_class(each)]
+    if messages and len(members) > 1:
+        names = " | ".join(getattr(each, "__qualname__", str(each)) for each in map(_bare, members))
+        raise ConfigError(
+            f"a message must be the only type where it is expected, got {names}, of which a "
+            "payload does not say which it is; use one message with a oneof, or a parameter or "
+            f"field for each: {messages[0].__qualname__} | None"
+        )
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def _parts(hint: Any) -> Iterator[Any]:
     yield from get_args(hint)
     yield from (rest for name in _REST_OF_A_TYPE if (rest := getattr(hint, name, None)))
     cls = get_origin(hint) or hint
-    if isinstance(cls, type) and _has_fields(cls):
+    if _is_model(cls):
+        for field in cls.model_fields.values():
+            yield (
+                Annotated[field.annotation, *field.metadata]
+                if field.metadata
+                else (field.annotation)
+            )
+    elif isinstance(cls, type) and _has_fields(cls):
         try:
             yield from typing.get_type_hints(cls, include_extras=True).values()
         except (NameError, TypeError):
             return  # The codec decides whether it can be a payload at all.
+
+
+def _is_model(cls: Any) -> bool:
+    # By what a model has: pydantic is not imported here.
+    return isinstance(cls, type) and isinstance(getattr(cls, "model_fields", None), dict)
 
 
 def _has_fields(cls: type[Any]) -> bool:
