@@ -355,10 +355,11 @@ def test_a_worker_lets_go_of_what_it_holds_back_but_not_of_what_a_claim_may_have
     ledger = TokenHolding(ONE)
     ledger.idle = 1
     ledger.take(1)
-    assert not ledger.release(0.0), "it is in use"
+    assert not ledger.release(), "it is in use"
     ledger.hold_back(1, 60.0)
-    assert (ledger.free, ledger.release(1.0), ledger.free) == (0, True, 1)
-    ledger.doubt(1, 10.0)
-    assert (ledger.release(9.0), ledger.free) == (False, 0)
-    ledger.tick(10.0)
-    assert ledger.free == 1
+    assert (ledger.free, ledger.release(), ledger.free) == (0, True, 1)
+    ledger.doubt(1)
+    ledger.tick(1_000.0)
+    assert (ledger.release(), ledger.free, ledger.held) == (False, 0, 1)
+    ledger.resolve()
+    assert (ledger.free, ledger.held) == (1, 1)

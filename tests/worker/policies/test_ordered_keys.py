@@ -221,3 +221,46 @@ def test_a_job_whose_claim_was_lost_is_not_overtaken(bed: Bed) -> None:
     asyncio.run(main())
     assert store.lost == 1
     assert ran == [0, 1, 2]
+
+
+class Blind(Forgetful):
+    """One in which the worker cannot look for the lost job until two leases later."""
+
+    def __init__(self, inner: Store, lease: float) -> None:
+        super().__init__(inner)
+        self._lease = lease
+        self._until = 0.0
+
+    async def claim(self, claim: Claim, **told: Any) -> list[Job]:
+        try:
+            return await super().claim(claim, **told)
+        except StoreUnavailable:
+            self._until = time.monotonic() + 2 * self._lease
+            raise
+
+    async def held(self, worker: str) -> list[Job]:
+        if time.monotonic() < self._until:
+            raise StoreUnavailable("the network is cut")
+        found: list[Job] = await self.inner.held(worker)
+        return found
+
+
+def test_a_job_whose_claim_was_lost_is_not_overtaken_however_long_it_is_not_found(
+    bed: Bed,
+) -> None:
+    """Prevents that the next job of the key starts after a lease, while the lost one is held."""
+    app = bed.app(store=Blind(bed.store(), lease=2.0))
+    ran: list[int] = []
+
+    @app.job(key="account", ordered=True)
+    async def book(account: str, number: int) -> None:
+        assert account
+        ran.append(number)
+
+    async def main() -> None:
+        await app.aenqueue_many(book.draft("x", number) for number in range(3))
+        async with serving(app, lease="2s"):
+            await done(app, 3)
+
+    asyncio.run(main())
+    assert ran == [0, 1, 2]

@@ -49,12 +49,10 @@ class TokenHolding:
         self.idle = 0
         self.reserved = 0
         """How many of the idle ones a claim under way may use."""
-        self._used = self._starting = self._cools = 0
+        self._used = self._starting = self._cools = self._doubtful = 0
         self._fresh: dict[Any, tuple[float, int]] = {}
         self._cooling: deque[_Portion] = deque()
         self._returned: list[tuple[float, int]] = []
-        self._doubtful = float("-inf")
-        """Until when it is not known whether a claim has used some of those that cool."""
         self.unconfirmed = False
         """Whether a message to the store is unanswered."""
         self.pressed = False
@@ -83,7 +81,7 @@ class TokenHolding:
     @property
     def held(self) -> int:
         """How many there are here, in whatever use."""
-        return self.idle + self._used + self._starting + self._cools
+        return self.idle + self._used + self._starting + self._cools + self._doubtful
 
     # -- jobs ----------------------------------------------------------------------------------
 
@@ -105,19 +103,23 @@ class TokenHolding:
         self._used -= amount
         self._cool(until, amount)
 
-    def doubt(self, amount: int, until: float) -> None:
-        """Block tokens that a claim may have used, until a time."""
+    def doubt(self, amount: int) -> None:
+        """Block tokens that a claim may have used, until `resolve` is called."""
         doubtful = max(min(amount, self.idle), 0)
         self.idle -= doubtful
-        self._cool(until, doubtful)
-        self._doubtful = max(self._doubtful, until)
+        self._doubtful += doubtful
 
-    def release(self, now: float) -> bool:
+    def resolve(self) -> None:
+        """Take back the tokens of claims whose fate was unknown."""
+        self.idle += self._doubtful
+        self._doubtful = 0
+
+    def release(self) -> bool:
         """Release tokens that are held back; return whether there were any.
 
         Not those of a claim of unknown fate: one of its jobs may be running with them.
         """
-        if not self._cools or now < self._doubtful:
+        if not self._cools:
             return False
         self.idle += self._cools
         self._cools = 0

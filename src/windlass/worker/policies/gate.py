@@ -89,8 +89,11 @@ class Gate(Service):
     def settled(self, job: Job, move: Transition | None) -> None:
         """Record that a job's transition is stored; None if the write was rejected."""
 
-    def doubt(self, reserves: Mapping[str, int]) -> None:
-        """Record that the fate of a claim is unknown; its `unreserve` follows."""
+    def doubt(self, reserves: Mapping[str, int], number: int) -> None:
+        """Record that the fate of a claim is unknown, the `number`th; its `unreserve` follows."""
+
+    def resolve(self, number: int) -> None:
+        """Record that no claim of unknown fate, up to this number, has a job that is lost here."""
 
 
 class Gates:
@@ -98,6 +101,8 @@ class Gates:
 
     def __init__(self, gates: Sequence[Gate]) -> None:
         self._gates = tuple(gates)
+        self.doubts = 0
+        """Number of claims so far whose fate was unknown."""
         # Called for every job, so a single gate is called directly.
         self.began: Callable[[Job], None] = _each([gate.began for gate in gates])
         """Notifies the gates of a start."""
@@ -155,8 +160,14 @@ class Gates:
 
     def doubt(self, reserves: Mapping[str, int]) -> None:
         """Notify the gates of a claim whose fate is unknown."""
+        self.doubts += 1
         for gate in self._gates:
-            gate.doubt(reserves)
+            gate.doubt(reserves, self.doubts)
+
+    def resolve(self, number: int) -> None:
+        """Notify the gates that the fate of such claims, up to this number, is known."""
+        for gate in self._gates:
+            gate.resolve(number)
 
 
 def _each(calls: Sequence[Callable[P, None]]) -> Callable[P, None]:

@@ -63,6 +63,8 @@ class LimitGate(Gate):
         # Keyed by the identity of a job that is kept here, since hashing its id is slow.
         self._running: dict[int, tuple[Job, Draws, float]] = {}
         self._unsettled: dict[int, tuple[Job, Draws, float]] = {}
+        self._doubts: dict[HeldTokens, tuple[int, float]] = {}
+        """Which tokens claims of unknown fate may have: the latest claim, and when to ask first."""
 
     def go_by(self, now: Callable[[], float]) -> None:
         super().go_by(now)
@@ -124,14 +126,24 @@ class LimitGate(Gate):
                 # Fewer, if the ledger was reset since.
                 held.ledger.reserved = max(held.ledger.reserved - count, 0)
 
-    def doubt(self, reserves: Mapping[str, int]) -> None:
-        until = self._now() + self._lease
+    def doubt(self, reserves: Mapping[str, int], number: int) -> None:
+        at_least = self._now() + self._lease
         for name, count in reserves.items():
             held = self._by_name.get(name)
             if held is not None and held.limit.ordered:
                 # The claim may have brought a job; until that is known, no other job takes its
                 # tokens.
-                held.ledger.doubt(count, until)
+                held.ledger.doubt(count)
+                self._doubts[held] = (number, at_least)
+
+    def resolve(self, number: int) -> None:
+        now = self._now()
+        for held, (latest, at_least) in list(self._doubts.items()):
+            # Not at once: a request that was held up on its way may still be carried out.
+            if latest <= number and now >= at_least:
+                del self._doubts[held]
+                held.ledger.resolve()
+                self._state.claim_again.set()
 
     def began(self, job: Job) -> None:
         found = self._of(job.queue, job.kind, job.key)

@@ -191,7 +191,7 @@ class TokenRequests:
             wish = wishes[held]
             if not held.ledger.take_in(wish, reply):
                 return False
-            if reply.freed and not held.is_rate and held.ledger.release(now):
+            if reply.freed and not held.is_rate and held.ledger.release():
                 self.lacking.pop(held, None)
                 held.retry_at = now
                 came = True
