@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,7 +21,8 @@ KINDS = 20
 DAYS = 7
 OVERDUE = timedelta(days=60)
 """Age of the rows that are past every retention that is measured."""
-_AT_ONCE = 250_000
+_AT_ONCE = 100_000
+_CONNECTIONS = 3
 _NAMES = "'kind_' || n % {kinds} AS kind, 'queue_' || n % {queues} AS queue"
 _NUMBERS = """(
     SELECT n, now() - oldest + (oldest - newest) * ((n - %(shift)s) / %(total)s::float8) AS at
@@ -108,11 +110,16 @@ def add_to(
 ) -> None:
     """Add jobs whose ages lie between these, spread over the queues of a store."""
     shift = next(_shifts) * _SHIFT
-    with psycopg.connect(url, autocommit=True) as db:
-        db.execute("SET synchronous_commit = off")
-        for first in range(1, total + 1, _AT_ONCE):
-            last = min(first + _AT_ONCE - 1, total)
-            numbers = {"first": first, "last": last, "total": total, "shift": shift}
-            ages = {"oldest": oldest, "newest": newest}
-            add_jobs(db, statement.replace("%(names)s", sizes.names), {**numbers, **ages, **values})
-            tell(f"{last:,} of {total:,}")
+    numbers = {"total": total, "shift": shift, "oldest": oldest, "newest": newest}
+    text = statement.replace("%(names)s", sizes.names)
+
+    def add(first: int) -> None:
+        last = min(first + _AT_ONCE - 1, total)
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("SET synchronous_commit = off")
+            add_jobs(db, text, {"first": first, "last": last, **numbers, **values})
+        tell(f"{last:,} of {total:,}")
+
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        # Listed: an error in one of them is raised here.
+        list(pool.map(add, range(1, total + 1, _AT_ONCE)))
