@@ -185,7 +185,7 @@ def _crowds(plan: Plan) -> list[Crowd]:
     return [
         partial(crowds.workers, number=plan.workers),
         partial(crowds.schedules, number=plan.schedules),
-        partial(crowds.limit_keys, keys=plan.keys, jobs=2 * plan.keys),
+        partial(crowds.limit_keys, keys=plan.keys),
     ]
 
 
