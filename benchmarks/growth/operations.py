@@ -7,6 +7,7 @@ found, or a few more in every store alike.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -67,7 +68,9 @@ async def _drain_all(jobs: int, stage: Stage) -> Sample:
     add_to(stage.url, LIVE, stage.sizes, jobs, state="pending", ahead="0")
     sample = await _run(stage, jobs)
     left = stage.value("SELECT count(*) FROM windlass.jobs WHERE state = 'pending'")
-    missing = max(stage.sizes.pending - left, 0)
+    # Some for each queue, or there would be fewer lanes than before.
+    rounds = math.ceil(max(stage.sizes.pending - left, 0) / stage.sizes.queues)
+    missing = rounds * stage.sizes.queues
     add_to(stage.url, LIVE, stage.sizes, missing, state="pending", ahead="0")
     return sample
 

@@ -29,7 +29,16 @@ def replica_of(primary: Server, directory: Path) -> Iterator[Server]:
         os.chown(data, user.pw_uid, user.pw_gid)
     binaries = reachable(installations()[replica.version], replica.directory, user) / "bin"
     where = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
-    command = [binaries / "pg_basebackup", *where, "-D", data, "-R", "-c", "fast", "--no-sync"]
+    command: list[str | Path] = [
+        binaries / "pg_basebackup",
+        *where,
+        "-D",
+        data,
+        "-R",
+        "-c",
+        "fast",
+        "--no-sync",
+    ]
     subprocess.run(command, check=True, cwd="/", **identity(user))
     with replica:
         yield replica
