@@ -19,7 +19,7 @@ CASES ?= long
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos soak test torture test-wheel test-pythons test-system check docs format bench bench-sqlite bench-redis bench-capacity bench-web bench-startup bench-defaults profile release clean
+.PHONY: help demo chaos soak test torture test-wheel test-pythons test-system check docs format bench bench-sqlite bench-redis bench-capacity bench-web bench-growth bench-startup bench-defaults profile release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench-capacity: $(VENV)/.bench ## measure the figures of docs/capacity.md, and w
 
 bench-web: $(VENV)/.bench ## measure the web page with ten million jobs on PostgreSQL (half an hour); QUICK=1 a fraction
 	@$(BIN)/python -m benchmarks.web $(if $(QUICK),--quick)
+
+bench-growth: $(VENV)/.bench ## measure a store with thirteen million jobs against one with ten thousand (an hour); QUICK=1 a fraction
+	@$(BIN)/python -m benchmarks.growth $(if $(QUICK),--quick)
 
 bench-startup: $(VENV)/.bench ## measure what imports, commands and a worker's start take
 	@$(BIN)/python -m benchmarks.startup

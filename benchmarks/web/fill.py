@@ -17,19 +17,20 @@ _AT_ONCE = 250_000
 DAYS = 7
 """How long finished jobs are kept by default."""
 
-_ID = """(lpad(to_hex((extract(epoch FROM {at}) * 1000)::bigint), 12, '0') || '7'
+ID = """(lpad(to_hex((extract(epoch FROM {at}) * 1000)::bigint), 12, '0') || '7'
           || substr(md5(n::text), 1, 3) || '9' || substr(md5(n::text), 4, 15))::uuid"""
-_PAYLOAD = """json_build_object('order', n, 'customer', json_build_object(
+PAYLOAD = """json_build_object('order', n, 'customer', json_build_object(
     'id', n % 100000, 'email', 'customer' || n % 100000 || '@example.org', 'vip', n % 1000 = 0),
     'note', repeat(md5(n::text), 4))"""
+"""The id and the payload of job number n; an id also says when its job was made."""
 _NAMES = f"'kind_' || n % {KINDS} AS kind, 'queue_' || n % {KINDS} % {QUEUES} AS queue"
 
 FINISHED = f"""
 INSERT INTO windlass.finished_jobs (
     seq, id, kind, queue, state, payload, due_at, created_at, updated_at, started_at, attempt,
     worker, finished_at, result, slot)
-SELECT n, {_ID.format(at="created_at")}, kind, queue,
-       CASE WHEN n % 200 = 0 THEN 'cancelled' ELSE 'completed' END, {_PAYLOAD}, created_at,
+SELECT n, {ID.format(at="created_at")}, kind, queue,
+       CASE WHEN n % 200 = 0 THEN 'cancelled' ELSE 'completed' END, {PAYLOAD}, created_at,
        created_at, finished_at, finished_at - interval '80 ms', 1, 'worker-' || n % 4, finished_at,
        json_build_object('order', n), windlass.slot_of(finished_at)
 FROM (SELECT n, {_NAMES}, now() - span * (1 - n / %(total)s::float8) AS finished_at,
@@ -40,9 +41,9 @@ FROM (SELECT n, {_NAMES}, now() - span * (1 - n / %(total)s::float8) AS finished
 PENDING = f"""
 INSERT INTO windlass.jobs (
     id, kind, queue, priority, key, state, payload, due_at, created_at, updated_at)
-SELECT {_ID.format(at="at")}, kind, queue, CASE n % 10 WHEN 0 THEN 5 ELSE 0 END,
+SELECT {ID.format(at="at")}, kind, queue, CASE n % 10 WHEN 0 THEN 5 ELSE 0 END,
        CASE WHEN n % {KINDS} = 3 THEN 'tenant-' || n % {TENANTS * KINDS} / {KINDS} ELSE '' END,
-       state, {_PAYLOAD}, at + CASE state WHEN 'scheduled' THEN interval '1 day' ELSE '0' END,
+       state, {PAYLOAD}, at + CASE state WHEN 'scheduled' THEN interval '1 day' ELSE '0' END,
        at, at
 FROM (SELECT n, {_NAMES}, CASE WHEN n % 50 = 0 THEN 'scheduled' ELSE 'pending' END AS state,
              now() - interval '2 hours' * (1 - n / %(total)s::float8) AS at
@@ -54,7 +55,7 @@ DEAD = f"""
 INSERT INTO windlass.dead_jobs (
     seq, id, kind, queue, state, payload, due_at, created_at, updated_at, started_at, attempt,
     failures, worker, error, reason, history, finished_at, fingerprint)
-SELECT n, {_ID.format(at="at")}, kind, queue, 'dead', {_PAYLOAD}, at, at, at, at, 4, 4,
+SELECT n, {ID.format(at="at")}, kind, queue, 'dead', {PAYLOAD}, at, at, at, at, 4, 4,
        'worker-' || n % 4, error, 'gave up after 4 failures',
        (SELECT json_agg(json_build_object('number', attempt, 'outcome', 'failed',
            'worker', 'worker-' || n % 4, 'started_at', at, 'ended_at', at, 'error', error))
@@ -100,16 +101,17 @@ def fill(url: str, sizes: Sizes, tell: Callable[[str], None]) -> None:
         ):
             for first in range(1, total + 1, _AT_ONCE):
                 last = min(first + _AT_ONCE - 1, total)
-                _add(db, statement, {"first": first, "last": last, "total": total, **more})
+                add_jobs(db, statement, {"first": first, "last": last, "total": total, **more})
                 tell(f"{name}: {last:,} of {total:,}")
         tell("VACUUM ANALYZE")
         db.execute("VACUUM ANALYZE")
         db.execute("CHECKPOINT")
 
 
-def _add(
+def add_jobs(
     db: psycopg.Connection[tuple[object, ...]], statement: str, values: Mapping[str, object]
 ) -> None:
+    """Add the jobs of one of these statements."""
     # Values are written into the statement: as parameters they would have no type.
     for name, value in values.items():
         text = str(value) if isinstance(value, int) else f"'{value}'"

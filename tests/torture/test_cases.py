@@ -100,6 +100,15 @@ def test_every_case_is_tested_on_each_store_that_can_have_it(case: int) -> None:
     assert tested[case] == {SQLITE, POSTGRES} - impossible
 
 
+TRIED_BY_CHAOS = {
+    "test_twenty_faults_lose_nothing_repeat_no_effect_and_charge_nobody",
+    "test_without_the_fence_the_same_storm_is_seen_by_the_ledger",
+}
+"""What test_chaos_checker.py tries on a server at every landing: storms, with and without faults
+in Windlass itself.
+"""
+
+
 def test_a_landing_tries_on_a_server_whatever_can_be_tried_there() -> None:
     """Prevents the store that scales out from being tried only when somebody thinks of it."""
     command = [
@@ -125,4 +134,4 @@ def test_a_landing_tries_on_a_server_whatever_can_be_tried_there() -> None:
         for name, stores in able.items()
         if not any(SQLITE not in stores or "postgres" in each for each in tried[name])
     ]
-    assert left_out == [], done.stderr
+    assert set(left_out) == TRIED_BY_CHAOS, done.stderr

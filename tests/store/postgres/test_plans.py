@@ -139,6 +139,14 @@ def calls(rows: int) -> dict[str, Call]:
             },
             {"jobs_lanes": 10 * ASKED, "jobs_due": 2 * ASKED},
         ),
+        "recall": Call(
+            "SELECT windlass.recall('0', '0', '1 minute', '{}')",
+            (),
+            # By its lanes: to find jobs that are ahead, of which there are none, and move them.
+            {Step("Index Scan", "jobs", "jobs_lanes"), by_id},
+            {"jobs_lanes": 10 * ASKED, "jobs_due": 2 * ASKED},
+            may_sort=True,
+        ),
     }
 
 

@@ -214,7 +214,7 @@ class PostgresStore:
 
     async def recall(self, by: timedelta, ago: timedelta) -> int:
         values = {"by": by, "ago": ago, "late": LATE, "spans": sorted(SPANS)}
-        ((recalled, _),) = await self._duty_rows("recall", values)
+        ((recalled,),) = await self._duty_rows("recall", values)
         self._here().lanes.doubt()
         return int(recalled)
 

@@ -127,31 +127,8 @@ ORDER BY attempt, last
 SELECT {schema}.promote(%s)
 
 -- name: recall
--- Place pending jobs that are ahead of the clock right before those that came since it was set
--- back; let jobs that wait for a span come sooner by as much; wake workers whose caches are
--- outdated.
-WITH places AS MATERIALIZED (
-    SELECT now, now - %(ago)s::interval AS begin,
-           greatest(now, now - %(ago)s::interval + %(by)s::interval - %(late)s::interval) AS retries_from
-    FROM {schema}.clock() AS now
-), late AS (
-    SELECT id, row_number() OVER (ORDER BY due_at DESC, seq DESC) AS number
-    FROM {schema}.jobs WHERE state = 'pending' AND due_at > (SELECT now FROM places)
-), pending AS (
-    UPDATE {schema}.jobs SET due_at = begin - late.number * interval '1 microsecond'
-    FROM late, places
-    WHERE jobs.id = late.id AND jobs.state = 'pending' AND jobs.due_at > now
-    RETURNING queue, kind
-), retries AS (
-    UPDATE {schema}.jobs SET due_at = greatest(jobs.due_at - %(by)s::interval, now)
-    FROM places
-    WHERE %(by)s::interval > interval '0' AND jobs.state = 'scheduled' AND jobs.waiting_for IS NULL
-      AND jobs.due_at > retries_from AND jobs.reason = ANY (%(spans)s::text[])
-    RETURNING queue, kind
-), moved AS (SELECT * FROM pending UNION ALL SELECT * FROM retries)
-SELECT count(*), CASE WHEN count(*) > 0
-                      THEN {schema}.wake(array_agg(queue), array_agg(kind)) END
-FROM moved
+-- Correct the times of jobs that lie ahead of the clock.
+SELECT {schema}.recall(%(by)s::interval, %(ago)s::interval, %(late)s::interval, %(spans)s::text[])
 
 -- name: rescue
 -- Take over running jobs whose worker has no live lease.
