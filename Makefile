@@ -15,6 +15,9 @@ PYTEST_ARGS ?=
 # The pytest marker of the tests that `make torture` runs.
 CASES ?= long
 
+# The same for `make test-wheel`; `make test-wheel WHEEL_CASES=again` installs every other new project.
+WHEEL_CASES ?= not again
+
 # Tests start hundreds of processes: without bytecode, each would compile all of the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -40,7 +43,7 @@ torture: $(VENV)/.dev ## run the tests that are slow by nature, up to minutes ea
 	@$(BIN)/python -m pytest --ignore=tests/system --ignore=tests/wheel -m '$(CASES)' --numprocesses=$(TORTURERS) --dist=worksteal --durations=10 $(PYTEST_ARGS)
 
 test-wheel: $(VENV)/.dev ## test the wheel in empty environments: on every installed Python, with each extra alone
-	@$(BIN)/python -m pytest tests/wheel -m 'not again' --numprocesses=$(TESTERS) --dist=worksteal --durations=10 -o tmp_path_retention_count=1 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/wheel -m '$(WHEEL_CASES)' --numprocesses=$(TESTERS) --dist=worksteal --durations=10 -o tmp_path_retention_count=1 $(PYTEST_ARGS)
 
 test-pythons: $(VENV)/.dev ## run a quick part of the tests on the other installed versions of Python
 	@$(BIN)/python -m tests.wheel.other_pythons $(PYTEST_ARGS)

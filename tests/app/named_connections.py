@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import psycopg
 
 NAME = "count-me"
+_PATIENCE = 20.0
 
 
 def named(url: str) -> str:
@@ -21,3 +24,14 @@ def connections(url: str) -> list[int]:
             [NAME],
         )
         return [row[0] for row in rows]
+
+
+def left_open(url: str, most: int = 0) -> list[int]:
+    """Return the processes of connections beyond so many that are still there after a while.
+
+    The server's process for a connection ends a moment after its client has closed it.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while len(left := connections(url)) > most and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left[most:]

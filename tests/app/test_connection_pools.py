@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from tests.app.named_connections import connections, named
+from tests.app.named_connections import connections, left_open, named
 from tests.support.app_on_store import STORES, Bed, until
 from windlass import State, StoreUnavailable
 from windlass.settings import Settings
@@ -102,7 +102,7 @@ def test_a_duty_is_done_though_users_hold_the_pool_and_no_more_than_a_few_at_onc
         await store.close()
 
     asyncio.run(main())
-    assert connections(bed.url) == []
+    assert left_open(bed.url) == []
 
 
 # -- how old ---------------------------------------------------------------------------------------

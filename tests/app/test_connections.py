@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.app.named_connections import connections, named
+from tests.app.named_connections import connections, left_open, named
 from tests.support.app_on_store import STORES, Bed, impatient, in_state, serving, until
 from tests.support.clocked_stores import migrate
 from tests.support.network_proxy import Proxy
@@ -88,7 +88,7 @@ def test_parent_and_child_both_enqueue_after_a_fork(bed: Bed) -> None:
     with psycopg.connect(bed.url) as db:
         row = db.execute("SELECT count(*) FROM windlass.jobs").fetchone()
     assert row == (2 + 2 * 20 + 20 + 2 * 30 + 1,)
-    assert connections(bed.url) == []
+    assert left_open(bed.url) == []
 
 
 @on_postgres
@@ -102,16 +102,16 @@ def test_event_loops_one_after_another_leave_no_connections(bed: Bed) -> None:
     for _ in range(3):
         asyncio.run(main())
         gc.collect()
-        assert len(connections(bed.url)) <= 1
+        assert left_open(bed.url, most=1) == []
     note.enqueue(1)
     app.close()
     gc.collect()
-    assert connections(bed.url) == []
+    assert left_open(bed.url) == []
     # And it can be used again.
     note.enqueue(2)
     asyncio.run(main())
     app.close()
-    assert connections(bed.url) == []
+    assert left_open(bed.url) == []
 
 
 @on_postgres
@@ -126,7 +126,7 @@ def test_a_loop_that_ends_with_its_worker_leaves_no_connections(bed: Bed) -> Non
         asyncio.run(main())
     app.close()
     gc.collect()
-    assert connections(bed.url) == []
+    assert left_open(bed.url) == []
 
 
 @on_postgres
@@ -177,7 +177,7 @@ def test_a_worker_opens_four_connections_besides_its_pools(bed: Bed) -> None:
         await app.aclose()
 
     asyncio.run(main())
-    assert connections(bed.url) == []
+    assert left_open(bed.url) == []
 
 
 # -- none ------------------------------------------------------------------------------------------

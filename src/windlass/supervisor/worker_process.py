@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from uuid import UUID
 
 from windlass.core.jobs.job import Job
@@ -57,24 +58,25 @@ class WorkerProcess:
     code: int | None = None
 
     def __init__(self, command: Sequence[str]) -> None:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        self._stacks = shared_file()
+        with ExitStack() as undo:  # A supervisor tries again, so a failed start leaks nothing.
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            ours.setblocking(False)
+            with theirs:
+                self._stacks = shared_file()
+                undo.callback(os.close, self._stacks)
+                self._box = BlackBox.create()
+                undo.callback(self._box.close)
+                self._board = StatsBoard.create()
+                undo.callback(self._board.close)
+                self._begun_jobs = BegunJobs.create()
+                undo.callback(self._begun_jobs.close)
+                shared = [theirs.fileno(), self._stacks]
+                shared += [self._box.fd, self._board.fd, self._begun_jobs.fd]
+                self.began = time.monotonic()
+                self._process = _start(command, shared)
+            undo.pop_all()
         self.channel = channel_end(ours)
-        self.began = time.monotonic()
-        self._box = BlackBox.create()
-        self._board = StatsBoard.create()
-        self._begun_jobs = BegunJobs.create()
-        shared = [theirs.fileno(), self._stacks]
-        shared += [self._box.fd, self._board.fd, self._begun_jobs.fd]
-        try:
-            self._process = _start(command, shared)
-        except OSError:
-            self.channel.close()
-            self.close()
-            raise
-        finally:
-            theirs.close()
         self.pid = self._process.pid
         self.ready = asyncio.Event()
         self.beating = asyncio.Event()

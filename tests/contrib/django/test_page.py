@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,15 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import override_settings
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from tests.contrib.django.conftest import Project
 from windlass.contrib.django.page import SessionAccess, with_page
+from windlass.contrib.django.project_apps import windlass_app
 from windlass.web import Access, Role
 
 pytestmark = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
@@ -216,3 +221,30 @@ def test_the_permissions_have_no_table_and_no_migration(site: Project) -> None:
         call_command("dumpdata", "windlass", use_base_manager=everything, stdout=written)
     assert written.getvalue() == "[][]"
     assert "windlass_jobs" not in connection.introspection.table_names()
+
+
+def test_an_application_with_the_page_beside_it_keeps_its_own_lifespan_and_routes(
+    site: Project,
+) -> None:
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        lived.append("began")
+        yield
+        lived.append("ended")
+
+    async def where(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.url_for("where").path)
+
+    lived: list[str] = []
+    own = Starlette(routes=[Route("/where", where, name="where")], lifespan=lifespan)
+    with TestClient(with_page(own, "/jobs"), follow_redirects=False) as client:
+        assert client.get("/where").text == "/where"
+        assert client.get("/jobs/").status_code == 303
+    assert lived == ["began", "ended"]
+
+
+def test_an_address_on_another_host_is_no_way_back_from_the_login(site: Project) -> None:
+    with TestClient(windlass_app().web(access=SessionAccess()), follow_redirects=False) as client:
+        answer = client.get("http://testserver//evil.example/x")
+    assert answer.status_code == 303
+    assert parse_qs(urlsplit(answer.headers["location"]).query)["next"] == ["/evil.example/x"]

@@ -90,6 +90,8 @@ def lived(*outcomes: Outcome) -> tuple[Job, Transition]:
         ([PROCESS, HOST, HOST, HOST], True, 1),
         ([WAITED], False, 0),
         ([WAITED, WAITED], True, 0),
+        ([WAITED, FAILED, WAITED], False, 0),
+        ([WAITED, RELEASED, WAITED], True, 0),
         ([WAITED, PROCESS], True, 0),
         ([WAITED, LEASE], False, 0),
         ([LEASE, WAITED], False, 0),

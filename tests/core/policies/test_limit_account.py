@@ -358,8 +358,8 @@ def test_a_worker_lets_go_of_what_it_holds_back_but_not_of_what_a_claim_may_have
     assert not ledger.release(), "it is in use"
     ledger.hold_back(1, 60.0)
     assert (ledger.free, ledger.release(), ledger.free) == (0, True, 1)
-    ledger.doubt(1)
+    assert ledger.doubt(2) == 1
     ledger.tick(1_000.0)
     assert (ledger.release(), ledger.free, ledger.held) == (False, 0, 1)
-    ledger.resolve()
+    ledger.resolve(1)
     assert (ledger.free, ledger.held) == (1, 1)

@@ -9,8 +9,10 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.app_on_store import Bed, Through, in_state, on_embedded_stores, serving, until
 from tests.worker.policies.limit_meter import done, three
@@ -194,6 +196,7 @@ class Forgetful(Through):
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.lost = 0
+        self.claimed: list[Job] = []
 
     async def claim(self, claim: Claim, **told: Any) -> list[Job]:
         jobs: list[Job] = await self.inner.claim(claim, **told)
@@ -243,6 +246,44 @@ class Blind(Forgetful):
             raise StoreUnavailable("the network is cut")
         found: list[Job] = await self.inner.held(worker)
         return found
+
+
+class Busy(Forgetful):
+    """One whose worker always holds a job that it has just settled, as a busy one does."""
+
+    async def held(self, worker: str) -> list[Job]:
+        found: list[Job] = await self.inner.held(worker)
+        return [*found, *(replace(job, id=uuid4(), token=1) for job in self.claimed[:1])]
+
+    async def claim(self, claim: Claim, **told: Any) -> list[Job]:
+        jobs = await super().claim(claim, **told)
+        self.claimed = [*self.claimed, *jobs]
+        return jobs
+
+
+def test_a_key_whose_claim_was_lost_goes_on_in_a_busy_worker(bed: Bed) -> None:
+    """Prevents a key that waits until its worker holds no job that is on its way."""
+    store = Busy(bed.store())
+    app = bed.app(store=store)
+    ran: list[int] = []
+
+    @app.job(key="account", ordered=True)
+    async def book(account: str, number: int) -> None:
+        assert account
+        ran.append(number)
+
+    @app.job
+    async def note(number: int) -> None: ...
+
+    async def main() -> None:
+        await app.aenqueue_many(book.draft("x", number) for number in range(2))
+        async with serving(app, lease="2s"):
+            await until(lambda: store.lost == 1)
+            await note.aenqueue(1)
+            await done(app, 3)
+
+    asyncio.run(main())
+    assert ran == [0, 1]
 
 
 def test_a_job_whose_claim_was_lost_is_not_overtaken_however_long_it_is_not_found(

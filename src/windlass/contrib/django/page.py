@@ -12,14 +12,16 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import get_user
+from django.core.handlers.asgi import ASGIHandler
 from django.db import close_old_connections
 from django.http import HttpRequest
 from django.shortcuts import resolve_url
 from django.utils.http import urlencode
+from starlette.datastructures import URL
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
-from starlette.routing import Mount, Router
-from starlette.types import ASGIApp
+from starlette.routing import Match, Mount, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from windlass.contrib.django.project_apps import windlass_app
 from windlass.web import Access, Role
@@ -45,9 +47,9 @@ class SessionAccess:
     view: str | None = None
     """The permission to look at the page; None: staff may."""
     operate: str = "windlass.operate_jobs"
-    """The permission that makes somebody an operator."""
+    """The permission of operators."""
     administer: str = "windlass.administer_jobs"
-    """The permission that makes somebody an admin."""
+    """The permission of admins."""
     payloads: str | None = None
     """The permission to see payloads and results; None: all who may look."""
     login_url: str | None = None
@@ -91,7 +93,8 @@ class SessionAccess:
     def _to_login(self, request: Request) -> RedirectResponse:
         back = url(request, "/")
         if request.method in _SAFE:
-            back = str(request.url.replace(scheme="", netloc=""))
+            # With one slash: two would be an address on another host.
+            back = "/" + str(request.url.replace(scheme="", netloc="")).lstrip("/")
         login = resolve_url(self.login_url or settings.LOGIN_URL)
         joint = "&" if "?" in login else "?"
         return RedirectResponse(f"{login}{joint}{urlencode({'next': back})}", status_code=303)
@@ -117,7 +120,24 @@ def with_page(
     page = windlass_app(alias).web(
         access=SessionAccess() if access is None else access, name=name, read_only=read_only
     )
-    return Router(routes=[Mount(path, page)], default=application)
+    mount = Mount(path, page)
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" and isinstance(application, ASGIHandler):
+            await Router().lifespan(scope, receive, send)  # Django has none, and refuses it.
+            return
+        if scope["type"] == "http":
+            match, found = mount.matches(scope)
+            if match is Match.FULL:
+                await mount.handle({**scope, **found}, receive, send)
+                return
+            slashed = {**scope, "path": f"{scope['path']}/"}
+            if mount.matches(slashed)[0] is Match.FULL:
+                await RedirectResponse(str(URL(scope=slashed)))(scope, receive, send)
+                return
+        await application(scope, receive, send)
+
+    return dispatch
 
 
 def _user_of(key: str | None) -> Any:

@@ -41,7 +41,7 @@ def is_lost_too_often(job: Job, *, with_host: bool) -> bool:
 
     Once is chance. With a whole host it may be chance twice, since a host has many reasons to go.
     """
-    losses = _since_suspicion(job, LOST, LOST_WITH_HOST)
+    losses = _losses(job)
     hosts = sum(each.outcome == LOST_WITH_HOST for each in losses)
     return hosts >= _HOSTS if with_host else len(losses) > hosts
 
@@ -49,9 +49,15 @@ def is_lost_too_often(job: Job, *, with_host: bool) -> bool:
 def is_not_begun_too_often(job: Job) -> bool:
     """Return whether one more death of its process before it begins makes a job suspect.
 
-    A job can kill a process that only reads it, for example by its size.
+    A job can kill a process that only reads it, for example by its size. A run that ended since
+    then shows that it does not.
     """
-    return bool(_since_suspicion(job, NOT_BEGUN))
+    for attempt in reversed(job.history):
+        if attempt.outcome == NOT_BEGUN:
+            return True
+        if attempt.outcome not in _PROVES_NOTHING:
+            return False
+    return False
 
 
 def is_suspected_too_often(job: Job) -> bool:
@@ -68,11 +74,11 @@ def is_suspected_too_often(job: Job) -> bool:
     return suspicions >= _SUSPICIONS
 
 
-def _since_suspicion(job: Job, *outcomes: str) -> list[Attempt]:
-    found: list[Attempt] = []
+def _losses(job: Job) -> list[Attempt]:
+    losses: list[Attempt] = []
     for attempt in reversed(job.history):
         if attempt.outcome in (SUSPECTED, CRASHED):
             break
-        if attempt.outcome in outcomes:
-            found.append(attempt)
-    return found
+        if attempt.outcome in (LOST, LOST_WITH_HOST):
+            losses.append(attempt)
+    return losses

@@ -103,16 +103,17 @@ class TokenHolding:
         self._used -= amount
         self._cool(until, amount)
 
-    def doubt(self, amount: int) -> None:
-        """Block tokens that a claim may have used, until `resolve` is called."""
+    def doubt(self, amount: int) -> int:
+        """Block tokens that a claim may have used, until `resolve`; return how many."""
         doubtful = max(min(amount, self.idle), 0)
         self.idle -= doubtful
         self._doubtful += doubtful
+        return doubtful
 
-    def resolve(self) -> None:
-        """Take back the tokens of claims whose fate was unknown."""
-        self.idle += self._doubtful
-        self._doubtful = 0
+    def resolve(self, amount: int) -> None:
+        """Take back tokens of a claim that has not used them."""
+        self._doubtful -= amount
+        self.idle += amount
 
     def release(self) -> bool:
         """Release tokens that are held back; return whether there were any.

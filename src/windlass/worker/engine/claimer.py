@@ -212,15 +212,15 @@ class Claimer(Service):
         if rotation is not None:
             rotation.take(claim.turns)
         jobs: list[Job] = []
+        token = secrets.randbits(63)
         try:
-            token = secrets.randbits(63)
             began = time.perf_counter()
             jobs = await self._store.claim(claim, worker=self._state.id, token=token)
             took = time.perf_counter() - began
             self._state.store_answered()
         except BaseException:
             self._is_pipelining = False
-            self._gates.doubt(claim.reserves)
+            self._gates.doubt(claim.reserves, token)
             self._meters.call_failed("claim")
             raise
         finally:

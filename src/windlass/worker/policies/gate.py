@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import ParamSpec
 
 from windlass.core.claims.lanes import Head
@@ -89,11 +89,19 @@ class Gate(Service):
     def settled(self, job: Job, move: Transition | None) -> None:
         """Record that a job's transition is stored; None if the write was rejected."""
 
-    def doubt(self, reserves: Mapping[str, int], number: int) -> None:
-        """Record that the fate of a claim is unknown, the `number`th; its `unreserve` follows."""
+    def doubt(self, reserves: Mapping[str, int], token: int) -> None:
+        """Record that the fate of the claim under this token is unknown; its `unreserve` follows.
 
-    def resolve(self, number: int) -> None:
-        """Record that no claim of unknown fate, up to this number, has a job that is lost here."""
+        Until `resolve` is called, it may have jobs that this worker does not know.
+        """
+
+    @property
+    def doubtful(self) -> set[int]:
+        """The tokens of claims whose fate is unknown."""
+        return set()
+
+    def resolve(self, tokens: Collection[int]) -> None:
+        """Record that the store has no job under these tokens."""
 
 
 class Gates:
@@ -101,8 +109,6 @@ class Gates:
 
     def __init__(self, gates: Sequence[Gate]) -> None:
         self._gates = tuple(gates)
-        self.doubts = 0
-        """Number of claims so far whose fate was unknown."""
         # Called for every job, so a single gate is called directly.
         self.began: Callable[[Job], None] = _each([gate.began for gate in gates])
         """Notifies the gates of a start."""
@@ -158,16 +164,20 @@ class Gates:
         for gate in self._gates:
             gate.unreserve(reserves)
 
-    def doubt(self, reserves: Mapping[str, int]) -> None:
+    def doubt(self, reserves: Mapping[str, int], token: int) -> None:
         """Notify the gates of a claim whose fate is unknown."""
-        self.doubts += 1
         for gate in self._gates:
-            gate.doubt(reserves, self.doubts)
+            gate.doubt(reserves, token)
 
-    def resolve(self, number: int) -> None:
-        """Notify the gates that the fate of such claims, up to this number, is known."""
+    @property
+    def doubtful(self) -> set[int]:
+        """The tokens of claims whose fate is unknown."""
+        return {token for gate in self._gates for token in gate.doubtful}
+
+    def resolve(self, tokens: Collection[int]) -> None:
+        """Notify the gates that the store has no job under these tokens."""
         for gate in self._gates:
-            gate.resolve(number)
+            gate.resolve(tokens)
 
 
 def _each(calls: Sequence[Callable[P, None]]) -> Callable[P, None]:

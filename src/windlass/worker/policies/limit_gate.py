@@ -7,8 +7,9 @@ the hot path is some arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from windlass.core.claims.lanes import Head
 from windlass.core.claims.plan import Allowance, Pool
@@ -31,6 +32,17 @@ _MAX_CACHED_LANES = 100_000
 _Run = tuple[Job | None, Draws, float]
 _NO_RUN: _Run = (None, (), 0.0)
 _GIVEN_BACK = (Released, Snoozed)
+
+
+class _Doubt(NamedTuple):
+    """What a claim of unknown fate may have used of one limit."""
+
+    token: int
+    """The token of the claim, which its jobs have."""
+    held: HeldTokens
+    blocked: int
+    earliest: float
+    """When it may be resolved at the earliest."""
 
 
 class LimitGate(Gate):
@@ -63,8 +75,7 @@ class LimitGate(Gate):
         # Keyed by the identity of a job that is kept here, since hashing its id is slow.
         self._running: dict[int, tuple[Job, Draws, float]] = {}
         self._unsettled: dict[int, tuple[Job, Draws, float]] = {}
-        self._doubts: dict[HeldTokens, tuple[int, float]] = {}
-        """Which tokens claims of unknown fate may have: the latest claim, and when to ask first."""
+        self._doubts: list[_Doubt] = []
 
     def go_by(self, now: Callable[[], float]) -> None:
         super().go_by(now)
@@ -126,24 +137,30 @@ class LimitGate(Gate):
                 # Fewer, if the ledger was reset since.
                 held.ledger.reserved = max(held.ledger.reserved - count, 0)
 
-    def doubt(self, reserves: Mapping[str, int], number: int) -> None:
-        at_least = self._now() + self._lease
+    def doubt(self, reserves: Mapping[str, int], token: int) -> None:
+        earliest = self._now() + self._lease
         for name, count in reserves.items():
             held = self._by_name.get(name)
             if held is not None and held.limit.ordered:
                 # The claim may have brought a job; until that is known, no other job takes its
                 # tokens.
-                held.ledger.doubt(count)
-                self._doubts[held] = (number, at_least)
+                blocked = held.ledger.doubt(count)
+                self._doubts.append(_Doubt(token, held, blocked, earliest))
 
-    def resolve(self, number: int) -> None:
-        now = self._now()
-        for held, (latest, at_least) in list(self._doubts.items()):
+    @property
+    def doubtful(self) -> set[int]:
+        return {each.token for each in self._doubts}
+
+    def resolve(self, tokens: Collection[int]) -> None:
+        now, left = self._now(), []
+        for each in self._doubts:
             # Not at once: a request that was held up on its way may still be carried out.
-            if latest <= number and now >= at_least:
-                del self._doubts[held]
-                held.ledger.resolve()
+            if each.token in tokens and now >= each.earliest:
+                each.held.ledger.resolve(each.blocked)
                 self._state.claim_again.set()
+            else:
+                left.append(each)
+        self._doubts = left
 
     def began(self, job: Job) -> None:
         found = self._of(job.queue, job.kind, job.key)
@@ -283,3 +300,4 @@ class LimitGate(Gate):
         self._requests.forget(self._state.id)
         self._running.clear()
         self._unsettled.clear()
+        self._doubts.clear()

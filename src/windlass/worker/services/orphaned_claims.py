@@ -18,8 +18,8 @@ class OrphanedClaims(Service):
     """Gives back jobs that this worker holds in the store, and does not know.
 
     The answer to a claim can get lost after the claim was made. Such a job would be held for as
-    long as the worker lives. A job that is found twice in a row is not on its way any more. Until
-    none is found, no later job of an ordered key starts in its place.
+    long as the worker lives. A job that is found twice in a row is not on its way any more. As long
+    as the store has jobs of such a claim, no later job of their ordered keys starts.
     """
 
     name = "orphaned_claims"
@@ -40,14 +40,14 @@ class OrphanedClaims(Service):
         self._seen: set[tuple[UUID, int | None]] = set()
 
     async def tick(self) -> float:
-        doubts = self._engine.gates.doubts
+        doubtful = self._engine.gates.doubtful
         held = await self._store.held(self._state.id)
+        if doubtful:
+            self._engine.gates.resolve(doubtful - {job.token for job in held})
         unknown = {(job.id, job.token): job for job in held if not self._engine.is_known(job)}
         for each in self._seen & unknown.keys():
             self.give_back(unknown[each])
         self._seen = set(unknown)
-        if not unknown:
-            self._engine.gates.resolve(doubts)
         return self._interval
 
     def give_back(self, job: Job) -> None:
