@@ -157,7 +157,7 @@ def test_a_worker_opens_four_connections_besides_its_pools(bed: Bed) -> None:
     async def note() -> None: ...
 
     async def main() -> None:
-        async with serving(app, lease="1s") as worker:
+        async with serving(app, lease="6s") as worker:
             await note.aenqueue()
             await until(lambda: worker.processed == 1)
             await until(lambda: 4 <= len(connections(bed.url)) <= 5)
