@@ -131,7 +131,7 @@ class Producer:
                     self._accept(str(handle.id), "unique", key)
 
     def _one_ordered(self) -> None:
-        # A killed producer may have left a job whose place nobody knows.
+        # A killed producer may have left a job whose place in the order is unknown.
         whose = f"{self._order.number}.{self._order.life}"
         account = f"{whose}-{self._dice.randrange(_ACCOUNTS)}"
         if account in self._closed:

@@ -99,7 +99,7 @@ class TokenHolding:
         self.idle += amount
 
     def hold_back(self, amount: int, until: float) -> None:
-        """Take them back, but let nobody have them before a time."""
+        """Take them back, and block them until a time."""
         self._used -= amount
         self._cool(until, amount)
 

@@ -95,7 +95,7 @@ class Messages:
         """Raise TypeError for a message of a type that is not among these, if there are any."""
         name = message.DESCRIPTOR.full_name
         if self.classes and name not in self.classes:
-            # The reader would ignore fields that it does not know, so nobody would notice.
+            # The reader ignores fields that it does not know, and so would not report it.
             raise TypeError(f"it must be a {' or a '.join(sorted(self.classes))}, got a {name}")
 
     def decoded(self, value: Any, *, whole: bool = False) -> Any:
