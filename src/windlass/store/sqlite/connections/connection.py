@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
+from typing import Self
 
 from windlass.store.sqlite.connections.file import connect, opening
 from windlass.store.sqlite.connections.write_lock import WriteLock
@@ -119,12 +120,13 @@ class Busy(sqlite3.OperationalError):
 class Transaction:
     """Commits, or rolls back everything. It does not begin while another connection writes."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "commit_seconds")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.commit_seconds = 0.0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
@@ -135,11 +137,14 @@ class Transaction:
             # A signal handler raised, in the thread of a user who writes here.
             self._roll_back()
             raise
+        return self
 
     def __exit__(self, error: object, *_: object) -> None:
         try:
             if error is None:
+                began = time.perf_counter()
                 self._connection.execute("COMMIT")
+                self.commit_seconds = time.perf_counter() - began
         finally:
             self._roll_back()
 
@@ -156,14 +161,12 @@ class WaitingTransaction(Transaction):
 
     __slots__ = ()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         until = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
-                super().__enter__()
+                return super().__enter__()
             except Busy:
                 if time.monotonic() > until:
                     raise
                 time.sleep(_BUSY_POLL_SECONDS)
-            else:
-                return

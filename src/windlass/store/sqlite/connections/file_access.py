@@ -17,8 +17,10 @@ from typing import TypeVar
 from windlass.core.errors import StoreUnavailable
 from windlass.store.sqlite.connections.connection import ChangeWatch
 from windlass.store.sqlite.connections.file import opening
+from windlass.store.sqlite.connections.loop_writes import LoopWrites
 from windlass.store.sqlite.connections.threads import (
     Closed,
+    Deferred,
     Operation,
     Reader,
     Writer,
@@ -63,6 +65,7 @@ class FileAccess:
         self._opening: Future[Threads] | None = None
         self._suspended: list[Writer | Reader | ChangeWatch] = []
         self._inherited: Threads | None = None
+        self._of_thread = threading.local()
         _all.add(self)
 
     async def opened(self) -> Threads:
@@ -161,6 +164,18 @@ class FileAccess:
                 raise self._not_opened(seconds) from None
             return give_up(answer, seconds, what, WriteLock(self._path))
 
+    async def write_small_within(self, operation: Operation[T], timeout: timedelta, what: str) -> T:
+        """Do the same for an operation of less than a millisecond, in the loop's own thread if
+        commits are quick.
+        """
+        threads = self._threads
+        if threads is not None and threads.writer.is_quick:
+            try:
+                return await self._loop_writes(threads.writer).write(operation)
+            except (Deferred, Closed):
+                pass
+        return await self.write_within(operation, timeout, what)
+
     def write_blocking(
         self, operation: Operation[T], timeout: timedelta, what: str, *, durable: bool = True
     ) -> T:
@@ -218,6 +233,13 @@ class FileAccess:
                 self._inherited = threads
             # A child that outlives its parent must not hold a lock taken at that moment.
             threads.write_lock.close()
+
+    def _loop_writes(self, writer: Writer) -> LoopWrites:
+        loop = asyncio.get_running_loop()
+        found: LoopWrites | None = getattr(self._of_thread, "writes", None)
+        if found is None or not found.serves(loop, writer):
+            found = self._of_thread.writes = LoopWrites(loop, writer)
+        return found
 
     # -- opening -------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,10 @@ _BLOCKED_SECONDS = 1.0
 """Seconds after which a write lock that is waited for counts as blocked."""
 _MAX_GROUP = 256
 """Most operations that share a transaction: the first must not wait forever."""
+_QUICK_SECONDS = 0.002
+"""The longest commit that an event loop may do itself."""
+_PROOFS = 16
+"""How many commits in a row must have been quick before one does."""
 
 
 class Closed(Exception):
@@ -46,8 +50,14 @@ class _Command(Generic[T]):
 
 
 @dataclass(frozen=True)
-class _Failure:
+class Failure:
+    """What an operation of a group raised."""
+
     error: Exception
+
+
+class Deferred(Exception):
+    """An operation would have to wait, and nothing was written: the writer thread can wait."""
 
 
 class _SqlThread(FileConnection):
@@ -137,7 +147,13 @@ class Writer(_SqlThread):
 
     def __init__(self, path: Path, write_lock: WriteLock, name: str) -> None:
         self._durable: bool | None = None
+        self._quick_commits = 0
         super().__init__(path, write_lock, name)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether commits have lately been so quick that an event loop may do them itself."""
+        return self._quick_commits >= _PROOFS
 
     def write(self, operation: Operation[T], timeout: float, what: str) -> T:
         """Run a durable operation for the calling thread, within a timeout.
@@ -150,22 +166,10 @@ class Writer(_SqlThread):
             StoreUnavailable: it took too long, or failed, and is not written.
             Closed: the thread takes no more operations.
         """
-        if self._commands.empty() and self._in_use.acquire(blocking=False):
-            try:
-                if self._closed:
-                    raise Closed
-                connection = self._connection
-                # Opening may have to wait for the write lock: only the writer thread does that.
-                if connection is not None and time.monotonic() < self._next_file_check:
-                    return self._write_here(connection, operation)
-            except Busy:
-                pass  # The writer thread waits for the other connection.
-            except sqlite3.Error as error:
-                self._inode = self._next_file_check = 0  # The writer thread connects again.
-                raise unreachable(self._path, error) from error
-            finally:
-                self._in_use.release()
-        return self.wait_for(self.submit(operation), timeout, what)
+        try:
+            return self._write_here(operation)
+        except Deferred:
+            return self.wait_for(self.submit(operation), timeout, what)
 
     def wait_for(self, answer: Future[T], timeout: float, what: str) -> T:
         """Wait in this thread for a submitted operation.
@@ -179,15 +183,52 @@ class Writer(_SqlThread):
         except TimeoutError:
             return give_up(answer, timeout, what, self._write_lock)
 
-    def _write_here(self, connection: sqlite3.Connection, operation: Operation[T]) -> T:
+    def write_at_once(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        """Run durable operations in the calling thread, in one transaction.
+
+        Return the answer of each, or a `Failure`.
+
+        Raises:
+            Deferred: that would have to wait.
+            StoreError: the transaction failed; nothing is written.
+            Closed: the thread takes no more operations.
+        """
+        if len(operations) == 1:
+            return [self._write_here(operations[0])]
+        return self._write_here(
+            lambda connection: [self._try(connection, each) for each in operations]
+        )
+
+    def _write_here(self, operation: Operation[T]) -> T:
+        if not self._commands.empty() or not self._in_use.acquire(blocking=False):
+            raise Deferred
+        try:
+            if self._closed:
+                raise Closed
+            connection = self._connection
+            # Opening may have to wait for the write lock: only the writer thread does that.
+            if connection is None or time.monotonic() >= self._next_file_check:
+                raise Deferred
+            return self._write_locked(connection, operation)
+        except Busy:
+            raise Deferred from None  # The writer thread waits for the other connection.
+        except sqlite3.Error as error:
+            self._inode = self._next_file_check = 0  # The writer thread connects again.
+            raise unreachable(self._path, error) from error
+        finally:
+            self._in_use.release()
+
+    def _write_locked(self, connection: sqlite3.Connection, operation: Operation[T]) -> T:
         locked = False
         try:
             locked = self._write_lock.acquire_if_free()
             if not locked:
-                raise Busy
+                raise Deferred
             self._set_durable(connection, True)
-            with Transaction(connection):
-                return operation(connection)
+            with Transaction(connection) as transaction:
+                answer = operation(connection)
+            self._note(transaction)
+            return answer
         finally:
             if locked:
                 self._write_lock.release()
@@ -213,25 +254,26 @@ class Writer(_SqlThread):
             if not commands:
                 return
             self._set_durable(connection, any(command.durable for command in commands))
-            with WaitingTransaction(connection):
-                answers = [self._try(connection, command) for command in commands]
+            with WaitingTransaction(connection) as transaction:
+                answers = [self._try(connection, command.operation) for command in commands]
+            self._note(transaction)
         for command, answer in zip(commands, answers, strict=True):
-            if isinstance(answer, _Failure):
+            if isinstance(answer, Failure):
                 command.answer.set_exception(answer.error)
             else:
                 command.answer.set_result(answer)
 
-    def _try(self, connection: sqlite3.Connection, command: _Command[Any]) -> Any:
+    def _try(self, connection: sqlite3.Connection, operation: Operation[Any]) -> Any:
         """Run one operation so that its failure undoes it, and nothing else of the group."""
         connection.execute("SAVEPOINT operation")
         try:
-            answer = command.operation(connection)
+            answer = operation(connection)
         except sqlite3.OperationalError:
             raise
         except Exception as error:  # noqa: BLE001 - it goes to the caller, who waits for it.
             connection.execute("ROLLBACK TO operation")
             is_sql = isinstance(error, sqlite3.Error)
-            answer = _Failure(unreachable(self._path, error) if is_sql else error)
+            answer = Failure(unreachable(self._path, error) if is_sql else error)
         connection.execute("RELEASE operation")
         return answer
 
@@ -245,6 +287,11 @@ class Writer(_SqlThread):
         if self._durable is not durable:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
+
+    def _note(self, transaction: Transaction) -> None:
+        if self._durable:
+            is_quick = transaction.commit_seconds <= _QUICK_SECONDS
+            self._quick_commits = self._quick_commits + 1 if is_quick else 0
 
 
 def _drop_cancelled(commands: list[_Command[Any]]) -> None:

@@ -1,0 +1,182 @@
+"""Small enqueues of an event loop: who writes them, what they share, and what each keeps alone."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import sqlite3
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.store.sqlite.jobs_in_a_file import PATIENCE, new
+from windlass.core.errors import StoreError, StoreUnavailable
+from windlass.core.jobs.job import NewJob
+from windlass.store.sqlite import SqliteStore
+from windlass.store.sqlite.connections import connection, threads
+from windlass.store.sqlite.connections.threads import Transaction, Writer
+
+PROOFS = range(1_000, 1_000 + threads._PROOFS)
+
+
+@pytest.fixture
+def quick(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
+    """A writer whose commits count as quick, whatever this machine's disk takes."""
+    monkeypatch.setattr(threads, "_QUICK_SECONDS", float("inf"))
+    monkeypatch.setattr(connection, "_FILE_CHECK_SECONDS", 3_600.0)
+    for number in PROOFS:
+        store.enqueue_blocking([new(number)], PATIENCE)
+    writer = store._file.ready().writer
+    assert writer.is_quick
+    yield writer
+    trace(writer, None)
+
+
+def trace(writer: Writer, said: list[tuple[str, str]] | None) -> None:
+    """Have the statements of a writer listed, each with the thread that ran it."""
+    assert writer._connection is not None
+    writer._connection.set_trace_callback(
+        None
+        if said is None
+        else lambda statement: said.append((threading.current_thread().name, statement))
+    )
+
+
+async def enqueue(store: SqliteStore, jobs: list[NewJob]) -> None:
+    await store.enqueue(jobs, PATIENCE)
+
+
+def count(store: SqliteStore) -> int:
+    return sum(each.count for each in asyncio.run(store.counts())) - len(PROOFS)
+
+
+async def enqueue_singly(store: SqliteStore, numbers: range) -> list[BaseException | None]:
+    each = (enqueue(store, [new(number)]) for number in numbers)
+    return list(await asyncio.gather(*each, return_exceptions=True))
+
+
+def test_enqueues_of_one_turn_of_a_loop_share_a_commit_in_its_own_thread(
+    store: SqliteStore, quick: Writer
+) -> None:
+    said: list[tuple[str, str]] = []
+    trace(quick, said)
+    asyncio.run(enqueue_singly(store, range(1, 17)))
+    assert [thread for thread, statement in said if statement == "COMMIT"] == ["MainThread"]
+    assert count(store) == 16
+
+
+def test_more_than_a_group_is_written_in_several_turns(store: SqliteStore, quick: Writer) -> None:
+    said: list[tuple[str, str]] = []
+    trace(quick, said)
+    asyncio.run(enqueue_singly(store, range(1, 151)))
+    assert [thread for thread, statement in said if statement == "COMMIT"] == ["MainThread"] * 3
+    assert count(store) == 150
+
+
+def test_of_a_shared_commit_a_failure_undoes_itself_and_not_its_neighbours(
+    store: SqliteStore, quick: Writer
+) -> None:
+    async def main() -> list[BaseException | None]:
+        bad = new(3, payload=b"\xff not text")
+        jobs = [new(1), new(2), bad, new(4)]
+        each = (enqueue(store, [job]) for job in jobs)
+        return list(await asyncio.gather(*each, return_exceptions=True))
+
+    outcomes = asyncio.run(main())
+    assert [type(outcome) for outcome in outcomes] == [
+        type(None),
+        type(None),
+        UnicodeDecodeError,
+        type(None),
+    ]
+    assert count(store) == 3
+
+
+def test_a_caller_that_was_cancelled_before_the_turn_has_nothing_written(
+    store: SqliteStore, quick: Writer
+) -> None:
+    async def main() -> None:
+        tasks = [asyncio.create_task(enqueue(store, [new(number)])) for number in (1, 2, 3)]
+        await asyncio.sleep(0)  # All three wait for the next turn.
+        tasks[1].cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(outcomes[1], asyncio.CancelledError)
+
+    asyncio.run(main())
+    assert count(store) == 2
+
+
+def test_a_loop_does_not_wait_for_a_write_lock_that_another_process_holds(
+    store: SqliteStore, path: Path, quick: Writer
+) -> None:
+    async def main() -> None:
+        with path.with_name(path.name + "-turn").open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with pytest.raises(StoreUnavailable, match="nothing was written"):
+                await store.enqueue([new(1)], timedelta(milliseconds=20))
+            waits = asyncio.create_task(enqueue(store, [new(2)]))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not waits.done()
+        await waits
+
+    asyncio.run(main())
+    assert count(store) == 1
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [[new(number) for number in range(1, 10)], [new(1, payload=b'"' + b"x" * 20_000 + b'"')]],
+    ids=["many", "large"],
+)
+def test_what_takes_long_is_written_by_the_writer_thread(
+    store: SqliteStore, quick: Writer, jobs: list[NewJob]
+) -> None:
+    said: list[tuple[str, str]] = []
+    trace(quick, said)
+    asyncio.run(enqueue(store, jobs))
+    assert [thread for thread, statement in said if statement == "COMMIT"] == ["windlass-write"]
+    assert count(store) == len(jobs)
+
+
+def test_one_slow_commit_sends_small_enqueues_to_the_writer_thread(
+    store: SqliteStore, quick: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[tuple[str, str]] = []
+    trace(quick, said)
+    monkeypatch.setattr(threads, "_QUICK_SECONDS", -1.0)
+    asyncio.run(enqueue(store, [new(1)]))  # In the loop's thread, and slow.
+    asyncio.run(enqueue(store, [new(2)]))
+    commits = [thread for thread, statement in said if statement == "COMMIT"]
+    assert commits == ["MainThread", "windlass-write"]
+
+
+def test_loops_of_several_threads_write_side_by_side(store: SqliteStore, quick: Writer) -> None:
+    def produce(first: int) -> None:
+        asyncio.run(enqueue_singly(store, range(first, first + 20)))
+
+    producers = [threading.Thread(target=produce, args=(100 * n + 1,)) for n in range(4)]
+    for producer in producers:
+        producer.start()
+    for producer in producers:
+        producer.join()
+    assert count(store) == 80
+
+
+def test_a_turn_that_fails_as_a_whole_fails_all_its_callers(
+    store: SqliteStore, quick: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Transaction, *_: object) -> None:
+        self._roll_back()
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as briefly:
+        briefly.setattr(Transaction, "__exit__", refuse)
+        outcomes = asyncio.run(enqueue_singly(store, range(1, 4)))
+    assert all(isinstance(outcome, StoreError) for outcome in outcomes)
+    assert all("is full" in str(outcome) for outcome in outcomes)
+    asyncio.run(enqueue(store, [new(9)]))
+    assert count(store) == 1
