@@ -17,7 +17,8 @@ from windlass.core.errors import StoreError, StoreUnavailable
 from windlass.core.jobs.job import NewJob
 from windlass.store.sqlite import SqliteStore
 from windlass.store.sqlite.connections import connection, threads
-from windlass.store.sqlite.connections.threads import Transaction, Writer
+from windlass.store.sqlite.connections.connection import Transaction
+from windlass.store.sqlite.connections.threads import Writer
 
 PROOFS = range(1_000, 1_000 + threads._PROOFS)
 
