@@ -14,6 +14,7 @@ import pytest
 from windlass.core.workers import WorkerPulse
 from windlass.process.supervisor_channel import (
     Beat,
+    Begin,
     ChannelEnd,
     Lost,
     Message,
@@ -53,6 +54,24 @@ class Store:
     def heartbeat(self, worker: str, _pulse: WorkerPulse, _timeout: timedelta) -> bool:
         self.renewed.append(worker)
         return True
+
+
+def test_a_worker_begins_once_its_supervisor_says_so(
+    ends: tuple[ChannelEnd, ChannelEnd],
+) -> None:
+    theirs, ours = ends
+    channel = SupervisorChannel(ours)
+    theirs.offer(Renewed())
+    theirs.offer(Begin())
+    assert channel.wait_for_begin()
+
+
+def test_a_worker_whose_supervisor_ended_before_it_ran_does_not_begin(
+    ends: tuple[ChannelEnd, ChannelEnd],
+) -> None:
+    theirs, ours = ends
+    theirs.close()
+    assert not SupervisorChannel(ours).wait_for_begin()
 
 
 def test_a_worker_leaves_renewal_to_its_supervisor_for_as_long_as_that_does_it(

@@ -1,9 +1,16 @@
 """The command line: `windlass`. Each command has a module of its name in `cli.commands`."""
 
+from __future__ import annotations
+
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from windlass.process import CHANNEL_VARIABLE
+
+if TYPE_CHECKING:
+    from windlass.cli.processes.worker_command import Typed
+    from windlass.supervisor.spawn import Spawned
 
 
 def main() -> None:
@@ -22,13 +29,28 @@ def main() -> None:
     from windlass.cli.processes.worker_command import read_typed
 
     if typed := read_typed(sys.argv[1:]):
+        first = _first_worker(typed)
+
         from windlass.cli.processes.supervisor_process import main as supervise
 
-        supervise(typed)
+        supervise(typed, first)
     else:
         from windlass.cli.root_command import cli
 
         cli(prog_name="windlass")
+
+
+def _first_worker(typed: Typed) -> Spawned | None:
+    """Start the first worker's process: its imports take as long as those of its supervisor."""
+    if typed.reload:
+        return None
+    from windlass.cli.processes.worker_command import written
+    from windlass.supervisor.spawn import Spawned
+
+    try:
+        return Spawned(written(typed.command))
+    except OSError:
+        return None  # The supervisor tries it again, and says why it cannot.
 
 
 __all__ = ["main"]

@@ -68,6 +68,10 @@ class Leaving(Struct, tag=True):
     replace: bool
 
 
+class Begin(Struct, tag=True):
+    """From a supervisor: it runs, and this process may import the app and serve."""
+
+
 class Greeted(Struct, tag=True):
     """From a supervisor: it has read the hello, and printed its lines about it."""
 
@@ -86,7 +90,7 @@ class Lost(Struct, tag=True):
     worker: str
 
 
-Message = Hello | Registered | Ready | Beat | Leaving | Greeted | Stopping | Renewed | Lost
+Message = Hello | Registered | Ready | Beat | Leaving | Begin | Greeted | Stopping | Renewed | Lost
 ChannelEnd = Channel[Message]
 
 
@@ -112,7 +116,8 @@ class SupervisorChannel:
         self._box = box
         self.board = None if board is None else StatsBoard(board)
         """Where the worker writes its figures."""
-        self.begun_jobs = None if begun is None else BegunJobs(begun)
+        self._begun = begun
+        self.begun_jobs: BegunJobs | None = None
         """Where the worker lists the jobs that have begun."""
         self._lost: set[str] = set()
         self._renewed_at = time.monotonic()
@@ -154,6 +159,18 @@ class SupervisorChannel:
         """
         if self._box is not None:
             BlackBox.attach(self._box)
+
+    def wait_for_begin(self) -> bool:
+        """Wait until the supervisor runs; return False if it ended before; called before `start`.
+
+        The first worker is started before its supervisor has read its settings, which may be wrong.
+        """
+        while (messages := self._channel.receive()) is not None:
+            self._is_asked_to_stop |= Stopping() in messages
+            if Begin() in messages:
+                self.begun_jobs = None if self._begun is None else BegunJobs(self._begun)
+                return True
+        return False
 
     def wait_for_greeting(self) -> None:
         """Wait briefly for the answer to a hello; called before `start`.

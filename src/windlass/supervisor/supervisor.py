@@ -32,6 +32,7 @@ from windlass.supervisor.metrics_server import MetricsServer
 from windlass.supervisor.process_scaler import ProcessScaler
 from windlass.supervisor.reloader import FileWatch, Reloader
 from windlass.supervisor.rolling_restart import replace_all
+from windlass.supervisor.spawn import Spawned
 from windlass.supervisor.stall_watch import StallWatch
 from windlass.supervisor.worker_process import WorkerProcess
 
@@ -65,7 +66,9 @@ class Supervisor:
         processes: Bounds,
         announcer: Announcer,
         watch: FileWatch | None = None,
+        first: Spawned | None = None,
     ) -> None:
+        self._first = first
         self._announcer = announcer
         self._is_watching = watch is not None
         self._command = command
@@ -102,6 +105,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for _ in range(self._processes):
             self.start_one()
+        self._reap()  # The first process was started before there was a handler for its end.
         for service in self._services:
             service.start()
         await self._over.wait()
@@ -166,7 +170,12 @@ class Supervisor:
 
     def start_one(self) -> WorkerProcess:
         """Start a worker."""
-        process = WorkerProcess(self._command)
+        spawned, self._first = self._first or Spawned(self._command), None
+        try:
+            process = WorkerProcess(spawned)
+        except BaseException:
+            spawned.abandon()
+            raise
         process.metrics, process.meters = self._metrics.address, self._metrics.meters
         self.workers[process.pid] = process
         asyncio.get_running_loop().add_reader(process.channel, self._receive, process)

@@ -1,4 +1,4 @@
-"""Owns one worker's process from the supervisor's side: its start, messages, signals and end."""
+"""Owns one worker's process from the supervisor's side: its messages, signals and end."""
 
 from __future__ import annotations
 
@@ -6,31 +6,28 @@ import asyncio
 import math
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from uuid import UUID
 
 from windlass.core.jobs.job import Job
 from windlass.core.workers import WorkerPulse
 from windlass.observability.meters import Meters
 from windlass.observability.process_stats import Figures, Process, read
-from windlass.process import CHANNEL_VARIABLE
 from windlass.process.exits.begun_jobs import BegunJobs
-from windlass.process.exits.black_box import BlackBox, shared_file
+from windlass.process.exits.black_box import BlackBox
 from windlass.process.stats_board import StatsBoard
 from windlass.process.supervisor_channel import (
     ASK_FOR_STACK,
     Beat,
+    Begin,
     Message,
     Stopping,
     channel_end,
 )
 from windlass.settings import Settings
 from windlass.store import Store
+from windlass.supervisor.spawn import Spawned
 
 
 class WorkerProcess:
@@ -57,27 +54,17 @@ class WorkerProcess:
     """Whether a signal has stopped it; then its lease must not be renewed."""
     code: int | None = None
 
-    def __init__(self, command: Sequence[str]) -> None:
-        with ExitStack() as undo:  # A supervisor tries again, so a failed start leaks nothing.
-            ours, theirs = socket.socketpair()
-            undo.callback(ours.close)
-            ours.setblocking(False)
-            with theirs:
-                self._stacks = shared_file()
-                undo.callback(os.close, self._stacks)
-                self._box = BlackBox.create()
-                undo.callback(self._box.close)
-                self._board = StatsBoard.create()
-                undo.callback(self._board.close)
-                self._begun_jobs = BegunJobs.create()
-                undo.callback(self._begun_jobs.close)
-                shared = [theirs.fileno(), self._stacks]
-                shared += [self._box.fd, self._board.fd, self._begun_jobs.fd]
-                self.began = time.monotonic()
-                self._process = _start(command, shared)
-            undo.pop_all()
-        self.channel = channel_end(ours)
-        self.pid = self._process.pid
+    def __init__(self, spawned: Spawned) -> None:
+        self._process = spawned.process
+        self.pid = spawned.process.pid
+        self.began = spawned.began
+        self._stacks = spawned.stacks
+        self._box = BlackBox(spawned.box)
+        self._board = StatsBoard(spawned.board)
+        self._begun_jobs = BegunJobs(spawned.begun_jobs)
+        spawned.is_taken = True
+        self.channel = channel_end(spawned.channel)
+        self.channel.offer(Begin())
         self.ready = asyncio.Event()
         self.beating = asyncio.Event()
         """Set at its first beat."""
@@ -208,15 +195,3 @@ class WorkerProcess:
         self._box.close()
         self._board.close()
         self._begun_jobs.close()
-
-
-def _start(command: Sequence[str], shared: Sequence[int]) -> subprocess.Popen[bytes]:
-    # In a group of its own: a terminal's Ctrl-C reaches only the supervisor, which passes it on.
-    return subprocess.Popen(  # noqa: S603 - Windlass itself.
-        # -P: a file in the current directory must not shadow the standard library.
-        [sys.executable, "-P", "-m", "windlass", *command],
-        env=os.environ | {CHANNEL_VARIABLE: ",".join(map(str, shared))},
-        stdin=subprocess.DEVNULL,
-        pass_fds=shared,
-        process_group=0,
-    )

@@ -66,6 +66,19 @@ def test_a_flag_that_cannot_be_is_refused_by_its_name(shop: Shell, flag: str, va
     refused(f"{flag} must be ", f", got '{value}'")
 
 
+def test_a_worker_that_was_started_before_a_setting_was_refused_runs_no_user_code(
+    shop: Shell, start: Start, tmp_path: Path
+) -> None:
+    marker = tmp_path / "imported"
+    Path("marking.py").write_text(
+        f"from pathlib import Path\nPath({str(marker)!r}).touch()\nfrom shop import app\n"
+    )
+    said = shop.ended(start(*WORKER, "marking:app", "--lease=0s"))
+    said.refused("lease")
+    assert said.out == ""
+    assert not marker.exists()
+
+
 def test_a_module_that_cannot_be_imported_is_reported(shop: Shell, start: Start) -> None:
     said = shop.ended(start(*WORKER, "shop:app", "--imports=missing"))
     said.refused("importing 'missing' failed")

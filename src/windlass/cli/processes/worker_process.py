@@ -24,6 +24,8 @@ log = get_logger("windlass.cli")
 
 def main(channel: SupervisorChannel) -> None:
     """Serve as commanded, or exit with 1 and one line that says why not."""
+    if not channel.wait_for_begin():
+        return
     command = read(sys.argv[1:])
     try:
         _serve(command, channel)

@@ -12,11 +12,12 @@ import mmap
 import os
 from collections.abc import Callable, Iterable
 
-from windlass.process.exits.black_box import shared_file
+from windlass.process.shared_files import reserve, shared_file
 
 _ID_BYTES = 16
 _PAGE_BYTES = 8_192 * _ID_BYTES
 _PAGES = 2
+_FILE_BYTES = _ID_BYTES + _PAGES * _PAGE_BYTES
 _UNKNOWN = 255
 """In place of the page's number: too many jobs have begun to be listed."""
 _NONE = bytes(_ID_BYTES)
@@ -30,17 +31,15 @@ class BegunJobs:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self._file = mmap.mmap(fd, _ID_BYTES + _PAGES * _PAGE_BYTES)
+        reserve(fd, _FILE_BYTES)
+        self._file = mmap.mmap(fd, _FILE_BYTES)
         self._page = 0
         self._next, self._end = _bounds(0)
 
     @classmethod
     def create(cls) -> BegunJobs:
         """Make an empty list, whose `fd` is to be passed on to the process."""
-        fd = shared_file()
-        # Reserves the space that will be written.
-        os.pwrite(fd, bytes(_ID_BYTES + _PAGES * _PAGE_BYTES), 0)
-        return cls(fd)
+        return cls(shared_file())
 
     def add(self, job: int) -> None:
         """Add a job that begins, by its id as an integer."""

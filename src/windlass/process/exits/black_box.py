@@ -14,7 +14,6 @@ import logging
 import mmap
 import os
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from windlass.core.values.text import storable
 from windlass.observability.log_context import fields_here
 from windlass.observability.log_handler import Witness
 from windlass.observability.log_masking import redaction_in_force
+from windlass.process.shared_files import reserve, shared_file
 
 MAX_CHARACTERS = 8_000
 """The most characters that `read` returns."""
@@ -36,14 +36,6 @@ _COUNT = struct.Struct("<Q")
 _DUMP_OFFSET = _COUNT.size + _RING_BYTES
 
 
-def shared_file() -> int:
-    """Return the descriptor of a file without a name, in memory where the system supports that."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("windlass", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
 class BlackBox:
     """The last lines of a process: `create` in its parent, `attach` in the process, `read`
     afterwards.
@@ -51,6 +43,7 @@ class BlackBox:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        reserve(fd, _DUMP_OFFSET)
         self._ring: mmap.mmap | None = mmap.mmap(fd, _DUMP_OFFSET)
         self._written = 0
         self._lock = threading.Lock()
@@ -58,9 +51,7 @@ class BlackBox:
     @classmethod
     def create(cls) -> BlackBox:
         """Make a black box, whose `fd` is to be passed on to the process."""
-        fd = shared_file()
-        os.pwrite(fd, bytes(_DUMP_OFFSET), 0)  # Reserves the space that will be written.
-        return cls(fd)
+        return cls(shared_file())
 
     @classmethod
     def attach(cls, fd: int) -> BlackBox:
