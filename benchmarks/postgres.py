@@ -24,6 +24,7 @@ from benchmarks.flows import flows
 from benchmarks.limits import limits
 from benchmarks.observing import observing
 from benchmarks.peers import graphile_worker
+from benchmarks.processes import two_processes
 from benchmarks.races import drain, latency, single, snapshot
 from benchmarks.report import Race, Report
 from benchmarks.steadiness import crowd, naps, waiting
@@ -32,6 +33,7 @@ from tests.support.postgres.cluster import Cluster
 
 SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "drain": drain,
+    "two-processes": two_processes,
     "single": single,
     "latency": latency,
     "snapshot": snapshot,

@@ -56,6 +56,11 @@ class Program:
         return json.loads(line)
 
     @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    @property
     def is_alive(self) -> bool:
         """Whether it can still be told something."""
         return self._process.poll() is None

@@ -45,6 +45,11 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def parent(pid: int) -> int:
+    """Return the parent of a process."""
+    return int(_stat(_PROC / str(pid))[1])
+
+
 def children(pid: int) -> list[int]:
     """Return the children of a process, but not theirs."""
     return sorted(child for child, parent in _parents() if parent == pid)

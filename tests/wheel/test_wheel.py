@@ -218,14 +218,13 @@ def test_every_command_and_group_has_help(
 def test_every_command_does_its_work_on_an_empty_store(
     environment: Environment, tmp_path: Path, variables: dict[str, str]
 ) -> None:
+    if environment.wanted.extra not in ("", "chaos"):
+        pytest.skip("an extra only adds packages: the other commands are called on a filled store")
     (tmp_path / "shop.py").write_text(Path(__file__).with_name("shop.py").read_text())
     migrated = environment.run("windlass", "migrate", cwd=tmp_path, env=variables)
     assert migrated.returncode == 0, migrated.stderr
     names = dict.fromkeys(("done", "dead", "later", "flow"), NOBODY)
     wanted = {name: call.empty for name, call in CALLS.items()}
-    if environment.wanted.extra not in ("", "chaos"):
-        # It starts a dozen processes on a store of its own, for which another extra has no part.
-        del wanted["chaos"]
     check_calls(environment, tmp_path, variables, names, wanted)
 
 

@@ -21,10 +21,10 @@ from windlass.store.redis.scripting.rows import (
 )
 from windlass.store.redis.scripting.values import Item, check_written, item_of, writes
 
-_CLAIMED_AT_ONCE = 250
+_CLAIMED_AT_ONCE = 150
 _ASKS_AT_ONCE = 100
 _BYTES_AT_ONCE = 131_072
-_SETTLED_AT_ONCE = 250
+_SETTLED_AT_ONCE = 200
 _LARGE_BYTES_AT_ONCE = 1 << 20
 _OTHER_WEIGHT = 2.5
 """Cost of a failure, or of another transition, in plain successes."""

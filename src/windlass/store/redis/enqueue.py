@@ -13,13 +13,15 @@ from windlass.store.redis.connections.script import Argument, Command
 from windlass.store.redis.scripting import stages
 from windlass.store.redis.scripting.calls import Names, Talk
 from windlass.store.redis.scripting.rows import MICROSECOND, body, encode, is_plain, options
-from windlass.store.redis.scripting.values import Item, check_written, item_of, writes
+from windlass.store.redis.scripting.values import LARGE, Item, check_written, item_of, writes
 
-PLAIN_AT_ONCE = 250
+PLAIN_AT_ONCE = 200
 ANY_AT_ONCE = 100
 BYTES_AT_ONCE = 131_072
 """Bounds of a script: the server does nothing else meanwhile, for 1.3 ms at most."""
 LARGE_BYTES_AT_ONCE = 1 << 20
+_LARGE_WEIGHT = 2.0
+"""Cost of a job whose payload has a key of its own, in others."""
 PIECES_UNDER_WAY = 4
 """Calls under way, each on a connection of its own: the server syncs its file for all of them."""
 _PING: Command = ("PING",)
@@ -97,14 +99,15 @@ def send(names: Names, news: Sequence[News]) -> Talk[None]:
 
 def pieces(jobs: Sequence[NewJob], most: int) -> Iterator[Sequence[NewJob]]:
     """Cut jobs into pieces, each within the bounds of a script."""
-    start = size = large = 0
+    start, weight, size, large = 0, 0.0, 0, 0
     for at, job in enumerate(jobs):
         length = len(job.payload)
         is_full = size >= BYTES_AT_ONCE or large >= LARGE_BYTES_AT_ONCE
-        if at > start and (at - start >= most or is_full):
+        if at > start and (weight >= most or is_full):
             yield jobs[start:at]
-            start, size, large = at, 0, 0
-        size += min(length, 512) + sum(map(len, job.headers.values()))
+            start, weight, size, large = at, 0.0, 0, 0
+        weight += 1 if length <= LARGE else _LARGE_WEIGHT
+        size += min(length, LARGE) + sum(map(len, job.headers.values()))
         large += length
     if start < len(jobs):
         yield jobs[start:]

@@ -3,9 +3,9 @@
 -- job for each; and, if their places were reserved, the first of them and the time of that
 -- requires: memory u64 count finish
 local n_lanes, n_refs, total = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-for i = 4 + 2 * n_lanes, 3 + 2 * n_lanes + n_refs do
-  if call('EXISTS', P .. 'v:' .. ARGV[i]) == 0 then return -1 end
-end
+local values = {}
+for i = 1, n_refs do values[i] = P .. 'v:' .. ARGV[3 + 2 * n_lanes + i] end
+if n_refs > 0 and call('EXISTS', unpack(values)) < n_refs then return -1 end
 local at = 4 + 2 * n_lanes + n_refs
 local arrival, due = tonumber(ARGV[at + 2 * total]), now
 if arrival then
@@ -23,7 +23,7 @@ for i = 1, total do
   at = at + 2
 end
 if call('MSETNX', unpack(set)) == 0 then return 0 end
-for i = 4 + 2 * n_lanes, 3 + 2 * n_lanes + n_refs do call('PERSIST', P .. 'v:' .. ARGV[i]) end
+for i = 1, n_refs do call('PERSIST', values[i]) end
 call('ZADD', P .. 'all', unpack(ids))
 local done = 0
 for l = 1, n_lanes do
