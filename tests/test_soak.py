@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.worker_processes import until
+from tests.torture.programs.families import alive, descendants
 from tools import soak
 from tools.soak import Plan, Results, Round, results_of
 from windlass.chaos.options import STORES
@@ -77,8 +82,55 @@ def test_a_broken_law_is_named_in_the_table() -> None:
     assert "| outcomes |" in list(soak.lines(results))[-1]
 
 
-def test_rounds_without_a_worker_that_lived_long_say_so() -> None:
-    assert list(soak.lines(results_of([made()])))[-1].endswith("| not seen |")
+def test_a_store_whose_memory_was_not_seen_is_not_flat_and_is_named_with_the_remedy() -> None:
+    results = results_of([made("sqlite"), made("redis", (100, 100))])
+
+    assert [total.is_flat for total in results.totals] == [False, True, True]
+    assert list(soak.lines(results))[2].endswith("| not seen |")
+    (line,) = soak.unseen(results)
+    assert "sqlite" in line
+    assert "TIME=" in line
+
+
+@pytest.mark.parametrize(
+    ("memory", "code"), [((), 1), (((100, 100),), 0), (((100, 200),), 1)], ids=repr
+)
+def test_the_exit_code_is_0_only_if_memory_was_seen_and_is_flat(
+    memory: tuple[tuple[int, int], ...],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    results = results_of([made("redis", *memory)])
+    monkeypatch.setattr(soak, "soak", lambda *_: results)
+
+    assert soak.main(["--store", "redis", "--results", str(tmp_path / "soak.json")]) == code
+    assert ("was not seen" in capsys.readouterr().out) == (not memory)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_soak_that_is_terminated_leaves_no_process_and_no_mount(tmp_path: Path) -> None:
+    """Prevents a small disk that stays mounted, and a server that runs on."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "tools/soak.py", "--store", "sqlite", "--results", str(tmp_path / "r")],
+        cwd=Path(soak.__file__).parents[1],
+        env={"TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: len(descendants(process.pid)) > 5, "the processes of the soak")
+    below = descendants(process.pid)
+    process.send_signal(signal.SIGTERM)
+
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "stopped" in said
+    until(lambda: not any(map(alive, below)), "the end of all processes")
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.long

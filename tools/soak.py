@@ -24,7 +24,7 @@ from windlass.chaos.options import STORES, Options
 from windlass.chaos.report.memory import WorkerMemory
 from windlass.chaos.report.report import Report
 from windlass.chaos.report.text import lines_of
-from windlass.chaos.run import Chaos
+from windlass.chaos.run import run_chaos
 from windlass.core.values.durations import duration
 
 _MAX_ROUND_SECONDS = 600.0
@@ -37,6 +37,8 @@ _FLAT = 0.10
 _CACHES = {"sqlite": 4 * 16_000 * 1024}
 """Bytes by which a worker may grow besides: each of its connections to SQLite has a page cache."""
 _RESULTS = Path("build/soak.json")
+_STOPPED = 130
+"""The exit code after Ctrl-C or SIGTERM, as of `windlass chaos`."""
 
 
 class Round(Struct, frozen=True, kw_only=True):
@@ -80,8 +82,8 @@ class Total(Struct, frozen=True, kw_only=True):
 
     @property
     def is_flat(self) -> bool:
-        """Whether the memory of the workers stayed about the same, but for the cache."""
-        return self.last <= self.first * (1 + _FLAT) + self.cache
+        """Whether memory was seen, and stayed about the same, but for the cache."""
+        return self.workers > 0 and self.last <= self.first * (1 + _FLAT) + self.cache
 
 
 class Results(Struct, frozen=True, kw_only=True):
@@ -154,6 +156,16 @@ def _memory(total: Total) -> str:
     )
 
 
+def unseen(results: Results) -> Iterator[str]:
+    """Yield a line for each store whose workers did not live long enough to show their memory."""
+    for each in results.totals[:-1]:
+        if not each.workers:
+            yield (
+                f"the memory of the workers on {each.name} was not seen: none of them lived for "
+                "most of a round; soak for longer, for example make soak TIME=30m"
+            )
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """How long, on which stores, how hard."""
 
@@ -203,10 +215,17 @@ def soak(plan: Plan, file: Path) -> Results:
 def _run(options: Options) -> Report:
     directory = Path(tempfile.mkdtemp(prefix="windlass-soak-")).resolve()
     _say(f"{datetime.now(UTC):%H:%M:%S} {options.store}, seed {options.seed}")
-    report = asyncio.run(Chaos(options, directory, lambda _: None).run())
-    if report.ok:
-        shutil.rmtree(directory, ignore_errors=True)
-    else:
+    is_kept = True
+    try:
+        report = asyncio.run(run_chaos(options, directory, lambda _: None))
+        is_kept = not report.ok
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        is_kept = False
+        raise
+    finally:
+        if not is_kept:
+            shutil.rmtree(directory, ignore_errors=True)
+    if is_kept:
         _say(*lines_of(report), f"ledger and logs: {directory}")
     return report
 
@@ -217,7 +236,7 @@ def _say(*texts: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Soak as the arguments say; return 1 if a law was broken or memory grew."""
+    """Soak as the arguments say; return 0 if no law was broken, and memory is flat everywhere."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--time", default="2h", help="how long (30m, 8h)")
     parser.add_argument("--store", action="append", choices=STORES, help="only this store")
@@ -233,8 +252,12 @@ def main(arguments: Sequence[str]) -> int:
         fault_seconds=duration(given.fault_every).total_seconds(),
         seed=given.seed,
     )
-    results = soak(plan, given.results)
-    _say(f"figures: {given.results}")
+    try:
+        results = soak(plan, given.results)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        _say("stopped; all processes have ended")
+        return _STOPPED
+    _say(f"figures: {given.results}", *unseen(results))
     return int(any(each.broken or not each.is_flat for each in results.totals))
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from windlass import Windlass
 from windlass.core.changes import Changes
-from windlass.core.jobs.job import NewJob
+from windlass.core.claims.lanes import Claim
+from windlass.core.errors import WriteUncertain
+from windlass.core.jobs.job import Job, NewJob
 from windlass.core.records import Json, News
 from windlass.process.service import Service
 from windlass.store import Store
@@ -199,5 +201,36 @@ def test_a_manual_worker_leaves_no_threads_and_no_lease_behind() -> None:
             await worker.work()
         (record,) = await bell.app.store.workers()
         assert record.ended
+
+    asyncio.run(main())
+
+
+class LosesOneAnswer(MemoryStore):
+    """A store that carries out a claim, and loses the answer to it."""
+
+    is_lost = False
+
+    async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
+        jobs = await super().claim(claim, worker=worker, token=token)
+        if jobs and not self.is_lost:
+            self.is_lost = True
+            raise WriteUncertain("no answer")
+        return jobs
+
+
+def test_a_claim_whose_answer_is_lost_is_raised_and_its_jobs_are_given_back() -> None:
+    """The reason why a worker that is driven by hand does not search for orphaned claims."""
+    bell = Bell()
+    bell.app.store = LosesOneAnswer(clock=bell.clock)
+
+    async def main() -> None:
+        await bell.app.store.enqueue([noted("once")])
+        with pytest.raises(WriteUncertain):
+            async with bell.worker() as worker:
+                await worker.work()
+        assert bell.noted == []
+        async with bell.worker() as worker:
+            assert await worker.work() == 1
+        assert bell.noted == ["once"]
 
     asyncio.run(main())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -59,6 +61,13 @@ class View(Struct, frozen=True, kw_only=True):
 Show = Callable[[View], None]
 
 
+async def run_chaos(options: Options, directory: Path, show: Show) -> Report:
+    """Carry out a run, and return its report; SIGTERM ends it like Ctrl-C, and cleans up."""
+    if (task := asyncio.current_task()) is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await Chaos(options, directory, show).run()
+
+
 class Chaos:
     """One run, in a directory of its own."""
 
@@ -83,7 +92,7 @@ class Chaos:
         self._unended: list[str] = []
 
     async def run(self) -> Report:
-        """Carry everything out, and return the report; leave no process behind."""
+        """Carry everything out, and return the report; leave no process or mount behind."""
         ground, app = self._ground, Windlass("memory://")
         try:
             await ground.prepare()
@@ -93,12 +102,17 @@ class Chaos:
             await ground.create_effects()
             return await self._run_on(app)
         finally:
-            for producer in self._producers:
-                producer.kill()
+            await _to_its_end(self._clean_up(app))
+
+    async def _clean_up(self, app: Windlass) -> None:
+        """End everything that was started; a step that fails does not keep the next from it."""
+        async with AsyncExitStack() as steps:
+            steps.push_async_callback(self._ground.close)
+            steps.push_async_callback(app.aclose)
             for fleet in self._fleets:
-                fleet.kill()
-            await app.aclose()
-            await ground.close()
+                steps.callback(fleet.kill)
+            for producer in self._producers:
+                steps.callback(producer.kill)
 
     async def _run_on(self, app: Windlass) -> Report:
         observer = Observer(app)
@@ -311,3 +325,16 @@ class Chaos:
         path = self._directory / "fleet-1.log"
         text = path.read_text(errors="replace") if path.exists() else ""
         return " ".join(text.splitlines()[-3:])
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for work that has to be done, even if this task is cancelled meanwhile."""
+    task, is_cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            is_cancelled = True
+    task.result()
+    if is_cancelled:
+        raise asyncio.CancelledError

@@ -185,8 +185,7 @@ class WorkerProcess:
 
     def begun(self, held: Sequence[Job]) -> set[UUID]:
         """Return which of the jobs that it held had begun there: all, if that is not known."""
-        begun = self._begun_jobs.read()
-        return {job.id for job in held if begun is None or job.id.int in begun}
+        return self._begun_jobs.among(held)
 
     def close(self) -> None:
         """Close the files that were shared with it."""

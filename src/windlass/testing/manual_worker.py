@@ -48,6 +48,10 @@ class ManualWorker(Worker):
 
     Handlers run as usual, in real time; isolated ones run in this process, where the store is.
     Retries wait for the longest time that their policy allows, without jitter.
+
+    It does not search for orphaned claims: a claim whose answer is lost raises the store's error
+    from `work()`, and the end of the worker gives back its jobs. A worker that is not driven by
+    hand goes on after such an error, and has to find them itself.
     """
 
     def __init__(self, **parts: Any) -> None:

@@ -207,7 +207,7 @@ def _engine(
     engine.streamer = Streamer(store, engine)
     engine.completer = Completer(store, engine, state=state, meters=meters)
     if state.begun_jobs is not None:
-        state.begun_jobs.live = lambda: state.runs.begun_ids() + engine.completer.unwritten_ids()
+        state.begun_jobs.live = lambda: state.runs.begun_jobs() + engine.completer.unwritten_jobs()
     engine.executor = Executor(
         state,
         registry=registry,

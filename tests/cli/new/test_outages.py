@@ -39,6 +39,31 @@ with TestClient(api) as client:
     print(json.dumps(asked(client, "GET", new.headers["location"])), flush=True)
 """
 
+SITE = """
+import json, sys
+import django
+django.setup()
+from django.core.management import CommandError, call_command
+from django.test import Client
+from shop.models import Account
+
+def asked(email):
+    answer = Client().post("/accounts", {"email": email})
+    return [answer.status_code, answer.headers.get("retry-after"), Account.objects.count()]
+
+def command(email):
+    try:
+        call_command("sign_up", email)
+    except CommandError as error:
+        return str(error)
+
+asked("ada@example.org")
+print("ready", flush=True)
+for ask, email in ((asked, "grace@example.org"), (asked, "joan@example.org"), (command, "j@j.org")):
+    sys.stdin.readline()
+    print(json.dumps(ask(email)), flush=True)
+"""
+
 
 class Service:
     """The API of a project, in a process of its own, whose client asks when a test says so."""
@@ -58,9 +83,9 @@ class Service:
 
 
 @contextmanager
-def serving(team: Team) -> Iterator[Service]:
+def serving(team: Team, program: str = SERVICE) -> Iterator[Service]:
     process = subprocess.Popen(
-        [str(team.place / ".venv/bin/python"), "-c", SERVICE],
+        [str(team.place / ".venv/bin/python"), "-c", program],
         cwd=team.place,
         env=team.environment,
         stdin=subprocess.PIPE,
@@ -100,3 +125,30 @@ def test_a_service_answers_while_its_store_is_away_and_when_it_is_back(
             proxy.accept()
             status, _, found = service.ask()
             assert (status, found["state"]) == (200, "pending")
+
+
+@pytest.mark.long
+def test_a_site_keeps_the_account_only_if_its_mail_may_have_been_enqueued(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Prevents a mail to somebody without an account, and an account without its mail."""
+    features = frozenset(["django"])
+    choices = Choices(package="shop", store=StoreChoice.REDIS, features=features)
+    (url,) = store_address(choices, request).values()
+    with Proxy(url) as proxy:
+        address = {
+            "WINDLASS_URL": proxy.url(url),
+            "WINDLASS_ENQUEUE_TIMEOUT": "1s",
+            "DJANGO_SETTINGS_MODULE": "shop.settings",
+            "SECRET_KEY": "a-secret-of-a-test",
+            "ALLOWED_HOSTS": "testserver",
+        }
+        team = team_without_installing(choices, tmp_path, address)
+        team.run("make", "migrate")
+        with serving(team, SITE) as site:
+            proxy.black_hole()  # The site sends the job, and gets no answer.
+            assert site.ask() == [202, None, 2]
+            proxy.refuse()
+            proxy.reset()
+            assert site.ask() == [503, "30", 2]
+            assert "windlass doctor" in site.ask()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -159,14 +158,11 @@ def _run(options: Options, keep: bool) -> Report:
 
 
 async def _storm(options: Options, directory: Path) -> Report:
-    from windlass.chaos.run import Chaos
+    from windlass.chaos.run import run_chaos
     from windlass.chaos.screen import progress
 
-    if (task := asyncio.current_task()) is not None:
-        # Like Ctrl-C: every process is ended before this one exits.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with progress(show.stdout(), options.seconds) as update:
-        return await Chaos(options, directory, update).run()
+        return await run_chaos(options, directory, update)
 
 
 def _write(report: Report, json_file: Path | None, html_file: Path | None) -> None:

@@ -16,7 +16,9 @@ from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
 from windlass.core.claims.plan import FREE, SLOTS, Pool, Room, plan, queue_budget
 from windlass.core.errors import StoreError
 from windlass.core.jobs.job import Job
+from windlass.observability.logs import get_logger
 from windlass.observability.meters import Meters
+from windlass.process.outage import is_away
 from windlass.process.service import Service
 from windlass.store import Store
 from windlass.worker.state import WorkerState
@@ -24,6 +26,7 @@ from windlass.worker.state import WorkerState
 if TYPE_CHECKING:
     from windlass.worker.engine.engine import Engine
 
+log = get_logger("windlass.claimer")
 _MAX_PROMOTED = 1_000
 _EMPTY_CLAIM_SECONDS = 0.005
 _NEWCOMER_POLL_SECONDS = 0.05
@@ -90,9 +93,14 @@ class Claimer(Service):
     async def stop(self) -> None:
         """Stop after the claims under way; their jobs are still started or given back."""
         self._state.claim_again.set()
-        await super().stop()
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        try:
+            await super().stop()
+            if self._under_way:
+                await asyncio.wait(self._under_way)
+        finally:
+            # Also if the shutdown does not wait any longer: no tick will ask for their errors.
+            for claim in self._under_way:
+                claim.add_done_callback(self._report_failed)
         with suppress(StoreError):  # Jobs that are still brought are given back.
             await self._store.busy()
 
@@ -194,7 +202,25 @@ class Claimer(Service):
         done, self._under_way = await asyncio.wait(
             self._under_way, return_when=asyncio.FIRST_COMPLETED
         )
-        return max([task.result() for task in done])
+        errors = [error for claim in done if (error := _error_of(claim)) is not None]
+        for error in errors[1:]:  # Only one can be raised.
+            self._report(error)
+        if errors:
+            raise errors[0]
+        return max([claim.result() for claim in done])
+
+    def _report_failed(self, claim: asyncio.Task[float]) -> None:
+        if (error := _error_of(claim)) is not None:
+            self._report(error)
+
+    def _report(self, error: BaseException) -> None:
+        """Log the error of a claim that no tick raises."""
+        away = is_away(error)
+        if away:
+            self._outage.failed(self.name, error)
+        tell = log.debug if away else log.warning
+        exc_info = None if isinstance(error, StoreError) else error
+        tell("claim.failed", error=f"{type(error).__qualname__}: {error}", exc_info=exc_info)
 
     async def _sweep(self) -> Sweep:
         """Move the jobs that are due to their lanes, and look at the lanes."""
@@ -309,6 +335,11 @@ class Claimer(Service):
             and _has_place(policies.kinds[job.kind], room)
             and not self._gates.may_bar(job.kind)
         )
+
+
+def _error_of(claim: asyncio.Task[float]) -> BaseException | None:
+    """Return the error of a claim that has ended, so that asyncio does not report it."""
+    return asyncio.CancelledError() if claim.cancelled() else claim.exception()
 
 
 def _has_place(pool: Pool, room: Room) -> bool:

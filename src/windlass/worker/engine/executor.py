@@ -191,7 +191,7 @@ class Executor:
 
     def _list_as_begun(self, run: Run) -> None:
         if (begun := self._state.begun_jobs) is not None:
-            begun.add(run.job.id.int)
+            begun.add(run.job)
 
     def _outcome_of_answer(self, run: Run, answer: Answer) -> Outcome | Transition:
         match answer:

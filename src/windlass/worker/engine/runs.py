@@ -113,9 +113,9 @@ class Runs:
         run = self._runs.get(job_id.int)
         return run is None or run.task is not None
 
-    def begun_ids(self) -> list[int]:
-        """Return the ids of the jobs whose handlers may have been called."""
-        return [run.job.id.int for run in self if run.has_begun]
+    def begun_jobs(self) -> list[Job]:
+        """Return the jobs whose handlers may have been called."""
+        return [run.job for run in self if run.has_begun]
 
     def add(self, run: Run) -> bool:
         """Add a run; return False if the job has one that has not ended."""

@@ -121,7 +121,7 @@ class SharedTasks:
                 continue
             run.task, task.owner = task, None
             if begun is not None and run.pool is not _ISOLATED:
-                begun(run.job.id.int)
+                begun(run.job)
             processing = process(run, task)
             # Context variables that the run sets stay in a context of its own.
             resume = copy_context().run

@@ -79,9 +79,9 @@ class Completer(GroupWriter[Settlement]):
         """Number of outcomes that wait because another transaction locks, or locked, their rows."""
         return len(self._delayed)
 
-    def unwritten_ids(self) -> list[int]:
-        """Return the ids of the jobs whose outcomes are not in the store yet."""
-        return [each.job.id.int for each in self._unwritten()]
+    def unwritten_jobs(self) -> list[Job]:
+        """Return the jobs whose outcomes are not in the store yet."""
+        return [each.job for each in self._unwritten()]
 
     def has(self, job: Job) -> bool:
         """Return whether an outcome of this claim is on its way to the store."""
