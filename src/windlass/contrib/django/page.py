@@ -51,7 +51,7 @@ class SessionAccess:
     administer: str = "windlass.administer_jobs"
     """The permission of admins."""
     payloads: str | None = None
-    """The permission to see payloads and results; None: all who may look, so by default all staff."""
+    """The permission to see payloads and results; None: all who may look, by default all staff."""
     login_url: str | None = None
     """Where people log in: an address, or the name of a view; None: settings.LOGIN_URL."""
 
