@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 UNIT = DEPLOY / "systemd" / "windlass.service"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
+IGNORED = DEPLOY / "docker" / "Dockerfile.dockerignore"
 COMPOSE = DEPLOY / "docker" / "compose.yaml"
 MANIFEST_OF_SETTINGS = DEPLOY / "kubernetes" / "config.yaml"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
@@ -382,6 +383,7 @@ def test_every_file_is_explained_and_every_file_that_is_named_is_there() -> None
     page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
     named = set(re.findall(r"deploy/(?:systemd|docker|kubernetes)/[\w.]+", page))
     shipped = {
-        path.relative_to(ROOT).as_posix() for path in [UNIT, DOCKERFILE, COMPOSE, *MANIFESTS]
+        path.relative_to(ROOT).as_posix()
+        for path in [UNIT, DOCKERFILE, IGNORED, COMPOSE, *MANIFESTS]
     }
     assert named == shipped

@@ -8,7 +8,8 @@ asked to do is done by a fork of a process that has loaded Windlass, and nothing
 on PostgreSQL gets an empty database, whose URL is in the environment, and its `sql` blocks run
 there; its `javascript` is run by tests/system/test_node.py, since that needs a package from npm.
 The page on Redis gets an empty server. The files of the page on Django are a project; with Django
-5.2 they are changed as their comments say.
+5.2 they are changed as their comments say. The steps of the tutorial are one reading, in one
+directory, and change its files (see edits.py): test_tutorial.py follows them.
 
 On pages for beginners, the output below a command is compared with its own (see transcript.py),
 that of a worker included. A file that such a page runs by `python FILE` is not imported before.
@@ -33,6 +34,7 @@ import django
 import psycopg
 import pytest
 
+from tests.docs.edits import edit_of
 from tests.docs.roles import with_own_roles
 from tests.docs.transcript import Transcript, exchanges
 from tests.support.postgres.wheel import installations, newest
@@ -52,6 +54,8 @@ KNOWN = {"python", "console", "text", "sh", "toml", "ini", "sql", "javascript", 
 KNOWN |= OF_OTHERS
 WITH_OUTPUT = ("docs/start.md", "docs/tutorial/", "docs/coming-from/")
 """Pages whose console blocks show what their commands print."""
+STEPS = [page for page in PAGES if re.match(r"docs/tutorial/\d", page)]
+"""The steps of the tutorial, in their order."""
 ON_POSTGRES = "docs/postgresql.md"
 ON_REDIS = "docs/redis.md"
 ON_DJANGO = "docs/django.md"
@@ -120,6 +124,7 @@ class Reader:
         self, page: str, directory: Path, environment: dict[str, str], background: ExitStack
     ) -> None:
         self._shows_output = page.startswith(WITH_OUTPUT)
+        self._is_exact = page in STEPS  # Their programs move the clock by hand.
         self._programs = programs_of(page) if self._shows_output else set()
         self._transcript = Transcript()
         self._directory = directory
@@ -129,6 +134,10 @@ class Reader:
         self._ran = 0
 
     def follow(self, block: Block) -> None:
+        if block.language == "python" and (edit := edit_of(block.text)):
+            file = self._directory / edit.file
+            file.write_text(edit.apply(file.read_text("utf-8")), "utf-8")
+            return
         if block.language == "python" and not _FILE.match(block.text):
             self._program.append(block.text)
             return
@@ -176,6 +185,8 @@ class Reader:
         elif command.split()[:2] == ["windlass", "web"]:
             printed = open_page(command.split(), self._directory, self._environment)
             self._compare(shown, printed)
+        elif self._is_exact and command.startswith("python "):
+            assert self._run(["sh", "-c", command]).splitlines() == shown
         else:
             self._compare(shown, self._run(["sh", "-c", command]))
 
@@ -244,7 +255,7 @@ def open_page(command: list[str], directory: Path, environment: dict[str, str]) 
 
 
 @pytest.mark.timeout(300)  # A long page is many programs, one after the other.
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in STEPS])
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
     with ExitStack() as background:
         reader = Reader(page, tmp_path, environment, background)

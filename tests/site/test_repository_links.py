@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tools.site.reference import CHAPTERS
+from tools.site.reference.__main__ import main, readable_chapters
 
 ROOT = Path(__file__).resolve().parents[2]
+INDEX = ROOT / "docs/reference/index.md"
 PAGES = sorted(
     page.relative_to(ROOT).as_posix()
     for pattern in (
@@ -34,5 +36,33 @@ def test_every_link_of_a_page_leads_to_a_file_of_the_repository(page: str) -> No
 
 
 def test_the_reference_in_the_repository_names_every_chapter_of_the_site() -> None:
-    text = (ROOT / "docs/reference/index.md").read_text("utf-8")
+    text = INDEX.read_text("utf-8")
     assert [chapter.title for chapter in CHAPTERS if f"| {chapter.title} |" not in text] == []
+
+
+def test_the_reference_in_the_repository_names_the_command_of_every_readable_chapter() -> None:
+    named = set(re.findall(r"tools\.site\.reference (\w+)", INDEX.read_text("utf-8")))
+    assert named == set(readable_chapters()) - {"commands"}  # That is `windlass --help`.
+
+
+def test_a_chapter_is_printed_without_what_only_a_browser_reads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["errors"]) == 0
+    printed = capsys.readouterr().out
+    assert "\n## JobDead\n" in printed
+    assert "**What to do:**" in printed
+    assert [
+        line
+        for text in readable_chapters().values()
+        for line in text.splitlines()
+        if "<span" in line
+    ] == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["nothing"], ["errors", "states"]])
+def test_an_unknown_chapter_is_refused_with_those_there_are(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert "must be one of options, settings" in capsys.readouterr().err

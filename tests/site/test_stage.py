@@ -78,3 +78,34 @@ def test_a_page_that_the_navigation_lacks_is_found(staged: Path, tmp_path: Path)
     config.write_text("nav:\n  - Home: index.md\n  - Reference:\n      - reference/sql.md\n")
     (found,) = outside_navigation(config, staged)
     assert found.startswith("metrics.md is not in the navigation")
+
+
+def test_an_example_that_the_navigation_lacks_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "source/project/examples/mailer/README.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("# Mailer")
+    config = tmp_path / "mkdocs.yml"
+    config.write_text("nav:\n  - Home: index.md\n")
+    (found,) = outside_navigation(config, tmp_path / "source")
+    assert found.startswith("project/examples/mailer/README.md is not in the navigation")
+
+
+def test_the_page_of_an_example_has_its_code_and_other_pages_have_none(tmp_path: Path) -> None:
+    for name, text in {
+        "docs/index.md": "[a](../examples/README.md)\n",
+        "examples/README.md": "[b](mailer/README.md)\n",
+        "examples/mailer/README.md": "# Mailer\n",
+        "examples/mailer/app.py": "app = 1\n",
+        "examples/mailer/orders/tasks.py": "tasks = 2\n",
+        "examples/mailer/orders/__init__.py": "",
+        "examples/mailer/orders/migrations/0001_initial.py": "made = 3\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    Stage(tmp_path, tmp_path / "stage").fill([])
+    page = (tmp_path / "stage/project/examples/mailer/README.md").read_text()
+    assert page.startswith("# Mailer\n\n## The code\n\n`app.py`:\n\n```python\napp = 1\n```\n")
+    assert page.endswith("`orders/tasks.py`:\n\n```python\ntasks = 2\n```\n")
+    assert "made" not in page
+    overview = (tmp_path / "stage/project/examples/README.md").read_text()
+    assert overview == "[b](mailer/README.md)\n"

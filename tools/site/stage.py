@@ -1,6 +1,7 @@
 """Owns the source of the site: the pages of docs, generated ones, and files that they link to.
 
-A link that leads out of docs, such as to a file of deploy, leads to a copy below `project/`.
+A link that leads out of docs, such as to a file of deploy, leads to a copy below `project/`. The
+page of an example also has its code.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 
+from tools.site.examples import code_of, is_example
 from tools.site.reference.chapter import Page
 
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
@@ -49,7 +51,10 @@ class Stage:
         self._done.add(name)
         content = (self._root / name).read_bytes()
         if name.endswith(".md"):
-            content = self._linked(name, content.decode()).encode()
+            text = self._linked(name, content.decode())
+            if is_example(name):
+                text += code_of((self._root / name).parent)
+            content = text.encode()
         self._write(staged(name), content)
 
     def _linked(self, page: str, text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from io import StringIO
 from pathlib import Path
@@ -19,6 +19,7 @@ from django.contrib.sessions.models import Session
 from django.core.asgi import get_asgi_application
 from django.core.management import call_command
 from django.db import connection
+from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.test.utils import override_settings
 from starlette.applications import Starlette
@@ -196,6 +197,28 @@ def test_other_permissions_may_decide(site: Project) -> None:
     assert access.access_of(staff) is None
     assert access.access_of(operator) == Access(who="grace", payloads=False)
     assert access.access_of(admin) == Access(who="joan", role=Role.ADMIN)
+
+
+def test_all_staff_see_payloads_unless_a_permission_is_named(site: Project) -> None:
+    staff = person(is_staff=True)
+    assert SessionAccess().access_of(staff) == Access(who="ada", payloads=True)
+    limited = SessionAccess(payloads="windlass.operate_jobs")
+    assert limited.access_of(staff) == Access(who="ada", payloads=False)
+
+
+def refuse(get_response: object) -> Callable[[HttpRequest], HttpResponse]:
+    """Be a middleware that lets nobody in."""
+    return lambda request: HttpResponse(status=418)
+
+
+def test_the_middleware_of_the_project_sees_no_request_for_the_page(site: Project) -> None:
+    """The page on Django says so: who relies on middleware has to pass an `access` of their own."""
+    person(is_staff=True)
+    cookies = {"sessionid": session_of("ada")}
+    with override_settings(MIDDLEWARE=[f"{__name__}.refuse"]), browser() as client:
+        client.cookies.update(cookies)
+        assert client.get(LOGIN).status_code == 418
+        assert client.get("/jobs/").status_code == 200
 
 
 def test_the_entry_in_the_admin_leads_to_the_page(site: Project) -> None:

@@ -51,7 +51,7 @@ class SessionAccess:
     administer: str = "windlass.administer_jobs"
     """The permission of admins."""
     payloads: str | None = None
-    """The permission to see payloads and results; None: all who may look."""
+    """The permission to see payloads and results; None: all who may look, by default all staff."""
     login_url: str | None = None
     """Where people log in: an address, or the name of a view; None: settings.LOGIN_URL."""
 
@@ -111,6 +111,7 @@ def with_page(
 ) -> ASGIApp:
     """Return an ASGI application with the page below a path, and everything else as before.
 
+    Requests below the path go to the page alone: no class of MIDDLEWARE sees them.
     `alias` names the backend in TASKS. `access` is `SessionAccess()` unless another is given;
     `name` and `read_only` are those of `app.web()`.
 
