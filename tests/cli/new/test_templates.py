@@ -12,7 +12,7 @@ from windlass.cli.new.choices import FEATURES, Choices, StoreChoice, read_featur
 from windlass.cli.new.templates import render
 
 TEMPLATES = Path(str(files("windlass.cli.new"))) / "templates"
-WORDS = {*FEATURES, *(store.value for store in StoreChoice), "django5", "django6"}
+WORDS = {"direct", *FEATURES, *(store.value for store in StoreChoice), "django5", "django6"}
 
 
 def test_lines_are_kept_if_one_of_the_words_was_chosen() -> None:

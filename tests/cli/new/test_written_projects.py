@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,24 @@ def test_a_project_requires_this_release_with_the_extras_that_it_uses(choices: C
     store = set() if choices.store is StoreChoice.SQLITE else {choices.store.value}
     assert own.extras == choices.features | store
     assert str(own.specifier) == f"=={__version__}"
+
+
+@every_project
+def test_a_project_requires_the_windlass_that_wrote_it_from_where_that_is_from(
+    choices: Choices,
+) -> None:
+    """Prevents that a stranger's package is installed, which has the name on a package index."""
+    origin = "file:///srv/wheels/windlass-0.1.0-py3-none-any.whl"
+    project = tomllib.loads(texts(replace(choices, origin=origin))["pyproject.toml"])
+    own = next(
+        each
+        for each in map(Requirement, project["project"]["dependencies"])
+        if each.name == "windlass"
+    )
+    assert own.url == origin
+    assert own.extras == Requirement(choices.requirement).extras
+    assert project["tool"]["hatch"]["metadata"] == {"allow-direct-references": True}
+    assert "metadata" not in tomllib.loads(texts(choices)["pyproject.toml"])["tool"]["hatch"]
 
 
 @every_project

@@ -10,6 +10,7 @@ import typer
 from windlass.cli import options
 from windlass.cli.new.choices import FEATURES, Choices, StoreChoice, read_features
 from windlass.cli.new.names import check_handler_name, check_package_name
+from windlass.cli.new.origin import installed_from
 from windlass.cli.new.templates import code_files, handler_files, project_files
 from windlass.cli.new.writing import Plan, find_package, is_project, plan_into, plan_new
 from windlass.cli.output import console as show
@@ -69,7 +70,10 @@ def new(
         if handler is not None:
             raise ValueError(f"NAME must be one word, got {name!r} and {handler!r}")
         choices = Choices(
-            package=check_package_name(name), store=store, features=read_features(features)
+            package=check_package_name(name),
+            store=store,
+            features=read_features(features),
+            origin=installed_from(),
         )
         _check_into(choices, into)
     _write_project(choices, into, dry_run=dry_run)

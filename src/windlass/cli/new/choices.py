@@ -32,12 +32,15 @@ class Choices:
     features: frozenset[str] = frozenset()
     python: tuple[int, int] = sys.version_info[:2]
     """The Python that is to run the project; Django 6 needs a newer one than Windlass."""
+    origin: str = ""
+    """The address from which Windlass was installed; empty: it is found by its name."""
 
     @property
     def words(self) -> frozenset[str]:
         """The words that conditions in templates may name."""
         tasks = "django6" if self.python >= _NATIVE_DJANGO_TASKS else "django5"
-        return self.features | {self.store.value, *([tasks] if "django" in self.features else ())}
+        more = {tasks} if "django" in self.features else set()
+        return self.features | more | {self.store.value} | ({"direct"} if self.origin else set())
 
     @property
     def values(self) -> dict[str, str]:
@@ -54,13 +57,14 @@ class Choices:
 
     @property
     def requirement(self) -> str:
-        """Windlass as a dependency: its extras, and this very release.
+        """Windlass as a dependency: its extras, and this very release, from where it is from.
 
         Before 1.0 each release may change what the project uses, so that an upgrade is a decision.
         """
         store = set() if self.store is StoreChoice.SQLITE else {self.store.value}
         extras = ",".join(sorted(self.features | store))
-        return f"windlass[{extras}]=={__version__}" if extras else f"windlass=={__version__}"
+        name = f"windlass[{extras}]" if extras else "windlass"
+        return f"{name} @ {self.origin}" if self.origin else f"{name}=={__version__}"
 
 
 def read_features(text: str) -> frozenset[str]:
