@@ -18,7 +18,7 @@ from windlass.process.shared_files import shared_file
 
 
 class Spawned:
-    """A process that was started, and waits to be told to begin."""
+    """A process that was started, and waits for its supervisor's word to begin."""
 
     def __init__(self, command: Sequence[str]) -> None:
         with ExitStack() as undo:  # A supervisor tries again, so a failed start leaks nothing.
@@ -39,7 +39,7 @@ class Spawned:
         self.stacks, self.box, self.board, self.begun_jobs = files
 
     def abandon(self) -> None:
-        """Kill a process that will not be told to begin: it has run no user code yet."""
+        """Kill a process that will not begin: it has run no user code yet."""
         self.process.kill()
         self.process.wait()
         self.channel.close()

@@ -27,7 +27,7 @@ from windlass.cli.new.origin import installed_from
     ],
     ids=["by name", "checkout", "wheel", "repository", "garbled", "empty"],
 )
-def test_a_new_project_is_told_where_windlass_is_from(
+def test_the_address_from_which_windlass_was_installed_is_found(
     found: str | None, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Installed:

@@ -133,7 +133,7 @@ def test_a_loop_does_not_wait_for_a_write_lock_that_another_process_holds(
     [[new(number) for number in range(1, 10)], [new(1, payload=b'"' + b"x" * 20_000 + b'"')]],
     ids=["many", "large"],
 )
-def test_what_takes_long_is_written_by_the_writer_thread(
+def test_many_or_large_jobs_are_written_by_the_writer_thread(
     store: SqliteStore, quick: Writer, jobs: list[NewJob]
 ) -> None:
     said: list[tuple[str, str]] = []
