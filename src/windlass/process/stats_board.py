@@ -10,7 +10,7 @@ import os
 import struct
 import zlib
 
-from windlass.process.shared_files import shared_file
+from windlass.process.exits.shared_files import shared_file
 
 _HEADER = struct.Struct("<QQQ")
 """The number of the page, its size, and its checksum."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from windlass.process import CHANNEL_VARIABLE
-from windlass.process.shared_files import shared_file
+from windlass.process.exits.shared_files import shared_file
 
 
 class Spawned:

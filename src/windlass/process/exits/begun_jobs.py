@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from windlass.core.jobs.job import Job
-from windlass.process.shared_files import reserve, shared_file
+from windlass.process.exits.shared_files import reserve, shared_file
 
 _ENTRY_BYTES = 16
 _PAGE_BYTES = 8_192 * _ENTRY_BYTES

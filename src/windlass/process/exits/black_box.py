@@ -22,7 +22,7 @@ from windlass.core.values.text import storable
 from windlass.observability.log_context import fields_here
 from windlass.observability.log_handler import Witness
 from windlass.observability.log_masking import redaction_in_force
-from windlass.process.shared_files import reserve, shared_file
+from windlass.process.exits.shared_files import reserve, shared_file
 
 MAX_CHARACTERS = 8_000
 """The most characters that `read` returns."""
