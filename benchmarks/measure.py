@@ -50,15 +50,18 @@ class Latency:
     p99: float
 
 
-def fill_and_drain(contender: type[Contender], within: Path, jobs: int) -> Filled:
-    """Fill a queue by its bulk call, then let one worker process empty it."""
-    with _room(within) as directory:
+def fill_and_drain(
+    contender: type[Contender], within: Path, jobs: int, *, processes: int = 1
+) -> Filled:
+    """Fill a queue by its bulk call, then let worker processes empty it."""
+    with _room(within) as directory, ExitStack() as stack:
         taken = _in_process(_fill, contender, directory, jobs)
-        with _worker(contender, directory) as worker:
-            _checkpoint(worker.file)
+        workers = [stack.enter_context(_worker(contender, directory)) for _ in range(processes)]
+        _checkpoint(workers[0].file)
+        for worker in workers:
             worker.go()
-            emptied = worker.wait_until_empty()
-            starts = worker.stop()
+        emptied = workers[0].wait_until_empty()
+        starts = sorted(start for worker in workers for start in worker.stop())
         if len(starts) != jobs:
             raise RuntimeError(f"{contender.name} ran {len(starts)} of {jobs} jobs")
         # A queue that forgets a job before it runs it is not done before it has run the last.

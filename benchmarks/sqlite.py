@@ -25,6 +25,7 @@ from benchmarks.report import Measure, Race, Report, Rival, Score
 T = TypeVar("T")
 OURS, THEIRS = WindlassSqlite, HueySqlite
 DRAIN = Measure(name="drain", unit="jobs/s")
+TWO = Measure(name="drain, two processes", unit="jobs/s")
 BULK = Measure(name="bulk enqueue", unit="jobs/s")
 SINGLE = Measure(name="single enqueue", unit="jobs/s")
 P50 = Measure(name="latency p50", unit="ms", lower_is_better=True)
@@ -53,7 +54,7 @@ def main() -> int:
     options = _options()
     sizes = _sizes(options)
     report = Report(
-        title="SQLite, durable, one worker process",
+        title="SQLite, durable",
         races=_race(sizes, options.directory, Console(stderr=True)),
         environment={
             "sqlite": sqlite3.sqlite_version,
@@ -80,6 +81,12 @@ def _race(sizes: Sizes, within: Path, progress: Console) -> list[Race]:
         return ours, theirs
 
     filled, huey_filled = rounds("drain", lambda it: fill_and_drain(it, within, sizes.jobs))
+    two = []
+    for number in range(sizes.rounds):
+        progress.print(f"[dim]two processes, round {number + 1} of {sizes.rounds}[/]")
+        two.append(
+            [fill_and_drain(OURS, within, 3 * sizes.jobs, processes=n).drain for n in (1, 2)]
+        )
     singles = []
     for number in range(sizes.rounds):
         progress.print(f"[dim]single enqueue, round {number + 1} of {sizes.rounds}[/]")
@@ -87,6 +94,13 @@ def _race(sizes: Sizes, within: Path, progress: Console) -> list[Race]:
     waits, huey_waits = rounds("latency", lambda it: latency(it, within, sizes.latencies))
     return [
         _held(DRAIN, [it.drain for it in filled], [it.drain for it in huey_filled]),
+        Race(
+            measure=TWO,
+            ours=Score(name=f"{OURS.name}, two processes", rounds=[both for _, both in two]),
+            rivals=[
+                Rival(score=Score(name="one process", rounds=[one for one, _ in two]), bar=1.3)
+            ],
+        ),
         _held(BULK, [it.bulk for it in filled], [it.bulk for it in huey_filled]),
         _held(SINGLE, [ours for ours, _ in singles], [theirs for _, theirs in singles]),
         _held(P50, [it.p50 for it in waits], [it.p50 for it in huey_waits]),
