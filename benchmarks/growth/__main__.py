@@ -2,8 +2,8 @@
 
 `python -m benchmarks.growth` fills two databases of one PostgreSQL, does the same in both in turn,
 and prints ratios: drain, enqueue, sweep, promote, prune, and the commands that look. It empties
-days of retention while jobs arrive, and tries many limit keys, schedules, workers and lanes. It exits
-with 1 if a bar is missed.
+days of retention while jobs arrive, and tries many limit keys, schedules, workers and lanes. It
+exits with 1 if a bar is missed.
 """
 
 from __future__ import annotations

@@ -139,6 +139,15 @@ def calls(rows: int) -> dict[str, Call]:
             },
             {"jobs_lanes": 10 * ASKED, "jobs_due": 2 * ASKED},
         ),
+        "sweep of some queues": Call(
+            "SELECT queue FROM windlass.sweep_queues(ARRAY['default', 'none'])",
+            (),
+            {
+                Step("Index Only Scan", "jobs", "jobs_lanes"),
+                Step("Index Only Scan", "jobs", "jobs_due"),
+            },
+            {"jobs_lanes": 10 * ASKED, "jobs_due": 2 * ASKED},
+        ),
         "recall": Call(
             "SELECT windlass.recall('0', '0', '1 minute', '{}')",
             (),

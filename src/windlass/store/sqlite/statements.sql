@@ -75,6 +75,29 @@ WITH RECURSIVE heads (seq) AS (
 )
 SELECT queue, kind, priority, key, due_at FROM heads JOIN jobs USING (seq)
 
+-- name: sweep_heads_of_queues
+-- Do the same for the lanes of some queues: begin once in each, and step to no other queue.
+WITH RECURSIVE heads (seq) AS (
+    SELECT (SELECT seq FROM jobs WHERE state = 'pending' AND queue = served.value
+            ORDER BY queue, kind, priority, key, due_at LIMIT 1)
+    FROM json_each(?) AS served
+    UNION ALL
+    SELECT coalesce(
+        (SELECT seq FROM jobs AS next
+         WHERE next.state = 'pending' AND next.queue = here.queue AND next.kind = here.kind
+           AND next.priority = here.priority AND next.key > here.key
+         ORDER BY next.key, next.due_at LIMIT 1),
+        (SELECT seq FROM jobs AS next
+         WHERE next.state = 'pending' AND next.queue = here.queue AND next.kind = here.kind
+           AND next.priority > here.priority
+         ORDER BY next.priority, next.key, next.due_at LIMIT 1),
+        (SELECT seq FROM jobs AS next
+         WHERE next.state = 'pending' AND next.queue = here.queue AND next.kind > here.kind
+         ORDER BY next.kind, next.priority, next.key, next.due_at LIMIT 1))
+    FROM heads JOIN jobs AS here USING (seq)
+)
+SELECT queue, kind, priority, key, due_at FROM heads JOIN jobs USING (seq)
+
 -- name: next_due
 -- Return when the earliest scheduled job is due, or stops waiting for an event.
 SELECT due_at FROM jobs
