@@ -24,7 +24,8 @@ BEGIN
     ) AS chosen;
     -- A transaction with a NOTIFY cannot be prepared; users of two-phase commit turn wake-ups off.
     IF woken IS NOT NULL AND coalesce(current_setting('windlass.wake', true), '') <> 'off' THEN
-        names := ARRAY(SELECT DISTINCT queue FROM unnest(wake.queues) AS new (queue) LIMIT 21);
+        names := ARRAY(SELECT DISTINCT queue COLLATE "C" FROM unnest(wake.queues) AS new (queue)
+                       ORDER BY 1 LIMIT 21);
         IF cardinality(names) < 21 AND octet_length(array_to_json(names)::text) < 4000 THEN
             woken := woken || ' ' || array_to_json(names)::text;
         END IF;
