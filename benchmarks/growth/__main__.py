@@ -2,8 +2,8 @@
 
 `python -m benchmarks.growth` fills two databases of one PostgreSQL, does the same in both in turn,
 and prints ratios: drain, enqueue, sweep, promote, prune, and the commands that look. It empties
-days of retention while jobs arrive, and tries many limit keys, schedules and workers. It exits
-with 1 if a bar is missed.
+days of retention while jobs arrive, and tries many limit keys, schedules, workers and lanes. It
+exits with 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from benchmarks.capacity.others import Others
 from benchmarks.growth import crowds, retention
 from benchmarks.growth.crowds import Figure
 from benchmarks.growth.fill import Sizes, fill
+from benchmarks.growth.lanes import lanes
 from benchmarks.growth.looks import looks
 from benchmarks.growth.operations import Load, operations
 from benchmarks.growth.report import Pair, Report
@@ -54,6 +55,7 @@ class Plan:
     keys: int
     schedules: int
     workers: int
+    lanes: int = 1_000
     seconds: float = 3.0
     """For which traffic is watched, with and without a prune."""
 
@@ -186,6 +188,7 @@ def _crowds(plan: Plan) -> list[Crowd]:
         partial(crowds.workers, number=plan.workers),
         partial(crowds.schedules, number=plan.schedules),
         partial(crowds.limit_keys, keys=plan.keys),
+        partial(lanes, number=plan.lanes, seconds=plan.seconds),
     ]
 
 

@@ -41,6 +41,8 @@ async def contents(store: Store) -> tuple[tuple[Job, ...], list[QueueCount], obj
     jobs = (await store.find(JobFilter(), limit=EVERYTHING)).jobs
     sweep = await store.sweep()
     heads = sorted((head.lane, head.position) for head in sweep.heads)
+    served = await store.sweep(queues=frozenset(head.lane.queue for head in sweep.heads))
+    assert sorted((head.lane, head.position) for head in served.heads) == heads
     known = {record.info.id: record for record in await store.workers()}
     requests = {worker: sorted(await store.cancel_requests(worker)) for worker in known}
     done = [await store.done(kind, key) for kind in KINDS for key in ("1", "2")]

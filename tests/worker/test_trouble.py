@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.app_on_store import Bed, Through, in_state, log_lines, serving, until
 from windlass import State, StoreUnavailable
-from windlass.core.claims.lanes import Claim, Sweep
+from windlass.core.claims.lanes import Claim, Queues, Sweep
 from windlass.core.jobs.job import Job, NewJob
 from windlass.core.jobs.settle import Transition
 from windlass.core.records import Json, RecordPage
@@ -32,9 +32,9 @@ class Unreliable(Through):
         self._fail("claim")
         return await self.inner.claim(claim, worker=worker, token=token)
 
-    async def sweep(self, *, fresh: bool = True) -> Sweep:
+    async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
         self._fail("sweep")
-        return await self.inner.sweep(fresh=fresh)
+        return await self.inner.sweep(fresh=fresh, queues=queues)
 
     async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
         self._fail("settle")

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, StandingAsk
+from windlass.core.claims.lanes import Claim, Queues, StandingAsk
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
 from windlass.core.jobs.queries import Retention
 from windlass.core.jobs.settle import Transition
@@ -188,12 +188,15 @@ class Store(StoreQueries, Protocol):
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Do the same through an asynchronous connection."""
 
-    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
+    async def wait(
+        self, mark: int, timeout: timedelta, ask: StandingAsk | None = None, queues: Queues = None
+    ) -> None:
         """Return when something may have changed after the sweep with this mark, or at timeout.
 
-        A store may meet the `ask`, also after this call was cancelled, until `busy` or `retire`
-        withdraws it or another `wait` replaces it. A job so claimed whose hand-over is lost is
-        held by the worker like any other whose claim was never answered.
+        `queues` are those of the sweep. A store may meet the `ask`, also after this call was
+        cancelled, until `busy` or `retire` withdraws it or another `wait` replaces it. A job so
+        claimed whose hand-over is lost is held by the worker like any other whose claim was never
+        answered.
         """
 
     async def busy(self) -> None:

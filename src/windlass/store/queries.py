@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from windlass.core.claims.lanes import Sweep
+from windlass.core.claims.lanes import Queues, Sweep
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.queries import MAX_GROUPED, ErrorGroups, Finding, JobFilter, Page
 from windlass.core.jobs.streams import Position, StreamPage
@@ -20,11 +20,12 @@ from windlass.core.workers import WorkerRecord
 class StoreQueries(Protocol):
     """The part of a store that statistics, dashboards and diagnostics need."""
 
-    async def sweep(self, *, fresh: bool = True) -> Sweep:
+    async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
         """Return, without writing, the head of every lane that has pending jobs.
 
-        Unless `fresh`, a store may answer from a cache while reading would cost more than it is
-        worth; jobs that the cache misses are found soon after.
+        With `queues`, lanes of other queues are left out; `next_due` is that of all queues. Unless
+        `fresh`, a store may answer from a cache while reading would cost more than it is worth;
+        jobs that the cache misses are found soon after.
         """
 
     async def get(self, job: UUID) -> Job | None:

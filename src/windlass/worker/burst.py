@@ -60,6 +60,6 @@ class Burst(Service):
 
     async def _is_something_left(self) -> bool:
         # A fresh look: the cached lanes may be older than the end of the last run.
-        sweep = await self._store.sweep(fresh=True)
+        sweep = await self._store.sweep(fresh=True, queues=self._state.policies.queues)
         is_due = sweep.next_due is not None and sweep.next_due <= sweep.now
         return is_due or any(self._state.policies.serves(head.lane) for head in sweep.heads)

@@ -8,7 +8,7 @@ import pytest
 
 from windlass.core.claims.lanes import Floor, Head, Sweep
 from windlass.core.jobs.job import Lane
-from windlass.store.postgres.lane_cache import AskResult, LaneCache
+from windlass.store.postgres.lane_cache import AskResult, LaneCache, LaneCaches
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -137,6 +137,113 @@ def test_lanes_that_come_and_go_are_forgotten_in_the_end() -> None:
     lanes.woken(0.0)
     assert len(believed(lanes)) <= 10_001
     assert believed(lanes)[MAIL] == floor(1)
+
+
+# -- queues that a wake-up names ---------------------------------------------------------------
+
+
+def crowded(queues: frozenset[str] | None = None, *, cost: float = 0.1) -> LaneCache:
+    """Return a cache after a sweep of more lanes than are asked after a wake-up."""
+    lanes = LaneCache(queues)
+    sweep_into(lanes, {Lane("default", "kind", 0, f"{n}"): floor(n) for n in range(200)}, cost=cost)
+    return lanes
+
+
+def test_a_queue_that_is_named_is_looked_at_once_where_many_lanes_are_known() -> None:
+    """Prevents: a job in an empty lane waits for a sweep of all lanes, which is due late."""
+    lanes = crowded()
+    lanes.woken(100.1, ["rare", "default"])
+    assert lanes.due_in(100.1) == 0.0
+    assert lanes.take_unseen(100.1) == ["default", "rare"]
+    assert lanes.take_unseen(100.1) == []
+    assert lanes.due_in(100.1) == pytest.approx(1.9), "the sweep of all lanes comes nevertheless"
+
+
+def test_a_queue_is_named_to_no_avail_where_few_lanes_are_known() -> None:
+    """They are asked at once, without another look."""
+    lanes = LaneCache()
+    sweep_into(lanes, {MAIL: floor(1)}, cost=0.1)
+    lanes.woken(100.1, ["default"])
+    assert lanes.take_unseen(100.1) == []
+
+
+def test_a_look_adds_the_lanes_that_it_found_and_leaves_the_others() -> None:
+    lanes, rare = crowded(), Lane("rare", "kind")
+    lanes.woken(100.1, ["rare"])
+    assert lanes.take_unseen(100.1)
+    lanes.looked([(rare, floor(7))], cost=0.001, now=100.1)
+    assert believed(lanes)[rare] == floor(7)
+    assert len(believed(lanes)) == 201
+
+
+def test_a_look_is_due_again_after_twenty_times_what_the_last_one_cost() -> None:
+    """Prevents: a queue of thousands of keys is read for each of its jobs."""
+    lanes = crowded()
+    lanes.woken(100.1, ["rare"])
+    assert lanes.take_unseen(100.1)
+    lanes.looked([], cost=0.01, now=100.1)
+    lanes.woken(100.2, ["rare"])
+    assert lanes.take_unseen(100.2) == []
+    assert lanes.due_in(100.2) == pytest.approx(0.1)
+    assert lanes.take_unseen(100.31) == ["rare"]
+
+
+def test_a_queue_that_is_not_served_is_not_looked_at() -> None:
+    lanes = crowded(frozenset({"default"}))
+    lanes.woken(100.1, ["rare", "default"])
+    assert lanes.take_unseen(100.1) == ["default"]
+
+
+def test_queues_named_lately_are_looked_at_again_while_wake_ups_are_turned_off() -> None:
+    lanes = crowded()
+    lanes.woken(100.1, ["rare"])
+    assert lanes.take_unseen(100.1)
+    lanes.call_again(101.0)
+    assert lanes.take_unseen(101.0) == ["rare"]
+    lanes.call_again(200.0)
+    assert lanes.take_unseen(200.0) == []
+
+
+def test_a_wake_up_that_names_too_many_queues_is_left_to_the_sweep() -> None:
+    lanes = crowded()
+    before = lanes.unnamed
+    lanes.woken(100.1, [f"queue-{n}" for n in range(101)])
+    lanes.woken(100.1)
+    assert lanes.take_unseen(100.1) == []
+    assert lanes.unnamed == before + 2
+
+
+# -- caches of several sets of queues ----------------------------------------------------------
+
+
+def test_each_set_of_queues_has_a_cache_and_all_learn_what_was_claimed() -> None:
+    caches, mail = LaneCaches(), frozenset({"default"})
+    everything, own = caches.of(None, 100.0), caches.of(mail, 100.0)
+    other = caches.of(frozenset({"other"}), 100.0)
+    assert caches.of(mail, 100.0) is own
+    caches.claimed([AskResult(MAIL, [], floor(3), dry=False, unreadable=[])])
+    assert believed(everything) == believed(own) == {MAIL: floor(3)}
+    assert believed(other) == {}
+    for cache in (everything, own, other):
+        sweep_into(cache, {}, next_due=START, now=100.0)
+        assert not cache.is_due(100.0)
+    caches.promoted()
+    assert own.believed(1, 100.0).next_due is None
+    caches.doubt()
+    assert all(cache.is_due(100.0) for cache in (everything, own, other))
+
+
+def test_a_cache_that_nobody_uses_is_dropped() -> None:
+    """Prevents: what is claimed for one set of queues fills the cache of another, which is never
+    swept again.
+    """
+    caches, mail = LaneCaches(), frozenset({"default"})
+    old = caches.of(None, 100.0)
+    caches.of(mail, 130.0)
+    assert caches.of(None, 131.0) is old
+    caches.of(mail, 192.0)
+    assert len(list(caches)) == 1
+    assert caches.of(None, 193.0) is not old
 
 
 # -- when to look again ------------------------------------------------------------------------

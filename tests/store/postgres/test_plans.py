@@ -8,6 +8,7 @@ pages that were touched.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -132,6 +133,15 @@ def calls(rows: int) -> dict[str, Call]:
         ),
         "sweep": Call(
             "SELECT queue FROM windlass.sweep()",
+            (),
+            {
+                Step("Index Only Scan", "jobs", "jobs_lanes"),
+                Step("Index Only Scan", "jobs", "jobs_due"),
+            },
+            {"jobs_lanes": 10 * ASKED, "jobs_due": 2 * ASKED},
+        ),
+        "sweep of some queues": Call(
+            "SELECT queue FROM windlass.sweep_queues(ARRAY['default', 'none'])",
             (),
             {
                 Step("Index Only Scan", "jobs", "jobs_lanes"),
@@ -301,3 +311,28 @@ def test_the_watch_sees_a_scan_of_the_table_and_a_sort(migrated_url: str) -> Non
     assert seen.sorts
     assert seen.touched == {"jobs": 1_000}
     assert seen.pages >= 10
+
+
+FINISHED = """
+INSERT INTO windlass.finished_jobs (seq, id, kind, state, payload, finished_at, slot)
+SELECT n, gen_random_uuid(), 'work', 'completed', '{}', at, windlass.slot_of(at)
+FROM (SELECT n, now() - CASE WHEN n <= 10 THEN interval '60 days' ELSE n * interval '15 s' END AS at
+      FROM generate_series(1, 40000) AS n) AS jobs
+"""
+
+
+@pytest.mark.parametrize(("kept", "pruned"), [("45 days", 10), ("61 days", 0)])
+def test_a_prune_row_by_row_scans_no_day_of_the_ring(
+    kept: str, pruned: int, migrated_url: str
+) -> None:
+    """Prevents: every prune reads every finished job, to find that none is old enough."""
+    with psycopg.connect(migrated_url, autocommit=True) as db:
+        db.execute(FINISHED)
+        db.execute("VACUUM ANALYZE windlass.finished_jobs")
+    statement = "SELECT windlass.prune(%s, NULL, '1 hour', '1 day', 1000)"
+    with watched(migrated_url) as watch:
+        seen = watch.call(statement, [kept])
+    assert seen.rows == [(pruned,)]
+    days = {step for step in seen.steps if step.table.startswith("finished_jobs_")}
+    assert {step.how for step in days} <= {"Bitmap Heap Scan", "Bitmap Index Scan", "Tid Scan"}
+    assert [place for place in seen.touched if re.fullmatch(r"finished_jobs_\d+", place)] == []

@@ -40,7 +40,7 @@ from windlass.store.postgres import migrate as schema
 
 FROZEN = {1: "f62626f7b25ea3a75a2ba3222afd2b94b25d11e66c55051884d5c32d42cce421"}
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
-FROZEN_FUNCTIONS = {1: "f71395f790e80ec27ec66d35253c0e484e299ad385b49b171b69a2ea6fef9ec4"}
+FROZEN_FUNCTIONS = {1: "82e7ece6e959966807f075982d078918d1a09a125e45bf7bb0513530fc1082d0"}
 """The digests of the functions of every schema; today's are the last."""
 HOUR = timedelta(hours=1)
 IDS = IdGenerator()

@@ -46,12 +46,14 @@ def filled(store: SqliteStore, path: Path) -> Iterator[sqlite3.Connection]:
 
 PINNED: dict[str, tuple[str, ...]] = {
     "sweep_heads": ("jobs_lanes",),
+    "sweep_heads_of_queues": ("jobs_lanes",),
     "next_due": ("jobs_due",),
     "claim_lane": ("jobs_lanes", "INTEGER PRIMARY KEY"),
     "complete_jobs": ("sqlite_autoindex_jobs_1",),
     "settle_job": ("sqlite_autoindex_jobs_1",),
     "record_progress": ("sqlite_autoindex_jobs_1",),
     "promote_jobs": ("jobs_due", "INTEGER PRIMARY KEY"),
+    "recall_pending": ("key=? AND due_at>?", "INTEGER PRIMARY KEY"),
     "rescue_is_due": ("jobs_held",),
     "orphaned_jobs": ("jobs_held",),
     "take_over_job": ("sqlite_autoindex_jobs_1",),
@@ -88,7 +90,8 @@ def plan_of(db: sqlite3.Connection, name: str) -> list[str]:
 
 
 def test_the_claim_and_the_sweep_need_no_sorting(filled: sqlite3.Connection) -> None:
-    for name in ("sweep_heads", "next_due", "claim_lane", "promote_jobs"):
+    names = ("sweep_heads", "sweep_heads_of_queues", "next_due", "claim_lane", "promote_jobs")
+    for name in names:
         assert [step for step in plan_of(filled, name) if "TEMP B-TREE" in step] == [], name
 
 
@@ -118,6 +121,10 @@ def test_the_cost_of_the_hot_path_does_not_grow_with_what_is_finished_or_waits(
     def promote(db: sqlite3.Connection) -> None:
         db.execute(STATEMENTS["promote_jobs"], (5, 1000))
 
+    def recall(db: sqlite3.Connection) -> None:
+        values = {"begin": 1, "now": 2**62}
+        assert db.execute(STATEMENTS["recall_pending"], values).rowcount == 0
+
     def settle(db: sqlite3.Connection) -> None:
         db.execute(STATEMENTS["free_unique_keys"], (f'["{job_id(1, 1)}"]',))
 
@@ -126,7 +133,7 @@ def test_the_cost_of_the_hot_path_does_not_grow_with_what_is_finished_or_waits(
         assert db.execute(STATEMENTS["prune_is_due"], horizons).fetchone() == (0,)
         db.execute(STATEMENTS["prune_jobs"], ("completed", 0, 1000))
 
-    work = (take, look, rescue, promote, settle, prune)
+    work = (take, look, rescue, promote, recall, settle, prune)
     before = [steps(db, each) for each in work]
     db.execute(
         """INSERT INTO jobs (id, kind, queue, priority, key, state, payload, due_at, created_at,

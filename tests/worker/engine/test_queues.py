@@ -9,7 +9,9 @@ import psycopg
 import pytest
 
 from tests.support.app_on_store import QUICK, STORES, Bed, log_lines, serving, until
-from windlass import ConfigError, Retry, State, Windlass
+from windlass import ConfigError, Handle, Retry, State, Windlass
+from windlass.core.claims.lanes import Sweep
+from windlass.worker.engine.claimer import Claimer
 
 pytestmark = pytest.mark.stores(*STORES)
 
@@ -181,6 +183,43 @@ def test_a_job_of_an_excluded_queue_wakes_a_worker_that_serves_it(bed: Bed) -> N
                 assert await (await work.aenqueue()).aresult("60s") == 1
 
     asyncio.run(main())
+
+
+def test_a_worker_of_one_queue_sweeps_its_lanes_and_promotes_the_jobs_of_all(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: lanes of other queues delay its jobs; or what is due elsewhere stays scheduled
+    while only this worker runs.
+    """
+    app = bed.app()
+    looked_at: set[str] = set()
+    whole_sweep = Claimer._sweep
+
+    async def sweep(claimer: Claimer) -> Sweep:
+        found = await whole_sweep(claimer)
+        looked_at.update(head.lane.queue for head in found.heads)
+        return found
+
+    monkeypatch.setattr(Claimer, "_sweep", sweep)
+
+    @app.job
+    async def work() -> int:
+        return 1
+
+    async def main() -> None:
+        await app.aenqueue_many(work.using(queue=f"other-{n}").draft() for n in range(50))
+        due = await work.using(queue="other-due", delay="0.2s").aenqueue()
+        async with serving(app, queues=["mail"]):
+            assert await (await work.using(queue="mail").aenqueue()).aresult("60s") == 1
+            await until(lambda: is_pending(due))
+            assert await (await work.using(queue="mail").aenqueue()).aresult("60s") == 1
+
+    async def is_pending(job: Handle[int]) -> bool:
+        return await job.astate() is State.PENDING
+
+    asyncio.run(main())
+    # On Redis a job may come by a standing ask, and be in no lane.
+    assert looked_at <= {"mail"}
 
 
 def test_to_exclude_every_queue_that_is_served_is_refused(bed: Bed) -> None:

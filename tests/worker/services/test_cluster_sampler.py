@@ -14,6 +14,7 @@ from tests.support.worker_state import RecordingState
 from tests.worker.counting_store import Counting, awaited
 from windlass import Windlass
 from windlass.core.changes import Changes
+from windlass.core.claims.plan import Policies
 from windlass.core.stats.cluster_sample import CLUSTER, TURN, read_sample
 from windlass.core.stats.depths import Depths
 from windlass.core.stats.sample_history import HISTORY
@@ -50,6 +51,25 @@ async def test_only_one_worker_samples_in_fifteen_seconds(bed: Bed) -> None:
     assert store.calls["depths"] == 1
     assert len(state.samples) >= 4, "the others read it"
     assert len({sample["at"] for sample, _ in state.samples}) == 1
+
+
+@awaited
+async def test_a_sample_has_the_queues_that_its_worker_does_not_serve(bed: Bed) -> None:
+    """Prevents: figures of other queues are missing, or as old as the last sample."""
+    app, state = bed.app(), RecordingState()
+    state.policies = Policies(kinds={}, queues=frozenset({"mail"}))
+
+    @app.job
+    async def work() -> None: ...
+
+    sampler = ClusterSampler(app.store, state=state)
+    for number in range(3):
+        await work.using(queue=f"other-{number}").aenqueue()
+        await sampler._sample(None, "w", 1_000)
+        sample = read_sample(state.samples[-1][0])
+        assert sample is not None
+        waiting = [name for name, queue in sample.queues.items() if queue.oldest is not None]
+        assert sorted(waiting) == [f"other-{n}" for n in range(number + 1)]
 
 
 def test_a_clock_that_is_set_back_does_not_stop_the_sampling() -> None:

@@ -10,6 +10,9 @@ from msgspec import Struct
 
 from windlass.core.jobs.job import Job, Lane
 
+Queues = frozenset[str] | None
+"""The queues whose lanes are looked at; None: those of all."""
+
 
 class Floor(NamedTuple):
     """A place in a lane, by due time and arrival, below which nothing is believed to wait."""
@@ -27,10 +30,10 @@ class Head(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Sweep(Struct, frozen=True, kw_only=True):
-    """The heads of all lanes that have pending jobs.
+    """The heads of all lanes that have pending jobs, or of those of some queues.
 
-    `next_due` is when the earliest scheduled job is due; `mark` names the moment of this sweep, and
-    `Store.wait(mark)` returns once anything may have changed since.
+    `next_due` is when the earliest scheduled job of any queue is due; `mark` names the moment of
+    this sweep, and `Store.wait(mark)` returns once anything may have changed since.
     """
 
     heads: tuple[Head, ...]

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from windlass.core.claims.lanes import Queues
 from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.moves import is_timed
 from windlass.core.jobs.states import FINISHED, WAITING, State
@@ -87,9 +88,10 @@ class JobIndex:
         self._unpark(job)
         del self._jobs[job.id], self._arrival[job.id]
 
-    def heads(self) -> list[Job]:
-        """Return the first pending job of every lane."""
-        firsts = [self.first(lane) for lane in list(self._lanes)]
+    def heads(self, queues: Queues = None) -> list[Job]:
+        """Return the first pending job of every lane, or of every lane of some queues."""
+        lanes = [lane for lane in self._lanes if queues is None or lane.queue in queues]
+        firsts = [self.first(lane) for lane in lanes]
         return [job for job in firsts if job is not None]
 
     def first(self, lane: Lane) -> Job | None:

@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, Head, StandingAsk, Sweep
+from windlass.core.claims.lanes import Claim, Head, Queues, StandingAsk, Sweep
 from windlass.core.errors import QueueFull
 from windlass.core.jobs.ids import first_id
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
@@ -115,21 +115,21 @@ class MemoryStore(NonTransactional):
         except TimeoutError:
             return self._give_up(answer)
 
-    async def sweep(self, *, fresh: bool = True) -> Sweep:
+    async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
         del fresh  # Reading costs nothing.
         with self._lock:
-            due = self._tables.jobs.first_due()
+            due, firsts = self._tables.jobs.first_due(), self._tables.jobs.heads(queues)
             return Sweep(
-                heads=tuple(
-                    Head(lane=job.lane, position=job.due_at) for job in self._tables.jobs.heads()
-                ),
+                heads=tuple(Head(lane=job.lane, position=job.due_at) for job in firsts),
                 next_due=None if due is None else due.due_at,
                 now=self._clock(),
                 mark=self._version,
             )
 
-    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
-        del ask
+    async def wait(
+        self, mark: int, timeout: timedelta, ask: StandingAsk | None = None, queues: Queues = None
+    ) -> None:
+        del ask, queues
         with self._lock:
             if self._version != mark:
                 return

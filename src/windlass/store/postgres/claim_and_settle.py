@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
 from uuid import UUID
 
-from windlass.core.claims.lanes import Claim, Floor, Head, Sweep
+from windlass.core.claims.lanes import Claim, Floor, Head, Queues, Sweep
 from windlass.core.jobs.job import Checkpoint, Job, Lane
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State
 from windlass.store.postgres.connections.connection import Row
 from windlass.store.postgres.connections.per_loop import LoopConnections
 from windlass.store.postgres.connections.pipeline import Query
-from windlass.store.postgres.lane_cache import AskResult
+from windlass.store.postgres.lane_cache import AskResult, LaneCache
 from windlass.store.postgres.parameters import (
     checkpoint_document,
     complete_values,
@@ -34,35 +34,68 @@ _UNREADABLE = (
 )
 
 
-async def sweep(connections: LoopConnections, sql: Statements) -> Sweep:
-    """Return the heads of all lanes, and keep them for the claims that follow."""
-    mark = connections.listener.mark
-    (answer,) = await connections.pipeline.send([Query(sql["sweep"])])
-    *rows, (*_, clock, micros) = answer.rows()
-    next_due = instant(rows.pop()[4]) if rows and rows[-1][0] is None else None
-    heads = [(Lane(*row[:4]), Floor(instant(row[4]), row[5])) for row in rows]
+async def sweep(connections: LoopConnections, sql: Statements, queues: Queues) -> Sweep:
+    """Return the heads of the lanes of some queues, and keep them for the claims that follow."""
+    lanes, mark = connections.lanes.of(queues, time.monotonic()), connections.listener.mark
+    unnamed = lanes.unnamed
+    query = Query(sql["sweep"]) if queues is None else _query_of_queues(sql, sorted(queues))
+    (answer,) = await connections.pipeline.send([query])
+    heads, next_due, now, cost = _read_sweep(answer.rows())
     swept = Sweep(
         heads=tuple(Head(lane=lane, position=floor.due_at) for lane, floor in heads),
         next_due=next_due,
-        now=instant(clock),
+        now=now,
         mark=mark,
     )
-    connections.lanes.swept(heads, swept, cost=micros / 1e6, now=time.monotonic())
-    if connections.listener.mark != mark:
+    lanes.swept(heads, swept, cost=cost, now=time.monotonic())
+    if lanes.unnamed != unnamed:
         # The sweep may have missed jobs of which a notification arrived since.
-        connections.lanes.doubt()
+        lanes.doubt()
     return swept
 
 
-async def believed_sweep(connections: LoopConnections, sql: Statements) -> Sweep:
-    """Return the lanes from the cache, after a sweep only if one is due."""
-    lanes, now = connections.lanes, time.monotonic()
+async def believed_sweep(connections: LoopConnections, sql: Statements, queues: Queues) -> Sweep:
+    """Return the lanes from the cache, after a sweep only if one is due.
+
+    Queues that a wake-up has named are looked at before.
+    """
+    now = time.monotonic()
+    lanes = connections.lanes.of(queues, now)
+    if unseen := lanes.take_unseen(now):
+        await _look_at(connections, sql, lanes, unseen)
     if lanes.are_believed_empty and lanes.is_due(now):
-        await sweep(connections, sql)
+        await sweep(connections, sql, queues)
     elif lanes.is_due(now):
         # The sweep is sent with the next claim, which need not wait for it.
-        connections.sweep_along(lambda: sweep(connections, sql))
+        connections.sweep_along(lanes, lambda: sweep(connections, sql, queues))
     return lanes.believed(connections.listener.mark, time.monotonic())
+
+
+async def _look_at(
+    connections: LoopConnections, sql: Statements, lanes: LaneCache, queues: Sequence[str]
+) -> None:
+    """Add the lanes of some queues to the cache."""
+    try:
+        (answer,) = await connections.pipeline.send([_query_of_queues(sql, queues)])
+    except BaseException:
+        lanes.doubt()  # Else their jobs would wait for another wake-up.
+        raise
+    heads, _, _, cost = _read_sweep(answer.rows())
+    lanes.looked(heads, cost=cost, now=time.monotonic())
+
+
+def _query_of_queues(sql: Statements, queues: Sequence[str]) -> Query:
+    return Query(sql["sweep_queues"], (text_array(queues),))
+
+
+def _read_sweep(
+    rows: list[Row],
+) -> tuple[list[tuple[Lane, Floor]], datetime | None, datetime, float]:
+    """Return the lanes, the next due time, the current time, and the seconds that it took."""
+    *rows, (*_, clock, micros) = rows
+    next_due = instant(rows.pop()[4]) if rows and rows[-1][0] is None else None
+    heads = [(Lane(*row[:4]), Floor(instant(row[4]), row[5])) for row in rows]
+    return heads, next_due, instant(clock), micros / 1e6
 
 
 async def claim(

@@ -4,18 +4,21 @@ The floor is a hint, the sweep is the truth. A claim begins at the last position
 the lane, so that it never walks over deleted rows, however many there are. Jobs below the floor
 (late commits, released, rescued and promoted jobs, a clock that was set back) are found by the next
 sweep, which has no floors; a sweep is due again after twenty times what the last one took.
+
+Where many lanes are known, a wake-up names its queues, and they are looked at without a sweep of
+all lanes. Such a look is due again after twenty times what the last one took, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from windlass.core.claims.lanes import Floor, Head, Sweep
+from windlass.core.claims.lanes import Floor, Head, Queues, Sweep
 from windlass.core.jobs.job import Job, Lane
 
 _SWEEP_COST_FACTOR = 20
@@ -23,6 +26,10 @@ _MAX_SWEEP_SECONDS = 10.0
 _MIN_SWEEP_SECONDS = 0.005
 _MAX_FLOORS = 10_000
 _MAX_WOKEN_LANES = 100
+_MAX_CALLED_QUEUES = 100
+_CALLED_SECONDS = 2.0
+"""Seconds for which a queue is looked at again and again, after it was named by a wake-up."""
+_MAX_UNUSED_SECONDS = 60.0
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -40,25 +47,33 @@ class AskResult(NamedTuple):
 
 
 class LaneCache:
-    """The lanes of the last sweep, less what was claimed since."""
+    """The lanes of the last sweep, less what was claimed since.
 
-    def __init__(self) -> None:
+    With `queues`, lanes of other queues are left out.
+    """
+
+    def __init__(self, queues: Queues = None) -> None:
+        self.queues = queues
         self._heads: dict[Lane, Head] = {}
         self._floors: dict[Lane, Floor] = {}
         self._swept = Sweep(heads=(), next_due=None, now=_NEVER, mark=0)
         self._swept_at = 0.0
         self._due = 0.0
         self._stale = True
+        self._called: dict[str, float] = {}
+        """When queues were last named by a wake-up."""
+        self._unseen: set[str] = set()
+        """Queues that were named, and have not been looked at since."""
+        self._look_due = 0.0
+        self.unnamed = 0
+        """Counts wake-ups that left no single queues to look at."""
 
     def swept(
         self, heads: Iterable[tuple[Lane, Floor]], sweep: Sweep, *, cost: float, now: float
     ) -> None:
         """Store a sweep that took the server this long. Its heads are the new floors."""
-        places = dict(heads)
-        self._heads = {lane: _head(lane, floor) for lane, floor in places.items()}
-        if len(self._floors) > _MAX_FLOORS:
-            self._floors.clear()
-        self._floors |= places
+        self._heads = {}
+        self._believe(heads)
         self._swept = sweep
         self._swept_at = now
         self._due = now + min(
@@ -76,8 +91,11 @@ class LaneCache:
         return now >= self._due
 
     def due_in(self, now: float) -> float | None:
-        """Return how long the next sweep may wait, or None if it could find nothing new."""
-        return max(self._due - now, 0.0) if self._stale else None
+        """Return how long the next sweep or look may wait; None if it could find nothing new."""
+        if not self._stale:
+            return None
+        due = min(self._due, self._look_due) if self._unseen else self._due
+        return max(due - now, 0.0)
 
     def believed(self, mark: int, now: float) -> Sweep:
         """Return the last sweep, less the lanes that were found empty since."""
@@ -89,16 +107,47 @@ class LaneCache:
             mark=mark,
         )
 
-    def woken(self, now: float) -> None:
+    def woken(self, now: float, queues: Collection[str] = ()) -> None:
         """Assume that the known lanes may have jobs again, if they are few.
 
         Then a claim finds out, and the sweep comes after it, so that the caller need not wait for
-        both.
+        both. If many lanes are known, the queues that were named are to be looked at.
         """
         if self._floors and len(self._floors) <= _MAX_WOKEN_LANES:
             known = {lane: _head(lane, floor) for lane, floor in self._floors.items()}
             self._heads = known | self._heads
             self._due = max(self._due, now + _MIN_SWEEP_SECONDS)
+            self.unnamed += 1
+        elif not self._call(queues, now):
+            self.unnamed += 1
+        self._stale = True
+
+    def _call(self, queues: Collection[str], now: float) -> bool:
+        """Note which queues were named; return False if all lanes have to be looked at."""
+        named = {queue for queue in queues if self.queues is None or queue in self.queues}
+        called = {queue: at for queue, at in self._called.items() if _is_recent(at, now)}
+        called |= dict.fromkeys(named, now)
+        if not queues or len(called) > _MAX_CALLED_QUEUES:
+            return False
+        self._called = called
+        self._unseen |= named
+        return True
+
+    def call_again(self, now: float) -> None:
+        """Assume that queues which were named lately have jobs again: wake-ups are turned off."""
+        self._unseen |= {queue for queue, at in self._called.items() if _is_recent(at, now)}
+
+    def take_unseen(self, now: float) -> list[str]:
+        """Return the queues that are to be looked at now, each once."""
+        if not self._unseen or now < self._look_due:
+            return []
+        unseen, self._unseen = self._unseen, set()
+        return sorted(unseen)
+
+    def looked(self, heads: Iterable[tuple[Lane, Floor]], *, cost: float, now: float) -> None:
+        """Add the heads of some queues, which it took the server this long to find."""
+        self._believe(heads)
+        self._look_due = now + min(cost * _SWEEP_COST_FACTOR, _MAX_SWEEP_SECONDS)
         self._stale = True
 
     def doubt(self) -> None:
@@ -119,11 +168,74 @@ class LaneCache:
         """Raise the floors to what was claimed; a lane that gave less than asked is empty now."""
         self._stale = True
         for answer in answers:
-            if answer.last is not None:
+            if answer.last is not None and self._has(answer.lane):
                 self._floors[answer.lane] = answer.last
                 self._heads[answer.lane] = _head(answer.lane, answer.last)
             if answer.dry:
                 self._heads.pop(answer.lane, None)
+
+    def _believe(self, heads: Iterable[tuple[Lane, Floor]]) -> None:
+        places = dict(heads)
+        self._heads |= {lane: _head(lane, floor) for lane, floor in places.items()}
+        if len(self._floors) > _MAX_FLOORS:
+            self._floors.clear()
+        self._floors |= places
+
+    def _has(self, lane: Lane) -> bool:
+        return self.queues is None or lane.queue in self.queues
+
+
+class LaneCaches:
+    """The caches of an event loop, one for each set of queues that is asked for there.
+
+    A worker that serves some queues has one, and those who look at all queues another.
+    """
+
+    def __init__(self) -> None:
+        self._caches: dict[Queues, LaneCache] = {}
+        self._used_at: dict[Queues, float] = {}
+
+    def __iter__(self) -> Iterator[LaneCache]:
+        return iter(list(self._caches.values()))
+
+    def of(self, queues: Queues, now: float) -> LaneCache:
+        """Return the cache of some queues; others that nobody has used for long are dropped."""
+        self._used_at[queues] = now
+        if len(self._used_at) > 1:
+            for each, used_at in list(self._used_at.items()):
+                if now - used_at > _MAX_UNUSED_SECONDS:
+                    del self._used_at[each], self._caches[each]
+        return self._caches.setdefault(queues, LaneCache(queues))
+
+    def woken(self, now: float, queues: Collection[str] = ()) -> None:
+        """Note that there are new jobs in these queues."""
+        for cache in self:
+            cache.woken(now, queues)
+
+    def call_again(self, now: float) -> None:
+        """Assume that there are more jobs in queues that were named lately."""
+        for cache in self:
+            cache.call_again(now)
+
+    def doubt(self) -> None:
+        """Make sweeps due: jobs may have changed without a notification."""
+        for cache in self:
+            cache.doubt()
+
+    def promoted(self) -> None:
+        """Assume that no scheduled job is due any more."""
+        for cache in self:
+            cache.promoted()
+
+    def claimed(self, answers: Iterable[AskResult]) -> None:
+        """Note what was claimed."""
+        answers = tuple(answers)
+        for cache in self:
+            cache.claimed(answers)
+
+
+def _is_recent(called_at: float, now: float) -> bool:
+    return now - called_at < _CALLED_SECONDS
 
 
 def _head(lane: Lane, floor: Floor) -> Head:

@@ -17,6 +17,7 @@ from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State
 from windlass.core.jobs.streams import ChunkGroup
 from windlass.core.records import News
+from windlass.core.workers import WorkerInfo, WorkerPulse
 from windlass.store.json_columns import as_json
 
 COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -270,3 +271,13 @@ def _text_field(text: str) -> bytes:
 
 
 _NO_OPTIONS = _NULL * 3
+
+
+def register_values(worker: WorkerInfo) -> dict[str, object]:
+    """Return the values of `register`."""
+    return {
+        "id": worker.id,
+        "info": as_json(worker),
+        "pulse": as_json(WorkerPulse()),
+        "lease": worker.lease,
+    }

@@ -15,7 +15,7 @@ from uuid import UUID
 import psycopg
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
+from windlass.core.claims.lanes import Claim, Queues, StandingAsk, Sweep
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
 from windlass.core.jobs.queries import MAX_GROUPED, ErrorGroups, Finding, JobFilter, Page, Retention
 from windlass.core.jobs.settle import Transition
@@ -46,7 +46,7 @@ from windlass.store.postgres.connections.user_connections import arun_on, run_on
 from windlass.store.postgres.enqueue import Enqueuer
 from windlass.store.postgres.find import find
 from windlass.store.postgres.migrate import Names
-from windlass.store.postgres.parameters import news_document, stream_document
+from windlass.store.postgres.parameters import news_document, register_values, stream_document
 from windlass.store.postgres.rows import job_of, stream_page, worker_of
 from windlass.store.postgres.transaction import Transaction
 from windlass.store.protocol import WORKERS_KEPT, Capabilities, Schema
@@ -175,13 +175,15 @@ class PostgresStore:
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return await self._enqueueing.aenqueue_in(transaction, jobs)
 
-    async def sweep(self, *, fresh: bool = True) -> Sweep:
+    async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
         look = claim_and_settle.sweep if fresh else claim_and_settle.believed_sweep
-        return await look(self._here(), self.sql)
+        return await look(self._here(), self.sql, queues)
 
-    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
+    async def wait(
+        self, mark: int, timeout: timedelta, ask: StandingAsk | None = None, queues: Queues = None
+    ) -> None:
         del ask
-        await self._here().wait(mark, timeout.total_seconds())
+        await self._here().wait(mark, timeout.total_seconds(), queues)
 
     async def busy(self) -> None:
         await self._here().listener.rest_no_more()
@@ -222,8 +224,7 @@ class PostgresStore:
         return [job_of(row) for row in await self._chore_rows("rescue", worker, token, limit)]
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        kept = retention
-        values = (kept.finished, kept.dead, kept.streams, WORKERS_KEPT, limit)
+        values = (retention.finished, retention.dead, retention.streams, WORKERS_KEPT, limit)
         # Not among the chores, which it would hold up: it may wait for readers of a whole table.
         ((pruned,),) = await self._duty_rows("prune", values)
         return int(pruned)
@@ -231,12 +232,7 @@ class PostgresStore:
     # -- leases --------------------------------------------------------------------------------
 
     async def register(self, worker: WorkerInfo) -> None:
-        values = {
-            "id": worker.id,
-            "info": as_json(worker),
-            "pulse": as_json(WorkerPulse()),
-            "lease": worker.lease,
-        }
+        values = register_values(worker)
         await self._chore(lambda cursor: records.count(cursor, self.sql["register"], values))
         self._served = worker
         listener = self._here().listener

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from windlass.core.claims.lanes import Head, Sweep
+from windlass.core.claims.lanes import Head, Queues, Sweep
 from windlass.core.jobs.ids import first_id, uuid_of
 from windlass.core.jobs.job import AGING, Job
 from windlass.core.jobs.queries import ErrorGroup, ErrorGroups
@@ -24,6 +24,7 @@ from windlass.store.redis.scripting.rows import (
     lane_bytes,
     lane_of,
     micros,
+    queue_bytes,
     read_rows,
     worker_of,
 )
@@ -41,14 +42,19 @@ _WORKER_FIELDS = ("info", "pulse", "started", "seen", "until", "ended", "lease")
 # -- lanes -----------------------------------------------------------------------------------------
 
 
-def sweep(names: Names) -> Talk[Sweep]:
-    """Return the heads of all lanes, the most urgent first, page by page."""
+def sweep(names: Names, queues: Queues = None) -> Talk[Sweep]:
+    """Return the heads of all lanes, or of those of some queues, the most urgent first.
+
+    There is one set of all heads: others are left out here, before their names are read.
+    """
     (reply,) = yield [names.call("sweep", _LANES_AT_ONCE)]
     now, version, due, page = reply
-    heads = dict(_heads(page))
+    beginnings = None if queues is None else tuple(map(queue_bytes, queues))
+    heads = dict(_heads(page, beginnings))
+    first = 0
     while len(page) == 2 * _LANES_AT_ONCE:
         # Lanes may have changed since the last page: then one is missed until the next sweep.
-        first = len(heads)
+        first += _LANES_AT_ONCE
         (page,) = yield [
             (
                 "ZRANGE",
@@ -58,7 +64,7 @@ def sweep(names: Names) -> Talk[Sweep]:
                 "WITHSCORES",
             )
         ]
-        heads |= dict(_heads(page))
+        heads |= dict(_heads(page, beginnings))
     return Sweep(
         heads=tuple(heads.values()),
         next_due=instant(int(due)) if due else None,
@@ -72,8 +78,12 @@ def head_of(name: bytes, due: int) -> Head:
     return Head(lane=lane_of(name), position=instant(due))
 
 
-def _heads(page: Sequence[bytes]) -> Iterator[tuple[bytes, Head]]:
+def _heads(
+    page: Sequence[bytes], beginnings: tuple[bytes, ...] | None
+) -> Iterator[tuple[bytes, Head]]:
     for at in range(0, len(page), 2):
+        if beginnings is not None and not page[at].startswith(beginnings):
+            continue
         lane = lane_of(page[at])
         position = instant(int(page[at + 1]) + lane.priority * _STEP)
         yield page[at], Head(lane=lane, position=position)

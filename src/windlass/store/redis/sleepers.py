@@ -23,7 +23,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
+from windlass.core.claims.lanes import Claim, Queues, StandingAsk, Sweep
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import State
 from windlass.core.workers import WorkerInfo
@@ -53,10 +53,13 @@ class LoopState:
         self._names = names
         self._serves = _EVERYTHING
         self._group = _digest(_EVERYTHING)
+        self._queues: Queues = None
+        """The queues that its worker serves; None: all."""
         self._listed: tuple[int, int] | None = None
         """The listener's mark and the version of what waited, when it was listed as a sleeper."""
         self._listed_at = 0.0
-        self._believed: tuple[Sweep, float] | None = None
+        self._believed: tuple[Sweep, float, Queues] | None = None
+        """The last sweep, when it was, and of which queues."""
         self._ask: StandingAsk | None = None
         """The ask that was left last, unless it was met."""
         self._may_be_met = False
@@ -86,19 +89,20 @@ class LoopState:
         fields = (worker.queues, worker.excluded, worker.kinds)
         self._serves = b"\2".join(map(_enclosed, fields))
         self._group = _digest(self._serves)
+        self._queues = frozenset(worker.queues) or None
 
     # -- sweeps --------------------------------------------------------------------------------
 
-    async def sweep(self, *, fresh: bool) -> Sweep:
-        """Return the heads of all lanes, as they are or as they were a moment ago."""
+    async def sweep(self, *, fresh: bool, queues: Queues) -> Sweep:
+        """Return the heads of the lanes of some queues, as they are or were a moment ago."""
         if not fresh and self._believed is not None:
-            sweep, since = self._believed
+            sweep, since, believed_queues = self._believed
             age = time.monotonic() - since
-            if age < _BELIEVED_SECONDS:
+            if age < _BELIEVED_SECONDS and believed_queues == queues:
                 return replace(sweep, now=sweep.now + timedelta(seconds=age))
-        sweep = await apump(queries.sweep(self._names), self.connections.run)
+        sweep = await apump(queries.sweep(self._names, queues), self.connections.run)
         is_worth_it = sweep.heads and sweep.next_due is None
-        self._believed = (sweep, time.monotonic()) if is_worth_it else None
+        self._believed = (sweep, time.monotonic(), queues) if is_worth_it else None
         return sweep
 
     def doubt(self) -> None:
@@ -234,7 +238,7 @@ class LoopState:
         now, version = struct.unpack(">QQ", word[:16])
         head = queries.head_of(word[16:], now)
         sweep = Sweep(heads=(head,), next_due=None, now=head.position, mark=version)
-        self._believed = (sweep, time.monotonic())
+        self._believed = (sweep, time.monotonic(), self._queues)
 
 
 def _left(ask: StandingAsk) -> bytes:

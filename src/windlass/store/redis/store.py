@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
+from windlass.core.claims.lanes import Claim, Queues, StandingAsk, Sweep
 from windlass.core.errors import QueueFull, StoreError
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
 from windlass.core.jobs.queries import MAX_GROUPED, ErrorGroups, Finding, JobFilter, Page, Retention
@@ -154,10 +154,13 @@ class RedisStore(NonTransactional):
             self._has_layout = True
         return self._write_blocking(enqueueing.enqueue(self._names, jobs), timeout)
 
-    async def sweep(self, *, fresh: bool = True) -> Sweep:
-        return await self._here().sweep(fresh=fresh)
+    async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
+        return await self._here().sweep(fresh=fresh, queues=queues)
 
-    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
+    async def wait(
+        self, mark: int, timeout: timedelta, ask: StandingAsk | None = None, queues: Queues = None
+    ) -> None:
+        del queues  # It is woken for the lanes that its worker serves.
         await self._here().wait(mark, timeout, ask)
 
     async def busy(self) -> None:

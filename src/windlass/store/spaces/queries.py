@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from windlass.core.claims.lanes import Sweep
+from windlass.core.claims.lanes import Queues, Sweep
 from windlass.core.errors import ConfigError
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.queries import (
@@ -53,8 +53,8 @@ class SpaceQueries(NonTransactional):
     async def _ask_all(self, question: Callable[[Store], Awaitable[T]]) -> list[T]:
         return list(await asyncio.gather(*map(question, self._spaces.values())))
 
-    async def sweep(self, *, fresh: bool = True) -> Sweep:
-        sweeps = await self._ask(lambda store: store.sweep(fresh=fresh))
+    async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
+        sweeps = await self._ask(lambda store: store.sweep(fresh=fresh, queues=queues))
         dues = [sweep.next_due for sweep in sweeps if sweep.next_due is not None]
         return Sweep(
             heads=tuple(head for sweep in sweeps for head in sweep.heads),

@@ -14,7 +14,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from windlass.core.changes import Applied, Changes, Decide, Hear
-from windlass.core.claims.lanes import Claim, StandingAsk
+from windlass.core.claims.lanes import Claim, Queues, StandingAsk
 from windlass.core.errors import ConfigError, StoreError
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
 from windlass.core.jobs.queries import Retention
@@ -199,8 +199,10 @@ class SpacedStore(SpaceQueries):
             raise self._unchosen(f"{what} is the work of one space")
         return self._spaces[self._chosen]
 
-    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
-        await self._only("waiting for jobs").wait(mark, timeout, ask)
+    async def wait(
+        self, mark: int, timeout: timedelta, ask: StandingAsk | None = None, queues: Queues = None
+    ) -> None:
+        await self._only("waiting for jobs").wait(mark, timeout, ask, queues=queues)
 
     async def busy(self) -> None:
         await self._only("waiting for jobs").busy()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from windlass.core.claims.lanes import Head, Sweep
+from windlass.core.claims.lanes import Head, Queues, Sweep
 from windlass.core.jobs.ids import first_id
 from windlass.core.jobs.job import AGING, Job, Lane
 from windlass.core.jobs.queries import ErrorGroups
@@ -33,14 +33,14 @@ def holds(db: sqlite3.Connection, name: str, values: Mapping[str, Any]) -> bool:
     return row is not None and bool(row[0])
 
 
-def sweep(db: sqlite3.Connection, mark: int, now: datetime) -> Sweep | None:
-    """Return the heads of all lanes; None if the name of one cannot be read."""
+def sweep(db: sqlite3.Connection, mark: int, now: datetime, queues: Queues = None) -> Sweep | None:
+    """Return the heads of the lanes of some queues; None if the name of one cannot be read."""
     # Before the heads: a job that is promoted between the two reads is seen twice, never missed.
     due = db.execute(sql["next_due"]).fetchone()
     try:
         heads = [
             Head(lane=Lane(queue, kind, priority, key), position=instant(due_at))
-            for queue, kind, priority, key, due_at in db.execute(sql["sweep_heads"])
+            for queue, kind, priority, key, due_at in _walk(db, queues)
         ]
     except sqlite3.OperationalError as error:
         if "decode" in str(error):
@@ -48,6 +48,12 @@ def sweep(db: sqlite3.Connection, mark: int, now: datetime) -> Sweep | None:
         raise
     next_due = None if due is None else instant(due[0])
     return Sweep(heads=tuple(heads), next_due=next_due, now=now, mark=mark)
+
+
+def _walk(db: sqlite3.Connection, queues: Queues) -> Iterable[tuple[Any, ...]]:
+    if queues is None:
+        return db.execute(sql["sweep_heads"])
+    return db.execute(sql["sweep_heads_of_queues"], (as_json(sorted(queues)),))
 
 
 def get(db: sqlite3.Connection, job: UUID) -> Job | None:

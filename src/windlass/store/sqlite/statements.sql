@@ -75,6 +75,29 @@ WITH RECURSIVE heads (seq) AS (
 )
 SELECT queue, kind, priority, key, due_at FROM heads JOIN jobs USING (seq)
 
+-- name: sweep_heads_of_queues
+-- Do the same for the lanes of some queues: begin once in each, and step to no other queue.
+WITH RECURSIVE heads (seq) AS (
+    SELECT (SELECT seq FROM jobs WHERE state = 'pending' AND queue = served.value
+            ORDER BY queue, kind, priority, key, due_at LIMIT 1)
+    FROM json_each(?) AS served
+    UNION ALL
+    SELECT coalesce(
+        (SELECT seq FROM jobs AS next
+         WHERE next.state = 'pending' AND next.queue = here.queue AND next.kind = here.kind
+           AND next.priority = here.priority AND next.key > here.key
+         ORDER BY next.key, next.due_at LIMIT 1),
+        (SELECT seq FROM jobs AS next
+         WHERE next.state = 'pending' AND next.queue = here.queue AND next.kind = here.kind
+           AND next.priority > here.priority
+         ORDER BY next.priority, next.key, next.due_at LIMIT 1),
+        (SELECT seq FROM jobs AS next
+         WHERE next.state = 'pending' AND next.queue = here.queue AND next.kind > here.kind
+         ORDER BY next.kind, next.priority, next.key, next.due_at LIMIT 1))
+    FROM heads JOIN jobs AS here USING (seq)
+)
+SELECT queue, kind, priority, key, due_at FROM heads JOIN jobs USING (seq)
+
 -- name: next_due
 -- Return when the earliest scheduled job is due, or stops waiting for an event.
 SELECT due_at FROM jobs
@@ -202,9 +225,38 @@ WHERE seq IN (
 
 -- name: recall_pending
 -- Place pending jobs that are ahead of the clock right before those that came since it was set back.
+-- Every worker does this when it starts, so they are looked for at the end of each lane, where there
+-- are none: a look at all pending jobs would grow with them. Lanes are walked as in sweep_heads.
 UPDATE jobs SET due_at = :begin - late.number
-FROM (SELECT seq, row_number() OVER (ORDER BY due_at DESC, seq DESC) AS number
-      FROM jobs WHERE state = 'pending' AND due_at > :now) AS late
+FROM (
+    WITH RECURSIVE heads (seq) AS (
+        SELECT * FROM (SELECT seq FROM jobs WHERE state = 'pending'
+                       ORDER BY queue, kind, priority, key, due_at LIMIT 1)
+        UNION ALL
+        SELECT coalesce(
+            (SELECT seq FROM jobs AS next
+             WHERE next.state = 'pending' AND next.queue = here.queue AND next.kind = here.kind
+               AND next.priority = here.priority AND next.key > here.key
+             ORDER BY next.key, next.due_at LIMIT 1),
+            (SELECT seq FROM jobs AS next
+             WHERE next.state = 'pending' AND next.queue = here.queue AND next.kind = here.kind
+               AND next.priority > here.priority
+             ORDER BY next.priority, next.key, next.due_at LIMIT 1),
+            (SELECT seq FROM jobs AS next
+             WHERE next.state = 'pending' AND next.queue = here.queue AND next.kind > here.kind
+             ORDER BY next.kind, next.priority, next.key, next.due_at LIMIT 1),
+            (SELECT seq FROM jobs AS next
+             WHERE next.state = 'pending' AND next.queue > here.queue
+             ORDER BY next.queue, next.kind, next.priority, next.key, next.due_at LIMIT 1))
+        FROM heads JOIN jobs AS here USING (seq)
+    )
+    SELECT ahead.seq, row_number() OVER (ORDER BY ahead.due_at DESC, ahead.seq DESC) AS number
+    -- Cross joins keep this order: lane by lane.
+    FROM heads CROSS JOIN jobs AS lane ON lane.seq = heads.seq
+    CROSS JOIN jobs AS ahead ON ahead.state = 'pending' AND ahead.queue = lane.queue
+        AND ahead.kind = lane.kind AND ahead.priority = lane.priority AND ahead.key = lane.key
+        AND ahead.due_at > :now
+) AS late
 WHERE jobs.seq = late.seq
 
 -- name: recall_retries

@@ -11,7 +11,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from windlass.core.changes import Applied, Decide, Hear
-from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
+from windlass.core.claims.lanes import Claim, Queues, StandingAsk, Sweep
 from windlass.core.jobs.job import Checkpoint, Enqueued, Job, NewJob, Progress
 from windlass.core.jobs.queries import MAX_GROUPED, ErrorGroups, Finding, JobFilter, Page, Retention
 from windlass.core.jobs.settle import Transition
@@ -94,20 +94,22 @@ class SqliteStore(NonTransactional):
             lambda db: operations.enqueue(db, jobs, self._clock()), timeout, "enqueue"
         )
 
-    async def sweep(self, *, fresh: bool = True) -> Sweep:
+    async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
         del fresh  # Reading costs less than a cache.
         sweep = await self._file.run(
             lambda threads: threads.sweeper.submit(
-                lambda db: queries.sweep(db, threads.watch.version(), self._clock())
+                lambda db: queries.sweep(db, threads.watch.version(), self._clock(), queues)
             )
         )
         if sweep is not None:
             return sweep
         await self._file.write(lambda db: bury_unreadable(db, self._micros(), "pending"))
-        return await self.sweep()
+        return await self.sweep(queues=queues)
 
-    async def wait(self, mark: int, timeout: timedelta, ask: StandingAsk | None = None) -> None:
-        del ask
+    async def wait(
+        self, mark: int, timeout: timedelta, ask: StandingAsk | None = None, queues: Queues = None
+    ) -> None:
+        del ask, queues
         await self._file.wait_for_commit(mark, timeout)
 
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:

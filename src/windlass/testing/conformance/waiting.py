@@ -159,6 +159,49 @@ async def a_sweep_says_when_the_next_job_is_due(bench: Bench) -> None:
     assert (await bench.store.sweep()).next_due == bench.now() + HOUR
 
 
+@law
+async def a_sweep_of_some_queues_leaves_out_the_lanes_of_others(bench: Bench) -> None:
+    """It shows every lane of these queues, and when the next job of any queue is due."""
+    lanes = {
+        Lane("mail", "a"),
+        Lane("mail", "b"),
+        Lane("mail", "b", 3),
+        Lane("mail", "b", 3, "tenant"),
+        Lane("reports", "a"),
+    }
+    others = {Lane(queue, "a") for queue in ("mai", "mail2", "mailé", "report", "zebra")}
+    for lane in lanes | others:
+        await bench.enqueue(**lane._asdict())
+    await bench.enqueue(queue="zebra", due=MINUTE)
+    for fresh in (True, False):
+        for queues in ({"mail", "reports", "none"}, {"mail"}, {"none"}, set()):
+            sweep = await bench.store.sweep(fresh=fresh, queues=frozenset(queues))
+            shown = [head.lane for head in sweep.heads]
+            assert sorted(shown) == sorted(lane for lane in lanes if lane.queue in queues)
+            assert sweep.next_due == bench.now() + MINUTE
+        shown = [head.lane for head in (await bench.store.sweep(fresh=fresh)).heads]
+        assert sorted(shown) == sorted(lanes | others)
+
+
+@law
+async def a_worker_of_one_queue_finds_its_jobs_beside_many_lanes_of_others(bench: Bench) -> None:
+    """A thousand lanes of other queues wait; the lanes that it looks at are those of its own."""
+    number = bench.size - 5 if bench.store.capabilities.bounded else 1_500
+    await bench.store.enqueue([bench.new(queue=f"other-{n}") for n in range(number)])
+    worker, queues = await bench.worker(), frozenset({"served"})
+    for _ in range(3):
+        sweep = await bench.store.sweep(fresh=True, queues=queues)
+        assert [head.lane for head in sweep.heads] == []
+        job = await bench.enqueue(queue="served")
+        async with asyncio.timeout(PROMPT):
+            while not sweep.heads:
+                await bench.store.wait(sweep.mark, HOUR, queues=queues)
+                sweep = await bench.store.sweep(fresh=False, queues=queues)
+        (head,) = sweep.heads
+        assert ids(await bench.claim(worker, head.lane)) == [job]
+    assert len((await bench.store.sweep()).heads) == number
+
+
 # -- waking up ---------------------------------------------------------------------------------
 
 

@@ -189,7 +189,7 @@ class Claimer(Service):
         claim_again = self._state.claim_again
         while not claim_again.is_set() and self._state.policies.minds_newcomers:
             # So that a new key gets the next free slot, and not the one after that.
-            await self._store.sweep(fresh=False)
+            await self._look()
             await asyncio.wait(
                 {freed := asyncio.ensure_future(claim_again.wait())},
                 timeout=_NEWCOMER_POLL_SECONDS,
@@ -223,12 +223,15 @@ class Claimer(Service):
         tell("claim.failed", error=f"{type(error).__qualname__}: {error}", exc_info=exc_info)
 
     async def _sweep(self) -> Sweep:
-        """Move the jobs that are due to their lanes, and look at the lanes."""
-        sweep = await self._store.sweep(fresh=False)
+        """Move the jobs that are due to their lanes, those of all queues, and look at the lanes."""
+        sweep = await self._look()
         while sweep.next_due is not None and sweep.next_due <= sweep.now:
             await self._store.promote(_MAX_PROMOTED)
-            sweep = await self._store.sweep(fresh=False)
+            sweep = await self._look()
         return sweep
+
+    async def _look(self) -> Sweep:
+        return await self._store.sweep(fresh=False, queues=self._state.policies.queues)
 
     async def _claim(self, claim: Claim) -> float:
         wanted = _reservation(claim)
@@ -280,7 +283,9 @@ class Claimer(Service):
         timeout = self._poll_interval
         if sweep.next_due is not None:
             timeout = min(timeout, sweep.next_due - sweep.now)
-        waiting = self._store.wait(sweep.mark, timeout, self._standing_ask())
+        waiting = self._store.wait(
+            sweep.mark, timeout, self._standing_ask(), queues=policies.queues
+        )
         await _first_of(waiting, self._state.claim_again.wait())
 
     # -- standing asks -------------------------------------------------------------------------

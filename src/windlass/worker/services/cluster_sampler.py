@@ -72,7 +72,8 @@ class ClusterSampler(Service):
 
     async def tick(self) -> float:
         found = await self._store.records(CLUSTER)
-        now = (await self._store.sweep(fresh=False)).now
+        # The queues of the claimer, whose last sweep a store may know: only the time is needed.
+        now = (await self._store.sweep(fresh=False, queues=self._state.policies.queues)).now
         known = read_sample(found.get(CLUSTER))
         age = None if known is None else now.timestamp() - known.at
         if age is not None:
@@ -110,7 +111,8 @@ class ClusterSampler(Service):
 
     async def _ask(self, walk: int, before: Sample | None) -> SampleInputs:
         store = self._store
-        sweep = await store.sweep(fresh=False)
+        # Fresh: the claimer of this worker may look at other queues, and nobody else at all.
+        sweep = await store.sweep()
         ringing = await store.ringing(_MAX_RINGING)
         depths = await store.depths(walk)
         return SampleInputs(

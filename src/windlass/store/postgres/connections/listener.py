@@ -11,10 +11,11 @@ import random
 import secrets
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
+import msgspec
 from psycopg import sql
 
 from windlass.core.errors import StoreError
@@ -22,7 +23,7 @@ from windlass.core.values.durations import backoff_seconds
 from windlass.core.workers import WorkerInfo
 from windlass.store.postgres.connections.connection import LoopConnection
 from windlass.store.postgres.connections.dedicated import DedicatedConnection
-from windlass.store.postgres.lane_cache import LaneCache
+from windlass.store.postgres.lane_cache import LaneCaches
 
 _SLEEP_SPAN = timedelta(minutes=2)
 _PROBE_INTERVAL_SECONDS = 20.0
@@ -48,7 +49,7 @@ class Listener:
         chores: DedicatedConnection,
         statements: Mapping[str, str],
         served: WorkerInfo | None,
-        lanes: LaneCache,
+        lanes: LaneCaches,
     ) -> None:
         self._conninfo = conninfo
         self._channel = channel
@@ -89,6 +90,7 @@ class Listener:
             await self._rest(mark, timeout)
         elif time.monotonic() < self._calm_until:
             await asyncio.sleep(min(_POLL_SECONDS, timeout))
+            self._lanes.call_again(time.monotonic())
         elif await self._is_asleep():
             await self._rest(mark, timeout)
 
@@ -138,11 +140,11 @@ class Listener:
             self._asleep_since = None
             await self._rise_quietly()
 
-    def _ring(self) -> None:
+    def _ring(self, queues: Sequence[str] = ()) -> None:
         self.mark += 1
         self._bell.set()
         self._bell = asyncio.Event()
-        self._lanes.woken(time.monotonic())
+        self._lanes.woken(time.monotonic(), queues)
 
     # -- the connection ------------------------------------------------------------------------
 
@@ -197,13 +199,14 @@ class Listener:
         return heard
 
     def _take(self, payload: str) -> None:
-        if self._id not in payload.split(" "):
+        sleepers, _, names = payload.partition(" [")
+        if self._id not in sleepers.split(" "):
             return
         now = time.monotonic()
         self._wakes.append(now)
         if len(self._wakes) == _MAX_WAKES and now - self._wakes[0] < _CALM_SECONDS:
             self._calm_down(now)
-        self._ring()
+        self._ring(_queues(names))
 
     def _calm_down(self, now: float) -> None:
         """Stop registering for a while: there is so much work that polling finds it."""
@@ -227,3 +230,13 @@ class Listener:
 
     async def _run(self, statement: str, *values: object) -> None:
         await self._chores.run(lambda cursor: cursor.execute(self._sql[statement], values))
+
+
+def _queues(names: str) -> list[str]:
+    """Return the queues that a notification names behind the sleepers; none if it names none."""
+    if not names:
+        return []
+    try:
+        return msgspec.json.decode(f"[{names}", type=list[str])
+    except msgspec.MsgspecError:
+        return []  # Any role may send a notification.

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import AsyncCursor
 
+from windlass.core.claims.lanes import Queues
 from windlass.core.errors import StoreError, StoreUnavailable
 from windlass.core.workers import WorkerInfo
 from windlass.store.per_loop import OfOneLoop, PerLoop
@@ -25,7 +26,7 @@ from windlass.store.postgres.connections.dedicated import CursorWork, DedicatedC
 from windlass.store.postgres.connections.listener import Listener
 from windlass.store.postgres.connections.pipeline import Pipeline
 from windlass.store.postgres.connections.pool import AsyncPool, PoolSize
-from windlass.store.postgres.lane_cache import LaneCache
+from windlass.store.postgres.lane_cache import LaneCache, LaneCaches
 
 T = TypeVar("T")
 _MAX_SWEEP_PAUSE_SECONDS = 2.0
@@ -55,7 +56,7 @@ class LoopConnections(OfOneLoop):
         self.pipeline = Pipeline(conninfo, location)
         self.chores = DedicatedConnection(conninfo, location)
         self.pool = AsyncPool(conninfo, location, limits)
-        self.lanes = LaneCache()
+        self.lanes = LaneCaches()
         self.listener = Listener(
             listen,
             channel,
@@ -65,16 +66,17 @@ class LoopConnections(OfOneLoop):
             lanes=self.lanes,
         )
 
-    async def wait(self, mark: int, timeout: float) -> None:
-        """Return once something may have changed since a mark, or at the timeout."""
+    async def wait(self, mark: int, timeout: float, queues: Queues) -> None:
+        """Return once something may have changed in some queues since a mark, or at the timeout."""
         if self._sweeping is not None and not self._sweeping.done():
             # The sweep may find the jobs that the caller waits for.
             await asyncio.wait({self._sweeping}, timeout=timeout)
             return
-        due_in = self.lanes.due_in(time.monotonic())
+        now = time.monotonic()
+        due_in = self.lanes.of(queues, now).due_in(now)
         await self.listener.wait(mark, timeout if due_in is None else min(timeout, due_in))
 
-    def sweep_along(self, sweep: Callable[[], Awaitable[object]]) -> None:
+    def sweep_along(self, lanes: LaneCache, sweep: Callable[[], Awaitable[object]]) -> None:
         """Sweep in the background, unless a sweep is under way."""
 
         async def quietly() -> None:
@@ -83,7 +85,7 @@ class LoopConnections(OfOneLoop):
             except StoreError:
                 # The next claim meets the same error, and raises it.
                 pause = random.uniform(_MAX_SWEEP_PAUSE_SECONDS / 2, _MAX_SWEEP_PAUSE_SECONDS)  # noqa: S311 - spreads load.
-                self.lanes.postpone(time.monotonic() + pause)
+                lanes.postpone(time.monotonic() + pause)
 
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.create_task(quietly(), name="windlass-sweep")

@@ -51,6 +51,10 @@ END $$
 -- Return the head of every lane.
 SELECT queue, kind, priority, key, due_at, seq FROM {schema}.sweep()
 
+-- name: sweep_queues
+-- Return the head of every lane of some queues.
+SELECT queue, kind, priority, key, due_at, seq FROM {schema}.sweep_queues(%s::text[])
+
 -- name: claim
 -- Start pending jobs under a worker's lease.
 SELECT asked, id, payload, due_at, created_at, started_at, attempt, failures, crashes, rest, seq

@@ -52,8 +52,14 @@ def micros(moment: datetime) -> int:
 @lru_cache(10_000)
 def lane_bytes(lane: tuple[str, str, int, str]) -> bytes:
     """Return the name of a lane."""
-    queue, kind, key = lane[0].encode(), lane[1].encode(), lane[3].encode()
-    return b"%d:%b%d:%b%d:%b" % (len(queue), queue, len(kind), kind, lane[2], key)
+    kind, key = lane[1].encode(), lane[3].encode()
+    return b"%b%d:%b%d:%b" % (queue_bytes(lane[0]), len(kind), kind, lane[2], key)
+
+
+def queue_bytes(queue: str) -> bytes:
+    """Return how the names of all lanes of a queue begin, and of no others."""
+    name = queue.encode()
+    return b"%d:%b" % (len(name), name)
 
 
 def body(job: NewJob, payload: bytes) -> tuple[bytes, bytes]:

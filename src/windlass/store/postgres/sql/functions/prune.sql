@@ -17,11 +17,10 @@ DECLARE
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     IF finished < interval '1 day' OR finished >= interval '30 days' THEN
-        DELETE FROM finished_jobs WHERE id = ANY (ARRAY(
-            SELECT id FROM finished_jobs WHERE finished_at < now - finished
-            LIMIT most FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS gone = ROW_COUNT;
-        pruned := pruned + gone;
+        FOR slot IN 0 .. 31 LOOP
+            EXIT WHEN pruned >= most;
+            pruned := pruned + prune_slot(slot, now - finished, (most - pruned)::integer);
+        END LOOP;
     END IF;
     DELETE FROM dead_jobs WHERE id = ANY (ARRAY(
         SELECT id FROM dead_jobs WHERE finished_at < now - dead AND saga IS DISTINCT FROM 'undoing'
