@@ -11,7 +11,9 @@ from datetime import timedelta
 
 import pytest
 
+from windlass.core.errors import WindlassError
 from windlass.core.workers import WorkerPulse
+from windlass.process import supervisor_channel
 from windlass.process.supervisor_channel import (
     Beat,
     Begin,
@@ -72,6 +74,16 @@ def test_a_worker_whose_supervisor_ended_before_it_ran_does_not_begin(
     theirs, ours = ends
     theirs.close()
     assert not SupervisorChannel(ours).wait_for_begin()
+
+
+def test_a_worker_does_not_wait_for_ever_for_a_supervisor_of_another_release(
+    ends: tuple[ChannelEnd, ChannelEnd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_channel, "_BEGIN_SECONDS", 0.05)
+    theirs, ours = ends
+    theirs.offer(Renewed())
+    with pytest.raises(WindlassError, match="restart `windlass worker`"):
+        SupervisorChannel(ours).wait_for_begin()
 
 
 def test_a_worker_leaves_renewal_to_its_supervisor_for_as_long_as_that_does_it(

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from windlass.cli.processes.banner import Banner
+from windlass.cli.processes.supervisor_process import supervise
+from windlass.cli.processes.worker_command import WorkerCommand
 from windlass.core.values.ranges import Bounds
 from windlass.process.exits.black_box import BlackBox
 from windlass.supervisor import spawn, worker_process
@@ -69,6 +71,18 @@ def test_a_process_that_cannot_be_taken_over_is_killed_and_leaves_no_descriptor_
     assert descriptors() == before
     (process,) = (each.process for each in spawned)
     assert process.returncode is not None, "it was killed, and waited for"
+
+
+def test_a_first_worker_that_cannot_be_taken_over_is_abandoned_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prevents: the second time closes descriptors of others, and hides the error."""
+    monkeypatch.setattr(worker_process, "BlackBox", raise_os_error)
+    command = WorkerCommand("no_such_module_at_all:app", {}, "", burst=False, debug=False)
+    before = descriptors()
+    with pytest.raises(OSError, match="too many open files"):
+        supervise(command, reload=False, first=Spawned(COMMAND))
+    assert descriptors() == before
 
 
 def test_a_first_worker_that_ended_before_its_supervisor_ran_is_noticed() -> None:

@@ -20,6 +20,7 @@ from datetime import timedelta
 import msgspec
 from msgspec import Struct
 
+from windlass.core.errors import WindlassError
 from windlass.core.workers import WorkerPulse
 from windlass.process import CHANNEL_VARIABLE
 from windlass.process.channel import Channel
@@ -30,6 +31,7 @@ from windlass.settings import Settings
 
 ASK_FOR_STACK: int | None = signal.SIGRTMIN + 4 if hasattr(signal, "SIGRTMIN") else None
 """The signal on which a worker's process dumps its stack, even if no Python can run in it."""
+_BEGIN_SECONDS = 120.0
 _GREETING_SECONDS = 2.0
 _BEAT_SECONDS = 0.25
 Renew = Callable[[str, WorkerPulse, timedelta], bool]
@@ -164,13 +166,25 @@ class SupervisorChannel:
         """Wait until the supervisor runs; return False if it ended before; called before `start`.
 
         The first worker is started before its supervisor has read its settings, which may be wrong.
+
+        Raises:
+            WindlassError: the supervisor does not say so, since it is of another release.
         """
-        while (messages := self._channel.receive()) is not None:
+        deadline = time.monotonic() + _BEGIN_SECONDS
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([self._channel], [], [], left)[0]:
+                break
+            messages = self._channel.receive()
+            if messages is None:
+                return False
             self._is_asked_to_stop |= Stopping() in messages
             if Begin() in messages:
                 self.begun_jobs = None if self._begun is None else BegunJobs(self._begun)
                 return True
-        return False
+        raise WindlassError(
+            f"the supervisor has not let this worker begin in {_BEGIN_SECONDS:g} s; if Windlass "
+            "was replaced under a running supervisor, restart `windlass worker`"
+        )
 
     def wait_for_greeting(self) -> None:
         """Wait briefly for the answer to a hello; called before `start`.

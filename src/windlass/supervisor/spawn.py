@@ -35,11 +35,14 @@ class Spawned:
             undo.pop_all()
         self.channel = ours
         self.is_taken = False
-        """Whether a supervisor has taken it over."""
+        """Whether a supervisor has taken it over, or it was abandoned."""
         self.stacks, self.box, self.board, self.begun_jobs = files
 
     def abandon(self) -> None:
         """Kill a process that will not begin: it has run no user code yet."""
+        if self.is_taken:
+            return
+        self.is_taken = True
         self.process.kill()
         self.process.wait()
         self.channel.close()

@@ -22,10 +22,14 @@ from windlass.cli.new.origin import installed_from
             '{"url": "https://example.org/w", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}',
             "git+https://example.org/w@c0ffee",
         ),
+        (
+            '{"url": "file:///srv/all", "dir_info": {}, "subdirectory": "windlass"}',
+            "file:///srv/all#subdirectory=windlass",
+        ),
         ("not JSON", ""),
         ("{}", ""),
     ],
-    ids=["by name", "checkout", "wheel", "repository", "garbled", "empty"],
+    ids=["by name", "checkout", "wheel", "repository", "subdirectory", "garbled", "empty"],
 )
 def test_the_address_from_which_windlass_was_installed_is_found(
     found: str | None, origin: str, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -149,13 +150,23 @@ def crowded(queues: frozenset[str] | None = None, *, cost: float = 0.1) -> LaneC
     return lanes
 
 
+def look(
+    lanes: LaneCache, now: float, heads: Sequence[tuple[Lane, Floor]] = (), *, cost: float = 0.0
+) -> list[str]:
+    """Look at the queues that are to be looked at, and return them."""
+    unseen = lanes.unseen(now)
+    if unseen:
+        lanes.looked(unseen, heads, cost=cost, now=now)
+    return sorted(unseen)
+
+
 def test_a_queue_that_is_named_is_looked_at_once_where_many_lanes_are_known() -> None:
     """Prevents: a job in an empty lane waits for a sweep of all lanes, which is due late."""
     lanes = crowded()
     lanes.woken(100.1, ["rare", "default"])
     assert lanes.due_in(100.1) == 0.0
-    assert lanes.take_unseen(100.1) == ["default", "rare"]
-    assert lanes.take_unseen(100.1) == []
+    assert look(lanes, 100.1) == ["default", "rare"]
+    assert look(lanes, 100.1) == []
     assert lanes.due_in(100.1) == pytest.approx(1.9), "the sweep of all lanes comes nevertheless"
 
 
@@ -164,14 +175,13 @@ def test_a_queue_is_named_to_no_avail_where_few_lanes_are_known() -> None:
     lanes = LaneCache()
     sweep_into(lanes, {MAIL: floor(1)}, cost=0.1)
     lanes.woken(100.1, ["default"])
-    assert lanes.take_unseen(100.1) == []
+    assert look(lanes, 100.1) == []
 
 
 def test_a_look_adds_the_lanes_that_it_found_and_leaves_the_others() -> None:
     lanes, rare = crowded(), Lane("rare", "kind")
     lanes.woken(100.1, ["rare"])
-    assert lanes.take_unseen(100.1)
-    lanes.looked([(rare, floor(7))], cost=0.001, now=100.1)
+    assert look(lanes, 100.1, [(rare, floor(7))], cost=0.001)
     assert believed(lanes)[rare] == floor(7)
     assert len(believed(lanes)) == 201
 
@@ -180,28 +190,47 @@ def test_a_look_is_due_again_after_twenty_times_what_the_last_one_cost() -> None
     """Prevents: a queue of thousands of keys is read for each of its jobs."""
     lanes = crowded()
     lanes.woken(100.1, ["rare"])
-    assert lanes.take_unseen(100.1)
-    lanes.looked([], cost=0.01, now=100.1)
+    assert look(lanes, 100.1, cost=0.01)
     lanes.woken(100.2, ["rare"])
-    assert lanes.take_unseen(100.2) == []
+    assert look(lanes, 100.2) == []
     assert lanes.due_in(100.2) == pytest.approx(0.1)
-    assert lanes.take_unseen(100.31) == ["rare"]
+    assert look(lanes, 100.31) == ["rare"]
+
+
+def test_a_queue_that_is_named_during_a_sweep_is_looked_at_after_it() -> None:
+    """Prevents: a job that came after the snapshot of a sweep waits for the next poll."""
+    lanes = crowded()
+    lanes.woken(100.1, ["rare"])
+    sweep_into(lanes, {Lane("default", "kind", 0, f"{n}"): floor(n) for n in range(200)}, cost=0.1)
+    assert lanes.due_in(100.1) == 0.0
+    assert look(lanes, 100.1) == ["rare"]
+
+
+def test_a_queue_is_unseen_until_a_look_has_ended_and_if_it_was_named_again_meanwhile() -> None:
+    """Prevents: one who looks takes a queue from another, who waits; or a wake-up gets lost."""
+    lanes = crowded()
+    lanes.woken(100.1, ["rare", "late"])
+    under_way = lanes.unseen(100.1)
+    assert lanes.unseen(100.1) == under_way
+    lanes.woken(100.1, ["late"])
+    lanes.looked(under_way, [], cost=0.0, now=100.1)
+    assert look(lanes, 100.1) == ["late"]
 
 
 def test_a_queue_that_is_not_served_is_not_looked_at() -> None:
     lanes = crowded(frozenset({"default"}))
     lanes.woken(100.1, ["rare", "default"])
-    assert lanes.take_unseen(100.1) == ["default"]
+    assert look(lanes, 100.1) == ["default"]
 
 
 def test_queues_named_lately_are_looked_at_again_while_wake_ups_are_turned_off() -> None:
     lanes = crowded()
     lanes.woken(100.1, ["rare"])
-    assert lanes.take_unseen(100.1)
+    assert look(lanes, 100.1)
     lanes.call_again(101.0)
-    assert lanes.take_unseen(101.0) == ["rare"]
+    assert look(lanes, 101.0) == ["rare"]
     lanes.call_again(200.0)
-    assert lanes.take_unseen(200.0) == []
+    assert look(lanes, 200.0) == []
 
 
 def test_a_wake_up_that_names_too_many_queues_is_left_to_the_sweep() -> None:
@@ -209,7 +238,7 @@ def test_a_wake_up_that_names_too_many_queues_is_left_to_the_sweep() -> None:
     before = lanes.unnamed
     lanes.woken(100.1, [f"queue-{n}" for n in range(101)])
     lanes.woken(100.1)
-    assert lanes.take_unseen(100.1) == []
+    assert look(lanes, 100.1) == []
     assert lanes.unnamed == before + 2
 
 

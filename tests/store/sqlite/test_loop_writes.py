@@ -6,9 +6,10 @@ import asyncio
 import fcntl
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_more_than_a_group_is_written_in_several_turns(store: SqliteStore, quick
     said: list[tuple[str, str]] = []
     trace(quick, said)
     asyncio.run(enqueue_singly(store, range(1, 151)))
-    assert [thread for thread, statement in said if statement == "COMMIT"] == ["MainThread"] * 3
+    assert [thread for thread, statement in said if statement == "COMMIT"] == ["MainThread"] * 5
     assert count(store) == 150
 
 
@@ -153,6 +154,29 @@ def test_one_slow_commit_sends_small_enqueues_to_the_writer_thread(
     asyncio.run(enqueue(store, [new(2)]))
     commits = [thread for thread, statement in said if statement == "COMMIT"]
     assert commits == ["MainThread", "windlass-write"]
+
+
+def test_a_caller_that_a_signal_cancels_during_the_write_keeps_no_other_from_its_answer(
+    store: SqliteStore, quick: Writer
+) -> None:
+    """Prevents: after Ctrl-C, which may come between any two steps, the rest of a turn waits."""
+
+    async def main() -> list[Any]:
+        tasks = [asyncio.create_task(enqueue(store, [new(number)])) for number in (1, 2, 3)]
+        write = quick.write_at_once
+
+        def interrupted(operations: Sequence[Any]) -> list[Any]:
+            answers = write(operations)
+            tasks[0].cancel()
+            return answers
+
+        quick.write_at_once = interrupted  # type: ignore[method-assign]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    outcomes = asyncio.run(asyncio.wait_for(main(), 60))
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert outcomes[1:] == [None, None]
+    assert count(store) == 3
 
 
 def test_loops_of_several_threads_write_side_by_side(store: SqliteStore, quick: Writer) -> None:

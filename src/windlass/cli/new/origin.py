@@ -18,6 +18,7 @@ class _DirectUrl(Struct):
 
     url: str
     vcs_info: _Repository | None = None
+    subdirectory: str = ""
 
 
 def installed_from() -> str:
@@ -30,4 +31,5 @@ def installed_from() -> str:
     if found is None:
         return ""
     code = found.vcs_info
-    return found.url if code is None else f"{code.vcs}+{found.url}@{code.commit_id}"
+    place = found.url if code is None else f"{code.vcs}+{found.url}@{code.commit_id}"
+    return f"{place}#subdirectory={found.subdirectory}" if found.subdirectory else place

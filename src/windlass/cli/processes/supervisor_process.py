@@ -54,8 +54,8 @@ def supervise(command: WorkerCommand, *, reload: bool, first: Spawned | None = N
             os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         return asyncio.run(_run(command, settings.processes, watch, first))
     finally:
-        if first is not None and not first.is_taken:
-            first.abandon()
+        if first is not None:
+            first.abandon()  # Unless the supervisor has taken it over.
 
 
 async def _run(

@@ -24,11 +24,10 @@ log = get_logger("windlass.cli")
 
 def main(channel: SupervisorChannel) -> None:
     """Serve as commanded, or exit with 1 and one line that says why not."""
-    if not channel.wait_for_begin():
-        return
     command = read(sys.argv[1:])
     try:
-        _serve(command, channel)
+        if channel.wait_for_begin():
+            _serve(command, channel)
     except (WindlassError, OSError) as error:
         why = reason(error)
         if command.debug or why is None:

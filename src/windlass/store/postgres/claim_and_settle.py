@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
 from uuid import UUID
@@ -61,7 +61,7 @@ async def believed_sweep(connections: LoopConnections, sql: Statements, queues: 
     """
     now = time.monotonic()
     lanes = connections.lanes.of(queues, now)
-    if unseen := lanes.take_unseen(now):
+    if unseen := lanes.unseen(now):
         await _look_at(connections, sql, lanes, unseen)
     if lanes.are_believed_empty and lanes.is_due(now):
         await sweep(connections, sql, queues)
@@ -72,16 +72,16 @@ async def believed_sweep(connections: LoopConnections, sql: Statements, queues: 
 
 
 async def _look_at(
-    connections: LoopConnections, sql: Statements, lanes: LaneCache, queues: Sequence[str]
+    connections: LoopConnections, sql: Statements, lanes: LaneCache, unseen: Mapping[str, int]
 ) -> None:
     """Add the lanes of some queues to the cache."""
     try:
-        (answer,) = await connections.pipeline.send([_query_of_queues(sql, queues)])
+        (answer,) = await connections.pipeline.send([_query_of_queues(sql, sorted(unseen))])
     except BaseException:
         lanes.doubt()  # Else their jobs would wait for another wake-up.
         raise
     heads, _, _, cost = _read_sweep(answer.rows())
-    lanes.looked(heads, cost=cost, now=time.monotonic())
+    lanes.looked(unseen, heads, cost=cost, now=time.monotonic())
 
 
 def _query_of_queues(sql: Statements, queues: Sequence[str]) -> Query:

@@ -11,7 +11,7 @@ all lanes. Such a look is due again after twenty times what the last one took, t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -62,11 +62,12 @@ class LaneCache:
         self._stale = True
         self._called: dict[str, float] = {}
         """When queues were last named by a wake-up."""
-        self._unseen: set[str] = set()
-        """Queues that were named, and have not been looked at since."""
+        self._unseen: dict[str, int] = {}
+        """Queues that were named, and have not been looked at since, by the number of the call."""
+        self._calls = 0
         self._look_due = 0.0
         self.unnamed = 0
-        """Counts wake-ups that left no single queues to look at."""
+        """Counts wake-ups after which all lanes have to be looked at."""
 
     def swept(
         self, heads: Iterable[tuple[Lane, Floor]], sweep: Sweep, *, cost: float, now: float
@@ -79,7 +80,7 @@ class LaneCache:
         self._due = now + min(
             max(cost * _SWEEP_COST_FACTOR, _MIN_SWEEP_SECONDS), _MAX_SWEEP_SECONDS
         )
-        self._stale = False
+        self._stale = bool(self._unseen)  # Their jobs may have come after the sweep's snapshot.
 
     @property
     def are_believed_empty(self) -> bool:
@@ -130,22 +131,36 @@ class LaneCache:
         if not queues or len(called) > _MAX_CALLED_QUEUES:
             return False
         self._called = called
-        self._unseen |= named
+        self._look_at(named)
         return True
+
+    def _look_at(self, queues: Iterable[str]) -> None:
+        self._calls += 1
+        self._unseen |= dict.fromkeys(queues, self._calls)
 
     def call_again(self, now: float) -> None:
         """Assume that queues which were named lately have jobs again: wake-ups are turned off."""
-        self._unseen |= {queue for queue, at in self._called.items() if _is_recent(at, now)}
+        self._look_at(queue for queue, at in self._called.items() if _is_recent(at, now))
 
-    def take_unseen(self, now: float) -> list[str]:
-        """Return the queues that are to be looked at now, each once."""
-        if not self._unseen or now < self._look_due:
-            return []
-        unseen, self._unseen = self._unseen, set()
-        return sorted(unseen)
+    def unseen(self, now: float) -> dict[str, int]:
+        """Return the queues that are to be looked at now, to be passed to `looked`."""
+        return {} if now < self._look_due else dict(self._unseen)
 
-    def looked(self, heads: Iterable[tuple[Lane, Floor]], *, cost: float, now: float) -> None:
-        """Add the heads of some queues, which it took the server this long to find."""
+    def looked(
+        self,
+        unseen: Mapping[str, int],
+        heads: Iterable[tuple[Lane, Floor]],
+        *,
+        cost: float,
+        now: float,
+    ) -> None:
+        """Add the heads of some queues, which it took the server this long to find.
+
+        Until now they count as unseen for others; and so does one that was named again meanwhile.
+        """
+        for queue, call in unseen.items():
+            if self._unseen.get(queue) == call:
+                del self._unseen[queue]
         self._believe(heads)
         self._look_due = now + min(cost * _SWEEP_COST_FACTOR, _MAX_SWEEP_SECONDS)
         self._stale = True

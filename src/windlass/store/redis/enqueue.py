@@ -18,10 +18,10 @@ from windlass.store.redis.scripting.values import LARGE, Item, check_written, it
 PLAIN_AT_ONCE = 200
 ANY_AT_ONCE = 100
 BYTES_AT_ONCE = 131_072
-"""Bounds of a script: the server does nothing else meanwhile, for 1.3 ms at most."""
+"""Bounds of a script: the server does nothing else meanwhile."""
 LARGE_BYTES_AT_ONCE = 1 << 20
 _LARGE_WEIGHT = 2.0
-"""Cost of a job whose payload has a key of its own, in others."""
+"""Cost of a job whose payload has a key of its own, in jobs without one."""
 PIECES_UNDER_WAY = 4
 """Calls under way, each on a connection of its own: the server syncs its file for all of them."""
 _PING: Command = ("PING",)

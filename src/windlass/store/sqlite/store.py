@@ -36,9 +36,9 @@ from windlass.store.sqlite.repair import bury_unreadable
 from windlass.store.sqlite.rows import micros, worker_values
 
 T = TypeVar("T")
-_SMALL_JOBS = 8
-_SMALL_BYTES = 16 * 1024
-"""Most jobs, and bytes of payloads, of an enqueue that takes less than a millisecond."""
+_SMALL_JOBS = 4
+_SMALL_BYTES = 4 * 1024
+"""Most jobs, and bytes of payloads, of an enqueue that an event loop may write itself."""
 
 
 class SqliteStore(NonTransactional):

@@ -165,8 +165,9 @@ class FileAccess:
             return give_up(answer, seconds, what, WriteLock(self._path))
 
     async def write_small_within(self, operation: Operation[T], timeout: timedelta, what: str) -> T:
-        """Do the same for an operation of less than a millisecond, in the loop's own thread if
-        commits are quick.
+        """Do the same for a small operation, in the loop's own thread if commits are quick.
+
+        That waits for nobody; the timeout counts only for the writer thread.
         """
         threads = self._threads
         if threads is not None and threads.writer.is_quick:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from windlass.store.sqlite.connections.threads import Failure, Operation, Writer
 
 T = TypeVar("T")
-_MAX_GROUP = 64
+_MAX_GROUP = 32
 """Most operations that share a transaction: the loop stands still meanwhile."""
 
 
@@ -39,6 +39,7 @@ class LoopWrites:
 
         Raises:
             Deferred: that would have to wait; nothing is written.
+            Closed: the writer takes no more operations; nothing is written.
             StoreError: it failed, and is not written.
         """
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -51,20 +52,25 @@ class LoopWrites:
         group, self._waiting = self._waiting[:_MAX_GROUP], self._waiting[_MAX_GROUP:]
         if self._waiting:
             self._loop.call_soon(self._flush)
-        # A caller that was cancelled relies on nothing being written.
-        group = [write for write in group if not write.answer.cancelled()]
+        # A caller that was cancelled before this turn relies on nothing being written.
+        group = [write for write in group if not write.answer.done()]
         if not group:
             return
         try:
             answers = self._writer.write_at_once([write.operation for write in group])
         except BaseException as error:
-            for write in group:
-                write.answer.set_exception(error)
+            answers = [Failure(error)] * len(group)
             if not isinstance(error, Exception):
                 raise
-            return
-        for write, answer in zip(group, answers, strict=True):
-            if isinstance(answer, Failure):
-                write.answer.set_exception(answer.error)
-            else:
-                write.answer.set_result(answer)
+        finally:
+            for write, answer in zip(group, answers, strict=True):
+                _answer(write.answer, answer)
+
+
+def _answer(caller: asyncio.Future[Any], answer: object) -> None:
+    if caller.done():
+        return  # A signal has cancelled it during the write.
+    if isinstance(answer, Failure):
+        caller.set_exception(answer.error)
+    else:
+        caller.set_result(answer)

@@ -33,9 +33,9 @@ _BLOCKED_SECONDS = 1.0
 _MAX_GROUP = 256
 """Most operations that share a transaction: the first must not wait forever."""
 _QUICK_SECONDS = 0.002
-"""The longest commit that an event loop may do itself."""
+"""The longest that a commit may take, or a write that an event loop does itself."""
 _PROOFS = 16
-"""How many commits in a row must have been quick before one does."""
+"""How many in a row must have been quick before a loop writes itself."""
 
 
 class Closed(Exception):
@@ -53,7 +53,7 @@ class _Command(Generic[T]):
 class Failure:
     """What an operation of a group raised."""
 
-    error: Exception
+    error: BaseException
 
 
 class Deferred(Exception):
@@ -225,9 +225,10 @@ class Writer(_SqlThread):
             if not locked:
                 raise Deferred
             self._set_durable(connection, True)
-            with Transaction(connection) as transaction:
+            began = time.perf_counter()
+            with Transaction(connection):
                 answer = operation(connection)
-            self._note(transaction)
+            self._note(time.perf_counter() - began)
             return answer
         finally:
             if locked:
@@ -256,7 +257,7 @@ class Writer(_SqlThread):
             self._set_durable(connection, any(command.durable for command in commands))
             with WaitingTransaction(connection) as transaction:
                 answers = [self._try(connection, command.operation) for command in commands]
-            self._note(transaction)
+            self._note(transaction.commit_seconds)
         for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, Failure):
                 command.answer.set_exception(answer.error)
@@ -288,9 +289,9 @@ class Writer(_SqlThread):
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
 
-    def _note(self, transaction: Transaction) -> None:
+    def _note(self, seconds: float) -> None:
         if self._durable:
-            is_quick = transaction.commit_seconds <= _QUICK_SECONDS
+            is_quick = seconds <= _QUICK_SECONDS
             self._quick_commits = self._quick_commits + 1 if is_quick else 0
 
 
