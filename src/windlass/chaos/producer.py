@@ -32,7 +32,7 @@ _PACED, _BURST_PACED = 3, 2 * RATE
 _MAX_PACED = 0.8 * RATE
 """How many of these may be enqueued in a second; more would wait for ever longer."""
 _BATCH = 200
-"""Jobs in one call: Redis adds up to 250 as a whole."""
+"""Jobs in one call: Redis adds up to 200 as a whole."""
 _LIVES_APART = 2**62
 _PAUSE_AFTER_ERROR = 0.2
 _TRICKLE_SECONDS = 3.0
