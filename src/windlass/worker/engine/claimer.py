@@ -210,19 +210,12 @@ class Claimer(Service):
         return max([claim.result() for claim in done])
 
     def _report_failed(self, claim: asyncio.Task[float]) -> None:
-        # Not as an outage: the claimer has stopped, and would never say that it is over.
         if (error := _error_of(claim)) is not None:
-            self._log(error, away=is_away(error))
+            self._report(error)
 
     def _report(self, error: BaseException) -> None:
-        """Log the error of a claim that no tick raises."""
-        away = is_away(error)
-        if away:
-            self._outage.failed(self.name, error)
-        self._log(error, away=away)
-
-    def _log(self, error: BaseException, *, away: bool) -> None:
-        tell = log.debug if away else log.warning
+        """Log the error of a claim that no tick raises; an outage is the matter of those."""
+        tell = log.debug if is_away(error) else log.warning
         exc_info = None if isinstance(error, StoreError) else error
         tell("claim.failed", error=f"{type(error).__qualname__}: {error}", exc_info=exc_info)
 
