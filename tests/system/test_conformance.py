@@ -19,6 +19,7 @@ OF_WAKE_UPS = {
     "a_change_between_the_sweep_and_the_wait_is_not_missed",
     "every_waiter_wakes_up",
     "a_process_that_was_busy_waits_like_any_other",
+    "a_worker_of_one_queue_finds_its_jobs_beside_many_lanes_of_others",
 }
 """What cannot be had from a store that was told to do without notifications, and to poll."""
 
