@@ -214,7 +214,7 @@ class LaneCaches:
         return iter(list(self._caches.values()))
 
     def of(self, queues: Queues, now: float) -> LaneCache:
-        """Return the cache of some queues; others that nobody has used for long are dropped."""
+        """Return the cache of some queues; caches that were not used for a minute are dropped."""
         self._used_at[queues] = now
         if len(self._used_at) > 1:
             for each, used_at in list(self._used_at.items()):

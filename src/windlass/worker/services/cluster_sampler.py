@@ -111,7 +111,7 @@ class ClusterSampler(Service):
 
     async def _ask(self, walk: int, before: Sample | None) -> SampleInputs:
         store = self._store
-        # Fresh: the claimer of this worker may look at other queues, and nobody else at all.
+        # Fresh: the claimer of this worker looks only at the queues that it serves.
         sweep = await store.sweep()
         ringing = await store.ringing(_MAX_RINGING)
         depths = await store.depths(walk)
