@@ -174,7 +174,7 @@ class FileAccess:
             try:
                 return await self._loop_writes(threads.writer).write(operation)
             except (Deferred, Closed):
-                pass  # Nothing is written; the writer thread can wait, and a closed file opens again.
+                pass  # Nothing is written: the writer thread can wait, or the file opens again.
         return await self.write_within(operation, timeout, what)
 
     def write_blocking(
