@@ -1,4 +1,4 @@
-"""Windlass: background jobs on the database you already have, leased, fenced, never lost."""
+"""Windlass: background jobs in the database that you already have."""
 
 # ruff: noqa: E402
 from windlass.hangup import ignore_until_ready as _ignore_until_ready

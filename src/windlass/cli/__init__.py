@@ -13,8 +13,22 @@ if TYPE_CHECKING:
     from windlass.supervisor.spawn import Spawned
 
 
+_INTERRUPTED = 130
+"""The exit code after Ctrl-C, as of a shell."""
+
+
 def main() -> None:
-    """Run the command line of this process, and end with its exit code."""
+    """Run the command line of this process, and end with its exit code.
+
+    Ctrl-C is no error: it may come while modules are imported, where no command handles it.
+    """
+    try:
+        _main()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _main() -> None:
     # Only one of them is imported: neither a supervisor nor a worker needs typer.
     if CHANNEL_VARIABLE in os.environ:
         from windlass.process.supervisor_channel import SupervisorChannel

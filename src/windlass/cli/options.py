@@ -98,7 +98,7 @@ OfGroup = Annotated[
 ]
 OlderThan = Annotated[
     str | None,
-    typer.Option("--older-than", metavar="1h", help="Only jobs enqueued before this long ago."),
+    typer.Option("--older-than", metavar="1h", help="Only jobs enqueued longer ago than this."),
 ]
 NewerThan = Annotated[
     str | None,

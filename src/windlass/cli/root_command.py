@@ -170,5 +170,5 @@ def windlass(
         ),
     ] = False,
 ) -> None:
-    """Background jobs on the database you already have: leased, fenced, never lost."""
+    """Background jobs in the database that you already have."""
     ctx.obj = debug

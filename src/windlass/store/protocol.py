@@ -235,7 +235,7 @@ class Store(StoreQueries, Protocol):
         """
 
     async def recall(self, by: timedelta, ago: timedelta) -> int:
-        """Move jobs back that a clock set back has left in the future; return how many.
+        """Move jobs that a clock set back has left behind later ones; return how many.
 
         Pending jobs keep their order, and come before those enqueued since the clock was set, at
         most `ago`. Jobs that wait for a span (`SPANS`) come sooner by the length of the step, `by`;

@@ -122,7 +122,7 @@ def test_the_cost_of_the_hot_path_does_not_grow_with_what_is_finished_or_waits(
         db.execute(STATEMENTS["promote_jobs"], (5, 1000))
 
     def recall(db: sqlite3.Connection) -> None:
-        values = {"begin": 1, "now": 2**62}
+        values = {"begin": 2**62, "ahead": 2**62}  # As at the start of a worker.
         assert db.execute(STATEMENTS["recall_pending"], values).rowcount == 0
 
     def settle(db: sqlite3.Connection) -> None:

@@ -140,15 +140,15 @@ def run_job(
     ] = False,
     yes: Annotated[
         bool,
-        typer.Option("--yes", "-y", help="Also a job that runs elsewhere, or has not failed."),
+        typer.Option("--yes", "-y", help="Run it even if a worker runs it, or it has not failed."),
     ] = False,
     target: options.Target,
     as_json: options.AsJson = False,
 ) -> None:
     """Run a job in this terminal with its real payload, and record nothing of it.
 
-    Shows its log lines, the whole traceback, its steps, and what a worker would have recorded. What
-    the handler does elsewhere, it does: it sends the mail. The exit code is 1 if the run failed.
+    Shows its log lines, the whole traceback, its steps, and what a worker would have recorded.
+    Side effects are real: the mail is sent. The exit code is 1 if the run failed.
     """
     if not here:
         raise typer.BadParameter(

@@ -6,7 +6,9 @@ as the step was, and jobs that come later would be placed before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,10 +16,15 @@ from msgspec import Struct
 from windlass.core.records import Json
 from windlass.core.values.durations import When
 
+T = TypeVar("T")
+Moment = TypeVar("Moment", int, datetime)
 RECORD = "clock:step"
 """The name of the record that holds the last step."""
 LEAST = timedelta(seconds=1)
-"""By how much a clock must have gone back to count as set back."""
+"""By how much a clock must have gone back to count as set back.
+
+A job that is less ahead of the clock may have been enqueued since the clock was read.
+"""
 LEAP = timedelta(seconds=5)
 """By how much it must be ahead of what has passed to count as set forward."""
 AHEAD = timedelta(seconds=2)
@@ -72,6 +79,11 @@ class Places(Struct, frozen=True, kw_only=True):
         return cls(now=now, begin=now - ago, by=by)
 
     @property
+    def ahead(self) -> datetime:
+        """Jobs that are due later were enqueued before the clock was set back."""
+        return self.now + LEAST
+
+    @property
     def retries_from(self) -> datetime:
         """The first due time of a retry that waited when the clock was set back."""
         return max(self.now, self.begin + self.by - LATE)
@@ -79,3 +91,20 @@ class Places(Struct, frozen=True, kw_only=True):
     def retry(self, due_at: datetime) -> datetime:
         """Return when a retry is due by the clock as it is now."""
         return max(due_at - self.by, self.now)
+
+
+def enqueued_before(placed: Iterable[tuple[Any, Moment, T]], ahead: Moment) -> list[T]:
+    """Return the jobs of one lane that were enqueued before the clock was set back.
+
+    `placed` has the jobs that are due since then: arrival, due time, job. A job is from before the
+    step if it is due after `ahead`, which no job can be that came since, or after a job that
+    arrived later; and so is every job that arrived before one of these.
+    """
+    in_order = sorted(placed, key=lambda each: each[:2])
+    earliest: Moment | None = None
+    for at in range(len(in_order) - 1, -1, -1):
+        due = in_order[at][1]
+        if due > ahead or (earliest is not None and due > earliest):
+            return [job for _, _, job in in_order[: at + 1]]
+        earliest = due if earliest is None else min(earliest, due)
+    return []

@@ -18,7 +18,7 @@ from windlass.core.claims.lanes import Queues
 from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.moves import is_timed
 from windlass.core.jobs.states import FINISHED, WAITING, State
-from windlass.core.schedules.clock_step import SPANS, Places
+from windlass.core.schedules.clock_step import SPANS, Places, enqueued_before
 
 _Place = tuple[datetime, int, UUID]
 _MICROSECOND = timedelta(microseconds=1)
@@ -115,8 +115,12 @@ class JobIndex:
         return None
 
     def recalled(self, places: Places) -> list[Job]:
-        """Return the jobs that a clock set back has left in the future, with corrected times."""
-        late = [job for job in self if job.state is State.PENDING and job.due_at > places.now]
+        """Return the jobs that a clock set back has left behind later ones, in their new places."""
+        lanes: dict[Lane, list[tuple[int, datetime, Job]]] = defaultdict(list)
+        for job in self:
+            if job.state is State.PENDING and job.due_at > places.begin:
+                lanes[job.lane].append((self._arrival[job.id], job.due_at, job))
+        late = [job for each in lanes.values() for job in enqueued_before(each, places.ahead)]
         late.sort(key=lambda job: (job.due_at, self._arrival[job.id]))
         pending = [
             replace(job, due_at=places.begin - _MICROSECOND * left)

@@ -9,7 +9,7 @@ from typing import Any
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.queries import Retention
 from windlass.core.jobs.states import State
-from windlass.core.schedules.clock_step import SPANS, Places
+from windlass.core.schedules.clock_step import LEAST, SPANS, Places, enqueued_before
 from windlass.store.protocol import WORKERS_KEPT
 from windlass.store.redis import queries
 from windlass.store.redis.connections.script import Argument
@@ -66,17 +66,25 @@ def prune(names: Names, retention: Retention, limit: int, kept: int) -> Talk[int
 
 
 def recall(names: Names, by: timedelta, ago: timedelta) -> Talk[int]:
-    """Move jobs that a clock step has left in the future back; return how many."""
+    """Move jobs that a clock set back has left behind later ones; return how many."""
     looked = yield from queries.sweep(names)
     places = Places.after(by, ago, looked.now)
-    now, begin = micros(places.now), micros(places.begin)
+    begin = micros(places.begin)
+    keys = [names.key("L:") + lane_bytes(head.lane) for head in looked.heads]
+    lanes: list[list[tuple[int, bytes]]] = []
+    for key in keys:
+        lanes += [(yield from _above(key, begin))]
+    # Read after the lanes: jobs that came meanwhile are not ahead of the clock.
+    (now,) = yield [names.call("now")]
+    ahead = now + LEAST // MICROSECOND
     late: list[tuple[int, bytes]] = []
-    for head in looked.heads:
-        late += yield from _above(names.key("L:") + lane_bytes(head.lane), now)
+    for placed in lanes:
+        # A place begins with the number of its arrival.
+        late += enqueued_before(((place, due, (due, place)) for due, place in placed), ahead)
     # The earliest first: should this be interrupted, none has overtaken another.
     late.sort()
     moves = [(place[6:], begin - len(late) + at) for at, (_, place) in enumerate(late)]
-    recalled = yield from _move(names, State.PENDING, now, moves)
+    recalled = yield from _move(names, State.PENDING, begin, moves)
     if not by:
         return recalled
     above = micros(places.retries_from)

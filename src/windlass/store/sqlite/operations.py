@@ -129,10 +129,11 @@ def _is_ahead(db: sqlite3.Connection, lane: Lane, now: int) -> bool:
 
 
 def recall(db: sqlite3.Connection, places: Places) -> int:
-    """Move jobs back that a clock set back has left in the future; return how many."""
+    """Move jobs that a clock set back has left behind later ones; return how many."""
     values = {
         "now": micros(places.now),
         "begin": micros(places.begin),
+        "ahead": micros(places.ahead),
         "by": places.by // _MICROSECOND,
         "retries_from": micros(places.retries_from),
         "spans": json.dumps(sorted(SPANS)),

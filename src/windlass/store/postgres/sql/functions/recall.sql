@@ -6,10 +6,11 @@ SET enable_nestloop = on SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 #variable_conflict use_column
--- Place pending jobs that are ahead of the clock right before those that came since it was set
--- back; let jobs that wait for a span come sooner by as much; wake workers whose caches are
--- outdated. Every worker does this when it starts, so jobs that are ahead are looked for at the end
--- of each lane, where there are none: a scan of a million jobs took longer than the start.
+-- Place pending jobs from before a step back of the clock right before those that came since; let
+-- jobs that wait for a span come sooner by as much; wake workers whose caches are outdated. A job
+-- is from before the step if it is ahead of the clock, or after one that was enqueued later, or
+-- enqueued before one of these. Every worker does this when it starts, so jobs are looked for at
+-- the end of each lane, where there are none: a scan of a million took longer than the start.
 DECLARE
     now          timestamptz := clock();
     since        timestamptz := now - ago;
@@ -23,16 +24,25 @@ BEGIN
         SELECT jobs_ahead.id, row_number() OVER (ORDER BY due_at DESC, seq DESC) AS number
         FROM (SELECT queue, kind, priority, key FROM sweep() WHERE queue IS NOT NULL) AS lanes,
         LATERAL (
-            SELECT id, due_at, seq FROM jobs
-            WHERE state = 'pending' AND queue = lanes.queue AND kind = lanes.kind
-              AND priority = lanes.priority AND key = lanes.key AND due_at > now
-            -- Else it would be joined in any order, and not lane by lane.
-            OFFSET 0) AS jobs_ahead
+            SELECT id, due_at, seq, age, min(age) FILTER (
+                -- A job that is less ahead may have come since the clock was read.
+                WHERE due_at > now + interval '1 second' OR due_at > earliest_since) OVER () AS last
+            FROM (
+                -- The age of the transaction, since sequence numbers are given out in blocks.
+                SELECT id, due_at, seq, age(xmin) AS age,
+                       min(due_at) OVER (ORDER BY age(xmin)
+                           RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earliest_since
+                FROM jobs
+                WHERE state = 'pending' AND queue = lanes.queue AND kind = lanes.kind
+                  AND priority = lanes.priority AND key = lanes.key AND due_at > since
+                -- Else it would be joined in any order, and not lane by lane.
+                OFFSET 0) AS placed_since) AS jobs_ahead
+        WHERE age >= last
     ), placed AS (
         UPDATE jobs SET due_at = since - ahead.number * interval '1 microsecond'
         FROM ahead
         -- A case, so that jobs are found by their ids alone: not by an index of pending ones.
-        WHERE jobs.id = ahead.id AND CASE state WHEN 'pending' THEN jobs.due_at > now END
+        WHERE jobs.id = ahead.id AND CASE state WHEN 'pending' THEN jobs.due_at > since END
         RETURNING queue, kind
     )
     SELECT array_agg(queue), array_agg(kind) INTO queues, kinds FROM placed;
