@@ -41,7 +41,8 @@ def main(directory: Path = ROOT / "dist") -> int:
     sys.stdout.write(
         f"windlass {version} is ready: {sdist.name} and {wheel.name} in {directory.name}/\n"
         f"  git tag v{version} && git push origin v{version}\n"
-        "  python -m twine upload dist/*\n"
+        "  the name windlass on the public package index belongs to another project: "
+        "upload it under a name of its own only\n"
     )
     return 0
 

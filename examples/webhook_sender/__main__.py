@@ -12,17 +12,19 @@ async def main() -> None:
     """Run the example from start to end."""
     with Partner() as quick, Partner(500, 500) as unwell:
         async with app.running(threads=8):
-            urls = [quick.url, unwell.url]
+            urls = {"billing": quick.url, "crm": unwell.url}
             for number in range(5):
                 await publish.aenqueue(f"order {number}", urls)
             await until_delivered(quick, unwell, 5)
             print("both subscribers have five events, each of them once")
             unwell.go()
             for number in range(5, 10):
-                await publish.aenqueue(f"order {number}", [unwell.url])
-            while (await app.control.abreakers())[0].state != "open":  # noqa: ASYNC110
+                await publish.aenqueue(f"order {number}", {"crm": unwell.url})
+            while {"webhook.crm"} != {  # noqa: ASYNC110
+                each.name for each in await app.control.abreakers() if each.state == "open"
+            }:
                 await asyncio.sleep(0.05)
-            print("a subscriber is away: the breaker is open")
+            print("a subscriber is away: its breaker is open, and no other")
             unwell.come()
             await until_delivered(quick, unwell, 10)
             print("it is back, and has all ten")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,15 @@ from windlass.cli.root_command import cli
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = sorted((ROOT / "docs/runbooks").glob("*.md"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *RUNBOOKS]
+EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *RUNBOOKS, *EXAMPLES]
+_ENDS = {"|", "&", "&&", ">", ";"}
 STAND_INS = {"ID": "0197f3a2-6c1e-7b60-8000-3f1d2c4b5a69", "PID": "1"}
 """For what a reader puts in, where not any word will do."""
 _TYPED = re.compile(r"(?<!`)`windlass\s+([^`]+)`(?!`)")
 _FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+_SHELL = re.compile(r"^ *```(?:sh|console|text)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_LINE = re.compile(r"^ *(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?windlass ([a-z].*)$", re.MULTILINE)
 
 
 def typed(page: Path) -> list[list[str]]:
@@ -26,6 +31,17 @@ def typed(page: Path) -> list[list[str]]:
     text = _FENCED.sub("", page.read_text("utf-8"))
     lines = [shlex.split(found) for found in _TYPED.findall(text)]
     return [line for line in lines if not line[0].isupper()]
+
+
+def in_blocks(page: Path) -> list[list[str]]:
+    """Return the commands in a page's blocks, up to a pipe or a comment."""
+    lines = [
+        found
+        for block in _SHELL.findall(page.read_text("utf-8"))
+        for found in _LINE.findall(block.replace("\\\n", " "))
+    ]
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [list(takewhile(lambda word: word not in _ENDS, each)) for each in words]
 
 
 def found(words: list[str]) -> tuple[Any, list[str]]:
@@ -49,7 +65,7 @@ def ids(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_command_and_option_that_a_page_names_is_there(page: Path) -> None:
-    for words in typed(page):
+    for words in (*typed(page), *in_blocks(page)):
         command, rest = found(words)
         options = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
         named = {word.partition("=")[0] for word in rest if word.startswith("-")}

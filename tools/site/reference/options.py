@@ -36,6 +36,15 @@ _GUIDES = {
     "tx": "postgresql.md#enqueue-in-your-own-transaction",
     "tags": "jobs.md",
 }
+_EFFECTIVE = {
+    "name": "the function's name",
+    "retry": code('Retry(initial="1s", factor=2, max_delay="5m")'),
+    "burst": "the number of jobs in the `rate`",
+    "per": '`"key"` if there is a `key`, else `"kind"`',
+    "weights": "one turn each",
+    "idempotency_key": "the job's own id",
+}
+"""What holds where an option is not given and its field says only None."""
 _NONE = "-"
 _SETTINGS = {each.field: each.default for each in describe_settings()}
 """Defaults that are settings of the app."""
@@ -52,11 +61,13 @@ def _anchor(name: str) -> str:
 
 
 def _default(option: Field[Any]) -> str:
-    if option.name in ("timeout", "max_retries"):
+    if option.name in ("timeout", "max_retries", "isolate"):
         link = f"[`{option.name}`](settings.md#setting-{option.name})"
         return f"setting {link}: {_SETTINGS[option.name]}"
     if option.name == "grace":
         return code(f"{CANCEL_GRACE.total_seconds():g}s")
+    if option.name in _EFFECTIVE:
+        return _EFFECTIVE[option.name]
     default = getattr(JobOptions(), option.name)
     return "none" if default in (None, (), {}) else code(repr(default))
 
@@ -97,12 +108,18 @@ def _pages() -> list[Page]:
 
 def _of_schedules() -> str:
     docs = attribute_docs(Manner)
-    rows = [(code(each.name), code(repr(each.default)), docs[each.name]) for each in fields(Manner)]
+    rows = [(code(each.name), _of_manner(each), docs[each.name]) for each in fields(Manner)]
     return (
         "\n## Options of `@app.every` and `@app.cron`\n\n"
         "They take all options of `@app.job`, and these ([Schedules](../schedules.md)):\n\n"
         + table(["option", "default", "what it does"], rows)
     )
+
+
+def _of_manner(option: Field[Any]) -> str:
+    if option.name == "overlap":
+        return '`"queue"` with `catch_up="all"`, else `"skip"`'
+    return code(repr(option.default))
 
 
 CHAPTER = Chapter(

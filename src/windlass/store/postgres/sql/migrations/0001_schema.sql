@@ -364,7 +364,19 @@ SELECT id, kind, shown(payload), state, priority, failures + (state = 'completed
        created_at, finished_at, queue, worker, reason
 FROM finished_jobs;
 COMMENT ON VIEW job_queue IS 'Every job: live, dead or finished.';
+COMMENT ON COLUMN job_queue.job_type IS 'The kind, by which a job finds its handler.';
+COMMENT ON COLUMN job_queue.payload IS 'The arguments; secrets are encrypted.';
+COMMENT ON COLUMN job_queue.status IS
+    'scheduled, pending, running, completed, cancelled or dead.';
+COMMENT ON COLUMN job_queue.priority IS 'Greater is more urgent.';
 COMMENT ON COLUMN job_queue.attempts IS
     'The runs that max_attempts bounds: failed ones, and the one that runs now or completed the job.';
 COMMENT ON COLUMN job_queue.max_attempts IS
     'The most runs; NULL: the kind decides, and no worker has reported its number.';
+COMMENT ON COLUMN job_queue.scheduled_for IS 'When the job is, or was, due.';
+COMMENT ON COLUMN job_queue.started_at IS 'When its last run began; NULL: it never ran.';
+COMMENT ON COLUMN job_queue.completed_at IS 'When it ended in any way; NULL: it has not ended.';
+COMMENT ON COLUMN job_queue.error_message IS 'The type and message of its last error.';
+COMMENT ON COLUMN job_queue.updated_at IS 'When its row last changed.';
+COMMENT ON COLUMN job_queue.worker IS 'The worker that runs it, or ran it last.';
+COMMENT ON COLUMN job_queue.reason IS 'Why it waits, or how it ended.';
