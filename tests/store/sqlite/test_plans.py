@@ -48,7 +48,11 @@ PINNED: dict[str, tuple[str, ...]] = {
     "sweep_heads": ("jobs_lanes",),
     "sweep_heads_of_queues": ("jobs_lanes",),
     "next_due": ("jobs_due",),
-    "claim_lane": ("jobs_lanes", "INTEGER PRIMARY KEY"),
+    "oldest_of_lane": ("jobs_lanes",),
+    "claim_jobs": ("INTEGER PRIMARY KEY",),
+    "claimed_jobs": ("INTEGER PRIMARY KEY",),
+    "free_unique_keys_on_claim": ("INTEGER PRIMARY KEY",),
+    "complete_alike": ("sqlite_autoindex_jobs_1",),
     "complete_jobs": ("sqlite_autoindex_jobs_1",),
     "settle_job": ("sqlite_autoindex_jobs_1",),
     "record_progress": ("sqlite_autoindex_jobs_1",),
@@ -90,7 +94,7 @@ def plan_of(db: sqlite3.Connection, name: str) -> list[str]:
 
 
 def test_the_claim_and_the_sweep_need_no_sorting(filled: sqlite3.Connection) -> None:
-    names = ("sweep_heads", "sweep_heads_of_queues", "next_due", "claim_lane", "promote_jobs")
+    names = ("sweep_heads", "sweep_heads_of_queues", "next_due", "oldest_of_lane", "promote_jobs")
     for name in names:
         assert [step for step in plan_of(filled, name) if "TEMP B-TREE" in step] == [], name
 
@@ -108,7 +112,9 @@ def test_the_cost_of_the_hot_path_does_not_grow_with_what_is_finished_or_waits(
 
     def take(db: sqlite3.Connection) -> None:
         values = {**LANE._asdict(), "count": 10, "worker": "w", "token": 1, "now": 5}
-        assert len(db.execute(STATEMENTS["claim_lane"], values).fetchall()) == 10
+        (values["seqs"],) = db.execute(STATEMENTS["oldest_of_lane"], values).fetchone()
+        assert db.execute(STATEMENTS["claim_jobs"], values).rowcount == 10
+        assert len(db.execute(STATEMENTS["claimed_jobs"], (values["seqs"], 1)).fetchall()) == 10
 
     def look(db: sqlite3.Connection) -> None:
         assert len(db.execute(STATEMENTS["sweep_heads"]).fetchall()) == 1

@@ -14,23 +14,25 @@ from typing import Any
 from msgspec.structs import replace
 
 from windlass.core.jobs.job import SCHEDULE, NewJob
-from windlass.core.jobs.settle import Transition, completed
+from windlass.core.jobs.settle import completed
 from windlass.store.sqlite import operations, queries
+from windlass.store.sqlite.settle_group import SettleGroup
 
 
 def no_fence() -> None:
     """Settle a job for anybody who asks, whatever the token."""
     inner = operations.settle_all
 
-    def settle_all(db: Any, moves: Sequence[Transition], now: Any) -> list[bool]:
+    def settle_all(db: Any, group: SettleGroup, now: Any) -> list[bool]:
+        moves = list(group.moves)
         current = "SELECT token FROM jobs WHERE id = ? AND state = 'running'"
-        for number, move in enumerate(moves):
+        for number, move in enumerate(group.moves):
             row = db.execute(current, (str(move.id),)).fetchone()
             if row is not None and row[0] is not None:
-                moves = [*moves[:number], replace(move, token=row[0]), *moves[number + 1 :]]
-        return inner(db, moves, now)
+                moves[number] = replace(move, token=row[0])
+        return inner(db, SettleGroup.of(moves), now)
 
-    operations.settle_all = settle_all  # type: ignore[assignment]
+    operations.settle_all = settle_all
 
 
 def acknowledge_before_run() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -30,7 +31,6 @@ from windlass.store.sqlite import streams
 from windlass.store.sqlite.queries import get, holds, sql
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
-    Row,
     amend_values,
     checkpoint_values,
     instant,
@@ -42,6 +42,7 @@ from windlass.store.sqlite.rows import (
     plain_row,
     settle_values,
 )
+from windlass.store.sqlite.settle_group import SettleGroup
 
 T = TypeVar("T")
 _ROWS_PER_INSERT = 100
@@ -59,25 +60,38 @@ def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -> li
     return [Enqueued(id=job.id) for job in jobs]
 
 
-def claim(db: sqlite3.Connection, asked: Claim, worker: str, token: int, now: int) -> list[Job]:
-    """Start jobs under a live lease, ask by ask, within the budgets."""
+def claim(db: sqlite3.Connection, asked: Claim, worker: str, token: int, now: int) -> list[int]:
+    """Start jobs under a live lease, ask by ask, within the budgets; return their numbers."""
     if db.execute(sql["worker_is_live"], {"id": worker, "now": now}).fetchone() is None:
         return []
     values: dict[str, Any] = {"worker": worker, "token": token, "now": now}
     budgets = dict(asked.budgets)
-    taken: list[Job] = []
+    taken: list[int] = []
     for ask in asked.asks:
         count = min((ask.count, *(budgets[name] for name in ask.draws)))
         if count <= 0 or (ask.ordered and _is_ahead(db, ask.lane, now)):
             continue
-        jobs = _claim_lane(db, {**values, **ask.lane._asdict(), "count": count})
+        (oldest,) = db.execute(sql["oldest_of_lane"], {**ask.lane._asdict(), "count": count})
+        db.execute(sql["claim_jobs"], {**values, "seqs": oldest[0]})
+        seqs = msgspec.json.decode(oldest[0])
         for name in ask.draws:
-            budgets[name] -= len(jobs)
-        taken += jobs
-    for job in taken:
-        if job.unique_key is not None:
-            db.execute(sql["free_unique_key_on_claim"], (job.unique_key, str(job.id)))
+            budgets[name] -= len(seqs)
+        taken += seqs
+    if taken and db.execute(sql["any_unique_key"]).fetchone() is not None:
+        db.execute(sql["free_unique_keys_on_claim"], (as_json(taken),))
     return taken
+
+
+def claimed(db: sqlite3.Connection, seqs: Sequence[int], token: int) -> list[Job] | None:
+    """Return jobs that were just claimed, in this order; None if one of them cannot be read."""
+    rows = db.execute(sql["claimed_jobs"], (as_json(seqs), token))
+    return readable(row[1:] for row in sorted(rows, key=itemgetter(0)))
+
+
+def claimed_again(db: sqlite3.Connection, seqs: Sequence[int], token: int, now: int) -> list[Job]:
+    """Bury the unreadable ones of claimed jobs, so that they block no others, and return these."""
+    bury_unreadable(db, now, "running")
+    return claimed(db, seqs, token) or []
 
 
 def rescue(db: sqlite3.Connection, worker: str, token: int, limit: int, now: int) -> list[Job]:
@@ -104,7 +118,7 @@ def apply(
         if (row := db.execute(sql["read_record"], (name,)).fetchone()) is not None:
             known[name] = msgspec.json.decode(row[0])
     changes = decide(known, now)
-    settled = settle_all(db, changes.settle, now)
+    settled = settle_all(db, SettleGroup.of(changes.settle), now)
     if not all(settled):
         raise LeaseLost(changes.settle[settled.index(False)].id)
     for name, record in changes.records.items():
@@ -142,23 +156,6 @@ def recall(db: sqlite3.Connection, places: Places) -> int:
     if places.by:
         recalled += db.execute(sql["recall_retries"], values).rowcount
     return recalled
-
-
-def _claim_lane(db: sqlite3.Connection, values: Mapping[str, Any]) -> list[Job]:
-    """Start the oldest jobs of a lane; unreadable ones are buried, and block no others."""
-    db.execute("SAVEPOINT lane")
-    jobs = readable(_in_order(db.execute(sql["claim_lane"], values)))
-    if jobs is None:
-        db.execute("ROLLBACK TO lane")
-        bury_unreadable(db, values["now"], "pending")
-        jobs = [job_of(row) for row in _in_order(db.execute(sql["claim_lane"], values))]
-    db.execute("RELEASE lane")
-    return jobs
-
-
-def _in_order(rows: Iterable[Row]) -> Iterator[Row]:
-    """Sort rows of RETURNING, which promises no order, as the lane is: due time, then arrival."""
-    yield from sorted(rows, key=lambda row: (row[8], row[0]))
 
 
 def _insert_one(db: sqlite3.Connection, new: NewJob, now: datetime) -> Enqueued:
@@ -200,46 +197,31 @@ def _insert_all(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -
             db.execute(sql["insert_jobs"], new_row(job, now, created_at))
 
 
-def settle_all(
-    db: sqlite3.Connection, transitions: Sequence[Transition], now: datetime
-) -> list[bool]:
+def settle_all(db: sqlite3.Connection, group: SettleGroup, now: datetime) -> list[bool]:
     """Settle jobs, each under its fence; return for each whether it was settled."""
-    successes = [move for move in transitions if _is_plain_success(move)]
-    # In a group that settles a job twice, the first settle counts; so the order matters.
-    in_any_order = len({move.id for move in transitions}) == len(transitions)
-    completed = in_any_order and len(successes) > 1 and _complete_all(db, successes, now)
-    settled = [
-        (completed and _is_plain_success(move)) or _settle(db, move, now) for move in transitions
-    ]
-    _free_keys(db, [move.id for move in transitions])
+    moves, plain = group.moves, group.is_plain
+    completed = bool(group.completions) and _complete_all(db, group, now)
+    if completed and all(plain):
+        settled = [True] * len(moves)
+    else:
+        settled = [
+            (completed and is_plain) or _settle(db, move, now)
+            for move, is_plain in zip(moves, plain, strict=True)
+        ]
+    _free_keys(db, [move.id for move in moves])
     return settled
 
 
-def _is_plain_success(move: Transition) -> bool:
-    return (
-        move.state is State.COMPLETED
-        and move.attempt is None
-        and not move.failures
-        and not move.crashes
-        and not move.steps
-        and move.saga is None
-    )
+def _complete_all(db: sqlite3.Connection, group: SettleGroup, now: datetime) -> bool:
+    """Record all plain successes, or none if a fence was lost: then each is recorded by itself.
 
-
-def _complete_all(db: sqlite3.Connection, successes: Sequence[Transition], now: datetime) -> bool:
-    """Record successes by one statement, or none if a fence was lost: then each is recorded by
-    itself.
-
-    One statement releases the interpreter's lock once; a busy event loop may take some milliseconds
+    A statement releases the interpreter's lock once; a busy event loop may take some milliseconds
     to give it back.
     """
-    rows = [
-        (move.id, move.token, None if move.result is None else move.result.decode(), move.reason)
-        for move in successes
-    ]
+    at = {"now": micros(now)}
     db.execute("SAVEPOINT successes")
-    values = {"now": micros(now), "successes": as_json(rows)}
-    complete = db.execute(sql["complete_jobs"], values).rowcount == len(successes)
+    done = sum(db.execute(text, values | at).rowcount for text, values in group.completions)
+    complete = done == sum(group.is_plain)
     if not complete:
         db.execute("ROLLBACK TO successes")
     db.execute("RELEASE successes")

@@ -48,6 +48,13 @@ DELETE FROM unique_keys WHERE until IS NULL AND job IN (
 -- Free the key of a claimed job, if it was held only while the job waited.
 DELETE FROM unique_keys WHERE key = ? AND job = ? AND frees_on_claim AND until IS NULL
 
+-- name: free_unique_keys_on_claim
+-- Do the same for all jobs of a claim.
+DELETE FROM unique_keys WHERE frees_on_claim AND until IS NULL AND (key, job) IN (
+    SELECT unique_key, id FROM jobs
+    WHERE seq IN (SELECT value FROM json_each(?)) AND unique_key IS NOT NULL
+)
+
 -- name: sweep_heads
 -- Walk the lanes that have pending jobs, and return the head of each. The next lane is found by at
 -- most four index steps; a row-value comparison would say the same in one line, and walk every job
@@ -104,17 +111,32 @@ SELECT due_at FROM jobs
 WHERE state = 'scheduled' AND (waiting_for IS NULL OR substr(waiting_for, 1, 6) = 'event:')
 ORDER BY due_at LIMIT 1
 
--- name: claim_lane
--- Start the oldest jobs of a lane under a worker's lease.
-UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, token = :token,
-                started_at = :now, progress = NULL
-WHERE seq IN (
+-- name: oldest_of_lane
+-- Return the numbers of the oldest jobs of a lane, as one list: every row of an answer lets the
+-- interpreter's lock go, and others wait for the writer meanwhile.
+SELECT json_group_array(seq) FROM (
     SELECT seq FROM jobs
     WHERE state = 'pending'
       AND queue = :queue AND kind = :kind AND priority = :priority AND key = :key
     ORDER BY due_at, seq LIMIT :count
 )
-RETURNING *
+
+-- name: claim_jobs
+-- Start jobs under a worker's lease.
+UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, token = :token,
+                started_at = :now, progress = NULL
+WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: claimed_jobs
+-- Return jobs that were just claimed and are still held, each with its place in the claim.
+SELECT claim.key, jobs.* FROM json_each(?) AS claim CROSS JOIN jobs ON jobs.seq = claim.value
+WHERE jobs.token = ?
+
+-- name: complete_alike
+-- Record successes with the same result, each under its fence.
+UPDATE jobs SET state = 'completed', token = NULL, finished_at = :now, result = :result,
+                error = NULL, reason = :reason
+WHERE id IN (SELECT value FROM json_each(:ids)) AND token = :token
 
 -- name: complete_jobs
 -- Record successes, each under its fence: a list of [id, token, result, reason].

@@ -34,6 +34,7 @@ from windlass.store.sqlite.findings import disk_of, findings_of
 from windlass.store.sqlite.queries import sql
 from windlass.store.sqlite.repair import bury_unreadable
 from windlass.store.sqlite.rows import micros, worker_values
+from windlass.store.sqlite.settle_group import SettleGroup
 
 T = TypeVar("T")
 _SMALL_JOBS = 4
@@ -113,14 +114,24 @@ class SqliteStore(NonTransactional):
         await self._file.wait_for_commit(mark, timeout)
 
     async def claim(self, claim: Claim, *, worker: str, token: int) -> list[Job]:
-        return await self._file.write(
-            lambda db: operations.claim(db, claim, worker, token, self._micros()), durable=False
+        seqs: list[int] = []
+
+        def take(db: sqlite3.Connection) -> None:
+            seqs[:] = operations.claim(db, claim, worker, token, self._micros())
+
+        # The jobs are read when other processes may write again.
+        jobs = await self._file.write_then_read(
+            take, lambda db: operations.claimed(db, seqs, token)
         )
+        if jobs is None:
+            jobs = await self._file.write(
+                lambda db: operations.claimed_again(db, seqs, token, self._micros()), durable=False
+            )
+        return jobs
 
     async def settle(self, transitions: Sequence[Transition]) -> list[bool]:
-        return await self._file.write(
-            lambda db: operations.settle_all(db, transitions, self._clock())
-        )
+        group = SettleGroup.of(transitions)
+        return await self._file.write(lambda db: operations.settle_all(db, group, self._clock()))
 
     async def progress(self, job: UUID, token: int, progress: Progress) -> bool:
         values = (as_json(progress), str(job), token)

@@ -133,10 +133,23 @@ class FileAccess:
         Raises:
             StoreUnavailable: the write lock did not come free, and nothing was written.
         """
+        return await self._written(
+            lambda threads: threads.writer.submit(operation, durable=durable)
+        )
+
+    async def write_then_read(self, operation: Operation[object], read: Operation[T]) -> T:
+        """Run an operation that writes and is not durable; return what is read after its commit.
+
+        Raises:
+            StoreUnavailable: the write lock did not come free, and nothing was written.
+        """
+        return await self._written(lambda threads: threads.writer.submit_then_read(operation, read))
+
+    async def _written(self, submit: Callable[[Threads], Future[T]]) -> T:
         while True:
             threads = await self.opened()
             try:
-                answer = threads.writer.submit(operation, durable=durable)
+                answer = submit(threads)
             except Closed:
                 continue
             return await _within_lock_timeout(answer, threads.write_lock)

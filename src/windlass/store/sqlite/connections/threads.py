@@ -44,9 +44,11 @@ class Closed(Exception):
 
 @dataclass(frozen=True)
 class _Command(Generic[T]):
-    operation: Operation[T]
+    operation: Operation[Any]
     durable: bool
     answer: Future[T]
+    read: Operation[T] | None = None
+    """Reads the answer after the commit, when other processes may write again."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,9 @@ class _SqlThread(FileConnection):
         Raises:
             Closed: the thread takes no more operations.
         """
-        command = _Command(operation, durable, Future[T]())
+        return self._submit(_Command(operation, durable, Future[T]()))
+
+    def _submit(self, command: _Command[T]) -> Future[T]:
         with self._gate:
             if self._closed:
                 raise Closed
@@ -234,6 +238,14 @@ class Writer(_SqlThread):
             if locked:
                 self._write_lock.release()
 
+    def submit_then_read(self, operation: Operation[object], read: Operation[T]) -> Future[T]:
+        """Run an operation that is not durable, and answer with a look at what it has committed.
+
+        Raises:
+            Closed: the thread takes no more operations.
+        """
+        return self._submit(_Command(operation, False, Future[T](), read))
+
     def _next(self) -> list[_Command[Any]] | None:
         first = self._commands.get()
         if first is None:
@@ -258,11 +270,25 @@ class Writer(_SqlThread):
             with WaitingTransaction(connection) as transaction:
                 answers = [self._try(connection, command.operation) for command in commands]
             self._note(transaction.commit_seconds)
+        readers = []
         for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, Failure):
                 command.answer.set_exception(answer.error)
+            elif command.read is not None:
+                readers.append((command.read, command.answer))  # After those that need none.
             else:
                 command.answer.set_result(answer)
+        for read, answer in readers:
+            self._read(connection, read, answer)
+
+    def _read(
+        self, connection: sqlite3.Connection, read: Operation[Any], answer: Future[Any]
+    ) -> None:
+        try:
+            answer.set_result(read(connection))
+        except Exception as error:  # noqa: BLE001 - it goes to the caller, who waits for it.
+            is_sql = isinstance(error, sqlite3.Error)
+            answer.set_exception(unreachable(self._path, error) if is_sql else error)
 
     def _try(self, connection: sqlite3.Connection, operation: Operation[Any]) -> Any:
         """Run one operation so that its failure undoes it, and nothing else of the group."""
