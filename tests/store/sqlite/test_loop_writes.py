@@ -17,7 +17,7 @@ from tests.store.sqlite.jobs_in_a_file import PATIENCE, new
 from windlass.core.errors import StoreError, StoreUnavailable
 from windlass.core.jobs.job import NewJob
 from windlass.store.sqlite import SqliteStore
-from windlass.store.sqlite.connections import connection, threads
+from windlass.store.sqlite.connections import connection, loop_writes, threads
 from windlass.store.sqlite.connections.connection import Transaction
 from windlass.store.sqlite.connections.threads import Writer
 
@@ -154,6 +154,67 @@ def test_one_slow_commit_sends_small_enqueues_to_the_writer_thread(
     asyncio.run(enqueue(store, [new(2)]))
     commits = [thread for thread, statement in said if statement == "COMMIT"]
     assert commits == ["MainThread", "windlass-write"]
+
+
+def test_after_many_quick_commits_a_single_slow_one_keeps_small_enqueues_in_the_loop(
+    store: SqliteStore, quick: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in PROOFS:
+        store.enqueue_blocking([new(number)], PATIENCE)
+    said: list[tuple[str, str]] = []
+    trace(quick, said)
+    monkeypatch.setattr(threads, "_QUICK_SECONDS", -1.0)
+    for number in (1, 2, 3):
+        asyncio.run(enqueue(store, [new(number)]))
+    commits = [thread for thread, statement in said if statement == "COMMIT"]
+    assert commits == ["MainThread", "MainThread", "windlass-write"]
+
+
+@pytest.mark.parametrize(("seconds", "turns"), [(3_600.0, 1), (0.0, 5)], ids=["soon", "late"])
+def test_a_lone_caller_writes_at_once_but_lets_the_loop_turn_now_and_then(
+    store: SqliteStore,
+    quick: Writer,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    turns: int,
+) -> None:
+    """Prevents: a coroutine that only enqueues keeps all others from running."""
+    monkeypatch.setattr(loop_writes, "_ALONE_SECONDS", seconds)
+
+    async def main() -> int:
+        turned = 0
+
+        async def others() -> None:
+            nonlocal turned
+            while True:
+                await asyncio.sleep(0)
+                turned += 1
+
+        other = asyncio.create_task(others())
+        await asyncio.sleep(0)
+        for number in range(1, 6):
+            await enqueue(store, [new(number)])
+        other.cancel()
+        return turned
+
+    assert asyncio.run(main()) in (turns, turns + 1)
+    assert count(store) == 5
+
+
+def test_a_caller_that_is_not_alone_shares_its_commits_again(
+    store: SqliteStore, quick: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_writes, "_ALONE_SECONDS", 3_600.0)
+    said: list[tuple[str, str]] = []
+
+    async def main() -> None:
+        await enqueue_singly(store, range(1, 9))
+        trace(quick, said)
+        await enqueue_singly(store, range(9, 17))
+
+    asyncio.run(main())
+    assert [statement for _, statement in said].count("COMMIT") == 1
+    assert count(store) == 16
 
 
 def test_a_caller_that_a_signal_cancels_during_the_write_keeps_no_other_from_its_answer(

@@ -45,11 +45,13 @@ from windlass.store.sqlite.rows import (
 from windlass.store.sqlite.settle_group import SettleGroup
 
 T = TypeVar("T")
-_ROWS_PER_INSERT = 100
 _NEWS_PER_HEARING = 5_000
 _MICROSECOND = timedelta(microseconds=1)
-_INSERT_MANY = repeat_values(sql["insert_jobs"], _ROWS_PER_INSERT)
-_INSERT_MANY_PLAIN = repeat_values(sql["insert_plain_jobs"], _ROWS_PER_INSERT)
+_INSERTS = {
+    rows: (repeat_values(sql["insert_jobs"], rows), repeat_values(sql["insert_plain_jobs"], rows))
+    for rows in (100, 16, 4, 1)
+}
+"""By numbers of rows, the statements that insert them, and those that insert plain jobs."""
 
 
 def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
@@ -181,20 +183,18 @@ def _amend(db: sqlite3.Connection, holder: UUID, duplicate: NewJob, now: datetim
 
 def _insert_all(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -> None:
     created_at = micros(now)
-    whole = len(jobs) - len(jobs) % _ROWS_PER_INSERT
-    for start in range(0, whole, _ROWS_PER_INSERT):
-        group = jobs[start : start + _ROWS_PER_INSERT]
-        plain = all(map(is_plain, group))
-        row = plain_row if plain else new_row
-        values: list[Any] = []
-        for job in group:
-            values += row(job, now, created_at)
-        db.execute(_INSERT_MANY_PLAIN if plain else _INSERT_MANY, values)
-    for job in jobs[whole:]:
-        if is_plain(job):
-            db.execute(sql["insert_plain_jobs"], plain_row(job, now, created_at))
-        else:
-            db.execute(sql["insert_jobs"], new_row(job, now, created_at))
+    start, left = 0, len(jobs)
+    for rows, (insert, insert_plain) in _INSERTS.items():
+        while left >= rows:
+            group = jobs[start : start + rows]
+            plain = all(map(is_plain, group))
+            row = plain_row if plain else new_row
+            values: list[Any] = []
+            for job in group:
+                values += row(job, now, created_at)
+            db.execute(insert_plain if plain else insert, values)
+            start += rows
+            left -= rows
 
 
 def settle_all(db: sqlite3.Connection, group: SettleGroup, now: datetime) -> list[bool]:

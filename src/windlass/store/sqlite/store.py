@@ -81,19 +81,14 @@ class SqliteStore(NonTransactional):
     async def enqueue(
         self, jobs: Sequence[NewJob], timeout: timedelta | None = None
     ) -> list[Enqueued]:
-        def insert(db: sqlite3.Connection) -> list[Enqueued]:
-            return operations.enqueue(db, jobs, self._clock())
-
         if timeout is None:
-            return await self._file.write(insert)
-        if len(jobs) <= _SMALL_JOBS and sum(len(job.payload) for job in jobs) <= _SMALL_BYTES:
-            return await self._file.write_small_within(insert, timeout, "enqueue")
-        return await self._file.write_within(insert, timeout, "enqueue")
+            return await self._file.write(lambda db: self._insert(db, jobs))
+        if len(jobs) <= _SMALL_JOBS and _payload_bytes(jobs) <= _SMALL_BYTES:
+            return await self._file.write_small_within(jobs, self._insert, timeout, "enqueue")
+        return await self._file.write_within(lambda db: self._insert(db, jobs), timeout, "enqueue")
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
-        return self._file.write_blocking(
-            lambda db: operations.enqueue(db, jobs, self._clock()), timeout, "enqueue"
-        )
+        return self._file.write_blocking(lambda db: self._insert(db, jobs), timeout, "enqueue")
 
     async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
         del fresh  # Reading costs less than a cache.
@@ -299,6 +294,9 @@ class SqliteStore(NonTransactional):
 
     # -- internals -----------------------------------------------------------------------------
 
+    def _insert(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return operations.enqueue(db, jobs, self._clock())
+
     def _micros(self) -> int:
         return micros(self._clock())
 
@@ -309,3 +307,10 @@ class SqliteStore(NonTransactional):
                 return [f"{step.number:04}_{step.name}" for step in prepare(self._path)]
         finally:
             write_lock.close()
+
+
+def _payload_bytes(jobs: Sequence[NewJob]) -> int:
+    size = 0
+    for job in jobs:  # Not a generator: most have one job, and this is on the way of every enqueue.
+        size += len(job.payload)
+    return size

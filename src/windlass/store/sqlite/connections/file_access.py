@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,7 +17,7 @@ from typing import TypeVar
 from windlass.core.errors import StoreUnavailable
 from windlass.store.sqlite.connections.connection import ChangeWatch
 from windlass.store.sqlite.connections.file import opening
-from windlass.store.sqlite.connections.loop_writes import LoopWrites
+from windlass.store.sqlite.connections.loop_writes import Answer, Item, LoopWrites, Run
 from windlass.store.sqlite.connections.threads import (
     Closed,
     Deferred,
@@ -177,18 +177,20 @@ class FileAccess:
                 raise self._not_opened(seconds) from None
             return give_up(answer, seconds, what, WriteLock(self._path))
 
-    async def write_small_within(self, operation: Operation[T], timeout: timedelta, what: str) -> T:
-        """Do the same for a small operation, in the loop's own thread if commits are quick.
+    async def write_small_within(
+        self, items: Sequence[Item], run: Run[Item, Answer], timeout: timedelta, what: str
+    ) -> list[Answer]:
+        """Do the same for a few small items, in the loop's own thread if commits are quick.
 
         That waits for nobody; the timeout counts only for the writer thread.
         """
         threads = self._threads
         if threads is not None and threads.writer.is_quick:
             try:
-                return await self._loop_writes(threads.writer).write(operation)
+                return await self._loop_writes(threads.writer, run).write(items)
             except (Deferred, Closed):
                 pass  # Nothing is written: the writer thread can wait, or the file opens again.
-        return await self.write_within(operation, timeout, what)
+        return await self.write_within(lambda db: run(db, items), timeout, what)
 
     def write_blocking(
         self, operation: Operation[T], timeout: timedelta, what: str, *, durable: bool = True
@@ -248,12 +250,12 @@ class FileAccess:
             # A child that outlives its parent must not hold a lock taken at that moment.
             threads.write_lock.close()
 
-    def _loop_writes(self, writer: Writer) -> LoopWrites:
+    def _loop_writes(self, writer: Writer, run: Run[Item, Answer]) -> LoopWrites[Item, Answer]:
         loop = asyncio.get_running_loop()
-        found: LoopWrites | None = getattr(self._of_thread, "writes", None)
-        if found is None or not found.serves(loop, writer):
-            found = self._of_thread.writes = LoopWrites(loop, writer)
-        return found
+        writes: LoopWrites[Item, Answer] | None = getattr(self._of_thread, "writes", None)
+        if writes is None or not writes.serves(loop, writer):
+            writes = self._of_thread.writes = LoopWrites(loop, writer, run)
+        return writes
 
     # -- opening -------------------------------------------------------------------------------
 

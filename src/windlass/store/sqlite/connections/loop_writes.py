@@ -7,57 +7,78 @@ answer back takes longer than the write and its flush, and takes it from the loo
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import time
 from asyncio import AbstractEventLoop
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from windlass.store.sqlite.connections.threads import Failure, Operation, Writer
+from windlass.core.errors import StoreUnavailable
+from windlass.store.sqlite.connections.threads import Closed, Deferred, Failure, Writer
 
-T = TypeVar("T")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Run = Callable[[sqlite3.Connection, Sequence[Item]], list[Answer]]
+"""Writes items, of one caller or of many, and returns an answer for each."""
 _MAX_GROUP = 32
-"""Most operations that share a transaction: the loop stands still meanwhile."""
+"""Most callers that share a transaction: the loop stands still meanwhile."""
+_ALONE_SECONDS = 0.002
+"""Seconds for which a caller that is alone may write without letting the loop turn."""
 
 
 class _Write(NamedTuple):
-    operation: Operation[Any]
+    items: Sequence[Any]
     answer: asyncio.Future[Any]
 
 
-class LoopWrites:
-    """The writes that wait for the next turn of one event loop."""
+class LoopWrites(Generic[Item, Answer]):
+    """The writes that wait for their turn in one event loop."""
 
-    def __init__(self, loop: AbstractEventLoop, writer: Writer) -> None:
+    def __init__(self, loop: AbstractEventLoop, writer: Writer, run: Run[Item, Answer]) -> None:
         self._loop = loop
         self._writer = writer
+        self._run = run
         self._waiting: list[_Write] = []
+        self._is_scheduled = False
+        self._alone_until = 0.0
 
     def serves(self, loop: AbstractEventLoop, writer: Writer) -> bool:
         """Return whether this is for the same loop and writer."""
         return self._loop is loop and self._writer is writer
 
-    async def write(self, operation: Operation[T]) -> T:
-        """Run a durable operation in the loop's next turn, with the others of this one.
+    async def write(self, items: Sequence[Item]) -> list[Answer]:
+        """Write items durably at the end of this turn of the loop, or in the next one.
+
+        Where the last turn had one caller, its next writes of some milliseconds are done at once:
+        a turn of the loop would take longer than all the rest but the flush.
 
         Raises:
             Deferred: that would have to wait; nothing is written.
             Closed: the writer takes no more operations; nothing is written.
             StoreError: it failed, and is not written.
         """
-        answer: asyncio.Future[T] = self._loop.create_future()
-        if not self._waiting:
-            self._loop.call_soon(self._flush)
-        self._waiting.append(_Write(operation, answer))
+        if not self._waiting and time.monotonic() < self._alone_until:
+            (answers,) = self._writer.write_at_once([lambda db: self._run(db, items)])
+            return cast("list[Answer]", answers)
+        answer: asyncio.Future[list[Answer]] = self._loop.create_future()
+        self._waiting.append(_Write(items, answer))
+        self._schedule()
         return await answer
 
-    def _flush(self) -> None:
-        group, self._waiting = self._waiting[:_MAX_GROUP], self._waiting[_MAX_GROUP:]
-        if self._waiting:
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        if not self._waiting:
+            return
+        group, self._waiting = self._waiting[:_MAX_GROUP], self._waiting[_MAX_GROUP:]
         # A caller that was cancelled before this turn relies on nothing being written.
         group = [write for write in group if not write.answer.done()]
-        if not group:
-            return
         try:
-            answers = self._writer.write_at_once([write.operation for write in group])
+            answers = self._written(group) if group else []
         except BaseException as error:
             answers = [Failure(error)] * len(group)
             if not isinstance(error, Exception):
@@ -65,6 +86,38 @@ class LoopWrites:
         finally:
             for write, answer in zip(group, answers, strict=True):
                 _answer(write.answer, answer)
+            is_alone = len(group) == 1
+            self._alone_until = time.monotonic() + _ALONE_SECONDS if is_alone else 0.0
+            # Behind the callers, who go on in the next turn: what they write then, many of them
+            # in a loop of their own, waits for no other turn.
+            self._schedule()
+
+    def _written(self, group: list[_Write]) -> list[Any]:
+        run = self._run
+        if len(group) > 1:
+            items = [item for write in group for item in write.items]
+            try:
+                (answers,) = self._writer.write_at_once([lambda db: run(db, items)])
+            except (StoreUnavailable, Deferred, Closed):
+                raise
+            except Exception:  # noqa: BLE001 - nothing is written, and the one at fault gets its error.
+                return self._writer.write_at_once([_alone(run, write) for write in group])
+            return _shared(answers, group)
+        return self._writer.write_at_once([_alone(run, write) for write in group])
+
+
+def _alone(run: Run[Any, Any], write: _Write) -> Callable[[sqlite3.Connection], list[Any]]:
+    return lambda db: run(db, write.items)
+
+
+def _shared(answers: list[Any], group: list[_Write]) -> list[Any]:
+    """Return the answers of each caller out of those of all."""
+    shares, start = [], 0
+    for write in group:
+        end = start + len(write.items)
+        shares.append(answers[start:end])
+        start = end
+    return shares
 
 
 def _answer(caller: asyncio.Future[Any], answer: object) -> None:

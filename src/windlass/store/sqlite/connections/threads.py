@@ -35,7 +35,10 @@ _MAX_GROUP = 256
 _QUICK_SECONDS = 0.002
 """The longest that a commit may take, or a write that an event loop does itself."""
 _PROOFS = 16
-"""How many in a row must have been quick before a loop writes itself."""
+"""How many in a row must have been quick before a loop writes itself; a slow one halves the count.
+
+After twice as many, a single slow one, as a busy machine has them, changes nothing yet.
+"""
 
 
 class Closed(Exception):
@@ -318,7 +321,8 @@ class Writer(_SqlThread):
     def _note(self, seconds: float) -> None:
         if self._durable:
             is_quick = seconds <= _QUICK_SECONDS
-            self._quick_commits = self._quick_commits + 1 if is_quick else 0
+            proofs = self._quick_commits + 1 if is_quick else self._quick_commits // 2
+            self._quick_commits = min(proofs, 2 * _PROOFS)
 
 
 def _drop_cancelled(commands: list[_Command[Any]]) -> None:
