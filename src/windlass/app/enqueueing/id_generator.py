@@ -1,8 +1,8 @@
 """Owns the making of job ids: UUIDv7, and in order within a process even in one millisecond.
 
 Programs show ids to web clients, who must not be able to compute others from them. So all bits are
-the operating system's. Those of many ids in one millisecond are read ahead: a system call for each
-would cost as much as the rest of an id.
+the operating system's. Those of many ids are read ahead: a system call for each would cost more
+than the rest of an id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 
 from windlass.core.jobs.ids import Origin, flow_id, job_id
 
-_START_BITS = 73
+_START = (1 << 73) - 1
 _FLOW_BITS = 54
 _AHEAD = struct.Struct("=1024I")
 """How the steps that are read ahead are cut: into numbers of 32 bits."""
@@ -43,7 +43,8 @@ class IdGenerator:
         with self._lock:
             if now > self._millisecond:
                 self._millisecond = now
-                tail = self._tail = secrets.randbits(_START_BITS)
+                step = self._step
+                tail = self._tail = (step() << 64 | step() << 32 | step()) & _START
             else:
                 # The same millisecond, or a clock that went back: continue after the last id.
                 tail = self._tail = self._tail + 1 + self._step()

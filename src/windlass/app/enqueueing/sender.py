@@ -38,7 +38,7 @@ from windlass.core.workflows.events import news_of
 from windlass.core.workflows.flow_graph import OnFailure
 from windlass.handlers.registry import Registry
 from windlass.handlers.signatures import whole_payload
-from windlass.observability.traces import sending
+from windlass.observability.traces import sending, tracing_in_force
 from windlass.settings import Settings
 from windlass.store import Store
 
@@ -167,12 +167,12 @@ class Sender:
 
     def enqueue_draft(self, draft: Draft[R]) -> Handle[R]:
         """Enqueue one job from blocking code, in a thread that is known to run no event loop."""
-        store = self._store or self.store
-        with sending([draft.job], self.settings.traces) as jobs:
-            try:
-                (answer,) = store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
-            except WriteUncertain as error:
-                raise uncertain(self._app, error, [draft]) from error.__cause__
+        # Without a context manager for no traces, which would take time of its own.
+        if (tracing := tracing_in_force(self.settings.traces)) is None:
+            (answer,) = self._enqueue_blocking([draft.job], [draft])
+        else:
+            with tracing.sending([draft.job]) as jobs:
+                (answer,) = self._enqueue_blocking(jobs, [draft])
         return self._handle(draft, answer)
 
     async def aenqueue_draft(self, draft: Draft[R]) -> Handle[R]:
@@ -262,8 +262,9 @@ class Sender:
     def _enqueue_blocking(
         self, jobs: Sequence[NewJob], drafts: Sequence[Draft[Any]]
     ) -> list[Enqueued]:
+        store = self._store or self.store
         try:
-            return self.store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
+            return store.enqueue_blocking(jobs, self.settings.enqueue_timeout)
         except WriteUncertain as error:
             raise uncertain(self._app, error, drafts) from error.__cause__
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from windlass.core.jobs.job import AGING, Enqueued, NewJob
+from windlass.core.jobs.job import Enqueued, NewJob
 from windlass.core.records import News
 from windlass.store.redis.connections.script import Argument, Command
 from windlass.store.redis.scripting import stages
 from windlass.store.redis.scripting.calls import Names, Talk
-from windlass.store.redis.scripting.rows import MICROSECOND, body, encode, is_plain, options
+from windlass.store.redis.scripting.rows import body, encode, is_plain, options
 from windlass.store.redis.scripting.values import LARGE, Item, check_written, item_of, writes
 
 PLAIN_AT_ONCE = 200
@@ -24,8 +24,6 @@ _LARGE_WEIGHT = 2.0
 """Cost of a job whose payload has a key of its own, in jobs without one."""
 PIECES_UNDER_WAY = 4
 """Calls under way, each on a connection of its own: the server syncs its file for all of them."""
-_PING: Command = ("PING",)
-_URGENCY = AGING // MICROSECOND
 
 
 class Places(NamedTuple):
@@ -36,14 +34,8 @@ class Places(NamedTuple):
 
 
 def enqueue(names: Names, jobs: Sequence[NewJob]) -> Talk[list[Enqueued]]:
-    """Add jobs, and return the result for each."""
-    if len(jobs) == 1 and is_plain(jobs[0]):
-        replies = yield _one(names, jobs[0])
-        check_written(replies[-1])
-        if replies[-1]:
-            return [Enqueued(id=jobs[0].id)]
-        return (yield from _any(names, jobs))
-    plain = _are_plain(jobs)
+    """Add jobs, and return the result for each; one job of its own may be known already."""
+    plain = len(jobs) > 1 and _are_plain(jobs)
     if not plain and len(jobs) > ANY_AT_ONCE:
         return (yield from _staged(names, jobs))
     if not plain:
@@ -75,7 +67,7 @@ def reserved_pieces(
     first = places.first
     for piece in pieces(jobs, PLAIN_AT_ONCE):
         yield plain_piece(names, piece, places._replace(first=first))
-        first += len(piece)
+        first += 2 * len(piece)
 
 
 def plain_piece(
@@ -111,17 +103,6 @@ def pieces(jobs: Sequence[NewJob], most: int) -> Iterator[Sequence[NewJob]]:
         large += length
     if start < len(jobs):
         yield jobs[start:]
-
-
-def _one(names: Names, job: NewJob) -> list[Command]:
-    item = item_of(job.payload)
-    lane, made = body(job, item.packed)
-    bonus = job.priority * _URGENCY
-    arguments = (lane, job.queue, job.kind, bonus, item.reference, job.id.bytes, made)
-    call = names.call("enqueue_one", *arguments)
-    # The server writes to the client that it had last something for first. A producer that is
-    # owed an answer already, by PING, comes after the worker that is woken.
-    return [*(writes(names.namespace, [item]) or [_PING]), call]
 
 
 def _plain(names: Names, jobs: Sequence[NewJob], places: Places | None) -> list[Command]:

@@ -47,6 +47,7 @@ from windlass.store.redis.connections.script import Command, Script
 from windlass.store.redis.connections.servers.urls import parse
 from windlass.store.redis.records import Decision
 from windlass.store.redis.scripting.calls import Names, Talk, apump, overlapped, pump
+from windlass.store.redis.scripting.lone_enqueue import LoneEnqueues
 from windlass.store.redis.scripting.rows import MICROSECOND
 from windlass.store.redis.scripting.script_files import load_scripts
 from windlass.store.redis.sleepers import LoopState
@@ -78,6 +79,7 @@ class RedisStore(NonTransactional):
         self._names = Names(
             self._address.namespace, scripts or load_scripts(sharded=self._address.is_cluster)
         )
+        self._lone = LoneEnqueues(self._names, in_cluster=self._address.is_cluster)
         self._connections = RedisConnections(self._address)
         self._states: weakref.WeakKeyDictionary[LoopConnections, LoopState] = (
             weakref.WeakKeyDictionary()
@@ -142,6 +144,8 @@ class RedisStore(NonTransactional):
             "replicas": self._address.wait_replicas,
         }
         run = self._connections.here().run
+        if (added := await self._lone.add(jobs, run, **how)) is not None:
+            return added
         if not enqueueing.may_overlap(jobs):
             return await apump(enqueueing.enqueue(self._names, jobs), run, **how)
         places = await apump(enqueueing.reserve(self._names, len(jobs)), run, **how)
@@ -149,10 +153,15 @@ class RedisStore(NonTransactional):
         return await overlapped(talks, run, most=enqueueing.PIECES_UNDER_WAY, **how)
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
+        deadline = time.monotonic() + (within := timeout.total_seconds())
         if not self._has_layout:
-            self._write_blocking(layout.make(self._names, self.location), timeout)
+            self._write_blocking(layout.make(self._names, self.location), deadline)
             self._has_layout = True
-        return self._write_blocking(enqueueing.enqueue(self._names, jobs), timeout)
+        how: dict[str, Any] = {"again": True, "replicas": self._address.wait_replicas}
+        run = self._connections.blocking.run
+        if (added := self._lone.add_blocking(jobs, run, timeout=within, **how)) is not None:
+            return added
+        return self._write_blocking(enqueueing.enqueue(self._names, jobs), deadline)
 
     async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
         return await self._here().sweep(fresh=fresh, queues=queues)
@@ -271,7 +280,8 @@ class RedisStore(NonTransactional):
         )
 
     def send_blocking(self, news: Sequence[News], timeout: timedelta) -> None:
-        self._write_blocking(enqueueing.send(self._names, news), timeout)
+        deadline = time.monotonic() + timeout.total_seconds()
+        self._write_blocking(enqueueing.send(self._names, news), deadline)
 
     # -- queries -------------------------------------------------------------------------------
 
@@ -385,15 +395,6 @@ class RedisStore(NonTransactional):
                     return applied
                 attempt += 1
 
-    def _write_blocking(self, talk: Talk[T], timeout: timedelta) -> T:
-        deadline = time.monotonic() + timeout.total_seconds()
-
-        def run(commands: Sequence[Command]) -> Sequence[Any]:
-            return self._connections.blocking.run(
-                *commands,
-                timeout=max(deadline - time.monotonic(), 0.001),
-                again=True,
-                replicas=self._address.wait_replicas,
-            )
-
-        return pump(talk, run)
+    def _write_blocking(self, talk: Talk[T], deadline: float) -> T:
+        run, replicas = self._connections.blocking.run, self._address.wait_replicas
+        return pump(talk, run, deadline=deadline, again=True, replicas=replicas)

@@ -50,12 +50,13 @@ class BlockingConnections:
         timeout: float | None = None,
         again: bool = False,
         replicas: int = 0,
+        packed: bytes | None = None,
     ) -> list[Any]:
         """Run commands in one round trip, and return the reply to each.
 
         Retries, until the timeout, reads and what certainly was not executed; with `again`, also
         writes that may have been. With `replicas`, returns once that many have confirmed. A script
-        that the server has forgotten runs after the commands that follow it.
+        that the server has forgotten runs after the commands behind it. `packed`: the commands.
 
         Raises:
             StoreUnavailable: nothing was written; the server is away, or does not answer.
@@ -63,14 +64,13 @@ class BlockingConnections:
             QueueFull: the server has no memory left.
             StoreError: a command was refused for good.
         """
-        within = self._address.timeout if timeout is None else timeout
-        started = time.monotonic()
+        started, within = time.monotonic(), self._address.timeout if timeout is None else timeout
         trouble: ConnectionLost | None = None
         replies: list[object] | None = None
         # Fast path: a connection is there and the call succeeds, so no conversation is needed.
         connection = None if replicas else self._ready()
         if connection is not None:
-            packed = pack_all(commands, self._address.is_cluster)
+            packed = packed or pack_all(commands, self._address.is_cluster)
             try:
                 replies = connection.send(packed, len(commands), started + within)
             except ConnectionLost as error:

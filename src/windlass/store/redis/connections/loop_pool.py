@@ -26,12 +26,13 @@ class _Lender(ABC):
         timeout: float | None = None,
         again: bool = False,
         replicas: int = 0,
+        packed: bytes | None = None,
     ) -> list[Any]:
         """Run commands in one write and one round trip, and return the reply to each.
 
         Retries, until the timeout, reads and what certainly was not executed; with `again`, also
         writes that may have been. With `replicas`, returns once that many have confirmed. A script
-        that the server has forgotten runs after the commands that follow it.
+        that the server has forgotten runs after the commands behind it. `packed`: the commands.
 
         Raises:
             StoreUnavailable: nothing was written; the server is away, or does not answer.
@@ -47,7 +48,7 @@ class _Lender(ABC):
         # Fast path: a connection is there and the call succeeds, so no conversation is needed.
         connection = None if replicas else self.ready()
         if connection is not None:
-            packed = pack_all(commands, network.address.is_cluster)
+            packed = packed or pack_all(commands, network.address.is_cluster)
             try:
                 replies = await connection.send(packed, len(commands), started + within)
             except ConnectionLost as error:

@@ -6,6 +6,7 @@ So an operation is written once for producers' threads and for event loops.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,12 +74,13 @@ async def overlapped(talks: Iterable[Talk[list[T]]], run: Run, *, most: int, **h
     return results
 
 
-def pump(talk: Talk[T], run: Callable[[Sequence[Command]], Sequence[Any]]) -> T:
-    """Run an operation in a thread."""
+def pump(talk: Talk[T], run: Callable[..., Sequence[Any]], *, deadline: float, **how: Any) -> T:
+    """Run an operation in a thread, all of its calls until a deadline."""
     try:
         commands = next(talk)
         while True:
-            commands = talk.send(run(commands))
+            left = max(deadline - time.monotonic(), 0.001)
+            commands = talk.send(run(*commands, timeout=left, **how))
     except StopIteration as done:
         result: T = done.value
         return result

@@ -1,12 +1,13 @@
 """Owns the Lua files: each script, made of its own body and the functions that it needs.
 
 A script's source runs anew in every call, so a function that it does not need costs time. Files say
-what they need in a line `-- requires:`; a test compares that with what they use.
+what they need in a line `-- requires:`; a test compares that with what they use. Functions that
+only one branch needs are made in it, where a line `-- here:` names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +17,7 @@ from windlass.store.redis.connections.script import Script
 
 _DIRECTORY = "lua"
 _LIBRARY = "library"
-_NAME, _REQUIRES, _FLAGS = "-- name: ", "-- requires: ", "-- flags: "
+_NAME, _REQUIRES, _HERE, _FLAGS = "-- name: ", "-- requires: ", "-- here: ", "-- flags: "
 
 
 class Part(NamedTuple):
@@ -25,6 +26,8 @@ class Part(NamedTuple):
     requires: tuple[str, ...]
     flags: str
     source: str
+    here: tuple[str, ...] = ()
+    """What it needs in the place of the line that names it, and nowhere else."""
 
 
 class LuaFiles(NamedTuple):
@@ -71,8 +74,12 @@ def load_scripts(*, sharded: bool = False, clock: str = "") -> Mapping[str, Scri
 
 def needed(part: Part, functions: Mapping[str, Part]) -> set[str]:
     """Return the names of all functions that a part needs, directly or not."""
+    return _closure((*part.requires, *part.here), functions)
+
+
+def _closure(names_of: Sequence[str], functions: Mapping[str, Part]) -> set[str]:
     names: set[str] = set()
-    todo = list(part.requires)
+    todo = list(names_of)
     while todo:
         name = todo.pop()
         if name not in names:
@@ -84,18 +91,21 @@ def needed(part: Part, functions: Mapping[str, Part]) -> set[str]:
 def _composed(
     script: Part, functions: Mapping[str, Part], sources: Mapping[str, str], publish: str
 ) -> str:
-    names = needed(script, functions)
+    at_once = _closure(script.requires, functions)
+    later = needed(script, functions) - at_once
     first = f"#!lua flags={script.flags}" if script.flags else "#!lua"
     parts = [first]
-    if "wake" in names:
+    if "wake" in at_once | later:
         parts.append(f"local PUBLISH = '{publish}'")
     # In the order of the library: a local function must be defined before its first use.
-    parts += [sources[name] for name in functions if name in names]
-    return "\n".join([*parts, script.source, ""])
+    parts += [sources[name] for name in functions if name in at_once]
+    inner = "\n".join(sources[name] for name in functions if name in later)
+    return "\n".join([*parts, script.source.replace(_HERE, inner), ""])
 
 
 def _part(text: str) -> Part:
     requires: tuple[str, ...] = ()
+    here: tuple[str, ...] = ()
     flags = ""
     lines = []
     for line in text.splitlines():
@@ -103,6 +113,9 @@ def _part(text: str) -> Part:
             requires = tuple(line.removeprefix(_REQUIRES).split())
         elif line.startswith(_FLAGS):
             flags = line.removeprefix(_FLAGS).strip()
-        elif (code := line.strip()) and not code.startswith("--"):
+        elif (code := line.strip()).startswith(_HERE):
+            here = tuple(code.removeprefix(_HERE).split())
+            lines.append(_HERE)
+        elif code and not code.startswith("--"):
             lines.append(code)
-    return Part(requires, flags, "\n".join(lines))
+    return Part(requires, flags, "\n".join(lines), here)

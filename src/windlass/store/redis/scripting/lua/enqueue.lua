@@ -11,12 +11,12 @@ local arrival, due = tonumber(ARGV[at + 2 * total]), now
 if arrival then
   due = tonumber(ARGV[at + 2 * total + 1])
 else
-  arrival = call('INCRBY', P .. 'seq', total) - total
+  arrival = call('INCRBY', P .. 'ver', 2 * total) - 2 * total
 end
 local stamp = u64(due) .. '\207\0\0'
 local set, ids, members = {}, {}, {}
 for i = 1, total do
-  local id, seq = ARGV[at], struct.pack('>I6', arrival + i)
+  local id, seq = ARGV[at], struct.pack('>I6', arrival + 2 * i)
   set[2 * i - 1], set[2 * i] = P .. 'j:' .. id, ARGV[at + 1] .. stamp .. seq
   ids[2 * i - 1], ids[2 * i] = 0, id
   members[i] = seq .. id

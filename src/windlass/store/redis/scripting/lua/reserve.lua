@@ -2,4 +2,4 @@
 -- ARGV = number of jobs
 -- flags: allow-oom
 -- requires: begin
-return {call('INCRBY', P .. 'seq', ARGV[1]) - ARGV[1], now}
+return {call('INCRBY', P .. 'ver', 2 * ARGV[1]) - 2 * ARGV[1], now}

@@ -24,4 +24,7 @@ if ARGV[3] ~= '' then
 else
   call('SREM', P .. 'z:' .. ARGV[2], ARGV[1])
 end
-return {tonumber(call('GET', P .. 'ver') or '0'), left}
+local version = tonumber(call('GET', P .. 'ver') or '0')
+-- From now on enqueues look for sleepers; one that finds none takes this back.
+if ARGV[3] ~= '' and version % 2 == 0 then call('INCR', P .. 'ver') end
+return {math.floor(version / 2), left}

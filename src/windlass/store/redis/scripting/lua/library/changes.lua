@@ -54,7 +54,7 @@ local function add(id, j, options)
   local due = options[1] ~= '' and math.max(instant(options[1], options[2]), now) or now
   local ref = reference(j, skip(j, 1))
   if ref then call('PERSIST', P .. 'v:' .. ref) end
-  j = j .. u64(now) .. u64(call('INCR', P .. 'seq'))
+  j = j .. u64(now) .. u64(call('INCRBY', P .. 'ver', 2))
   bodies[id], results[id] = j, NIL
   heads[id] = {(due > now or options[9]) and SCHEDULED or PENDING, due, 0, 0, 0, 0, '', '', 0, 0,
     options[9], false, key, options[8], options[3] ~= '' and instant(options[3], options[4]) or 0,

@@ -5,6 +5,8 @@
 -- h:<id> = the head, an array made by cmsgpack, and the result; absent until a plain job is claimed
 -- A payload or result is bin(value), or str(reference): then the value is in v:<reference>.
 -- A lane's members are arrival (6 bytes) and id (16 bytes), their scores due times in microseconds.
+-- ver numbers the arrivals, and is twice the version of what waits, plus 1 while somebody may sleep: as long
+-- as zz has groups. So an enqueue learns by the number that it takes anyway whether to look there.
 
 -- name: clock
 local function clock()

@@ -220,9 +220,14 @@ local function finish()
     end
   end
   if not next(woken) and not next(sooner) then return end
-  local word = struct.pack('>I8I8', now, call('INCR', P .. 'ver'))
+  local version = call('INCRBY', P .. 'ver', 2)
+  if version % 2 == 0 then return end
+  local word = struct.pack('>I8I8', now, (version - 1) / 2)
   local groups = call('HGETALL', P .. 'zz')
-  if #groups == 0 then return end
+  if #groups == 0 then
+    call('DECR', P .. 'ver')
+    return
+  end
   for lane, jobs in pairs(woken) do
     local of = parts(lane)
     wake(groups, of[1], of[2], math.min(jobs, 16), word .. lane)
