@@ -22,7 +22,7 @@ BYTES_AT_ONCE = 131_072
 LARGE_BYTES_AT_ONCE = 1 << 20
 _LARGE_WEIGHT = 2.0
 """Cost of a job whose payload has a key of its own, in jobs without one."""
-PIECES_UNDER_WAY = 4
+PIECES_UNDER_WAY = 8
 """Calls under way, each on a connection of its own: the server syncs its file for all of them."""
 
 
