@@ -131,5 +131,6 @@ def test_the_clock_is_set_both_ways_by_more_than_a_slow_answer(stage: Stage) -> 
     steps = stage.ground.steps
     assert {step > 0 for step in steps} == {True, False}
     assert all(3.0 <= abs(step) <= 12.0 for step in steps)
+    assert [strike.clock_step for strike in stage.thrower.strikes] == steps
     assert stage.thrower.strikes[0].note == f"by {steps[0]:+g} s"
     assert all(strike.touches_all for strike in stage.thrower.strikes)

@@ -6,7 +6,6 @@ from tests.chaos.histories import completed, history, job
 from windlass.chaos.laws.history import Strike
 from windlass.chaos.laws.producers import calls_of_killed_producers_are_whole as law
 from windlass.chaos.ledger import Entry
-from windlass.chaos.terms import Order
 
 ONE, TWO, THREE = job(1), job(2), job(3)
 PRODUCER, SURVIVOR = 201, 202
@@ -58,11 +57,3 @@ def test_a_producer_that_nobody_killed_is_no_evidence() -> None:
 
     assert not found.checked
     assert not found.note
-
-
-def test_a_producer_in_the_place_of_another_has_the_rest_of_the_order() -> None:
-    order = Order(number=1, seed=7, jobs=100, seconds=60.0, transfers=False)
-
-    assert order.rest(0.0) == order
-    assert (order.rest(0.75).jobs, order.rest(0.75).seconds) == (25, 15.0)
-    assert order.rest(1.5).jobs == 1

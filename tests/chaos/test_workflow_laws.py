@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from tests.chaos.histories import (
@@ -18,7 +20,7 @@ from tests.chaos.histories import (
     strike,
 )
 from windlass.chaos.laws import recovery, workflows
-from windlass.chaos.laws.history import Record
+from windlass.chaos.laws.history import Record, Ticking
 from windlass.chaos.terms import SCHEDULE, STEPS
 
 ONE = job(1)
@@ -144,6 +146,41 @@ def test_ticks_one_after_the_other_are_not_accused() -> None:
 @pytest.mark.parametrize("seconds", [(1, 2, 2, 3), (1, 2, 4)], ids=["twice", "missing"])
 def test_ticks_that_come_twice_or_not_at_all_are_accused(seconds: tuple[int, ...]) -> None:
     assert workflows.ticks_come_once(history(ticks(*seconds))).violations
+
+
+FIRST = "2026-01-01T00:00:01+00:00"
+
+
+def ticking(seconds: float) -> Ticking:
+    return Ticking(first=FIRST, began=100.0, ended=100.0 + seconds)
+
+
+def test_ticks_from_the_first_to_the_last_of_a_storm_are_not_accused() -> None:
+    past = history(ticks(*range(1, 21)), ticking=ticking(21.0))
+
+    assert not workflows.ticks_come_once(past).violations
+
+
+@pytest.mark.parametrize(
+    ("seconds", "storm"),
+    [((), 21), ((1, 2), 600), (range(1, 15), 21), (range(2, 21), 21)],
+    ids=["none", "two in ten minutes", "the last ones", "the first one"],
+)
+def test_ticks_that_are_missing_at_the_ends_of_a_storm_are_accused(
+    seconds: Iterable[int], storm: float
+) -> None:
+    past = history(ticks(*seconds), ticking=ticking(storm))
+
+    assert len(workflows.ticks_come_once(past).violations) == 1
+
+
+@pytest.mark.parametrize(("step", "count"), [(-6.0, 0), (0.0, 1), (6.0, 1)])
+def test_a_storm_is_as_long_for_ticks_as_the_clock_of_the_store_says(
+    step: float, count: int
+) -> None:
+    past = history(ticks(*range(1, 15)), strike(110, 110, clock_step=step), ticking=ticking(21.0))
+
+    assert len(workflows.ticks_come_once(past).violations) == count
 
 
 def test_recovery_is_the_time_from_a_strike_to_the_next_run() -> None:

@@ -58,6 +58,7 @@ ALL = [
     mutant("limits_counted_locally", "concurrency rate"),
     mutant("retries_lose_their_place", "order"),
     mutant("ticks_come_twice", "ticks"),
+    mutant("ticker_dies", "ticks", patience=5.0),
     mutant("transactions_do_not_settle", "effects", store="postgres"),
     mutant("floors_without_sweeps", "outcomes orphans", store="postgres", patience=8.0),
     mutant("calls_are_written_job_by_job", "producers", PRODUCER),

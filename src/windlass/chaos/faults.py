@@ -55,6 +55,8 @@ class Thrower:
         self._ledger = ledger
         self.strikes: list[Strike] = []
         """The thrown faults; number 0 is the machine's own doing."""
+        self._clock_step = 0.0
+        """By how much the fault that is being thrown has set the store's clock."""
         self.current = ""
         """The fault that is being thrown; empty: none."""
 
@@ -65,7 +67,7 @@ class Thrower:
             self._record(fault, time.monotonic(), (), "there was no process to hit")
             return
         pids = (victim, *descendants(victim)) if victim else ()
-        self.current = fault.kind.value
+        self.current, self._clock_step = fault.kind.value, 0.0
         began = self._ledger.write("fault", name=fault.kind, mark=str(fault.number))
         note = "was interrupted"
         try:
@@ -112,6 +114,7 @@ class Thrower:
         length = least + (most - least) * abs(2 * fault.pick - 1)
         seconds = round(length if fault.pick < 0.5 else -length, 3)
         await self._ground.step_clock(seconds)
+        self._clock_step = seconds
         return f"by {seconds:+g} s"
 
     async def _signal(self, fault: Fault, victim: int) -> str:
@@ -175,6 +178,7 @@ class Thrower:
                 pids=pids,
                 touches_all=everybody or blocks_all,
                 forgets=fault.kind is FaultKind.FAIL_OVER,
+                clock_step=self._clock_step,
                 note=note,
             )
         )

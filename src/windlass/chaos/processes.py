@@ -120,9 +120,9 @@ class ProducerProcess:
         self._env = env
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, done: float = 0.0) -> None:
-        """Start one, for what is left of the order when this part of its time has passed."""
-        order = self._order.rest(done)
+    def start(self, passed: float = 0.0) -> None:
+        """Start one, for what is left of the order after some seconds have passed."""
+        order = self._order.rest(passed)
         self._order = replace(self._order, life=order.life + 1)
         text = msgspec.json.encode(order).decode()
         command = [sys.executable, *_PRODUCER, text]

@@ -11,7 +11,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -35,8 +36,6 @@ _BATCH = 200
 """Jobs in one call: Redis adds up to 200 as a whole."""
 _LIVES_APART = 2**62
 _PAUSE_AFTER_ERROR = 0.2
-_TRICKLE_SECONDS = 3.0
-"""Seconds between two rounds once all jobs are enqueued and the storm goes on."""
 
 
 class Producer:
@@ -57,37 +56,37 @@ class Producer:
         self._stopped.set()
 
     def run(self) -> None:
-        """Enqueue evenly over the time, and afterwards a little, until it is stopped."""
+        """Enqueue evenly over the time, and afterwards more slowly, until it is stopped."""
         ledger.write("ready")
-        began = time.monotonic()
-        while not self._stopped.is_set():
-            due = began + self._order.seconds * self.count / self._order.jobs
-            pause = due - time.monotonic() if self.count < self._order.jobs else _TRICKLE_SECONDS
-            if not self._stopped.wait(max(pause, 0)):
-                self._round()
+        began = time.monotonic() - self._order.passed
+        while True:
+            for enqueue in self._round():
+                due = began + self._order.due(self._order.enqueued + self.count)
+                if self._stopped.wait(max(due - time.monotonic(), 0)):
+                    return
+                enqueue()
 
-    def _round(self) -> None:
+    def _round(self) -> Iterator[Callable[[], None]]:
+        """Yield what to enqueue; each part is waited for, so that no more is enqueued than due."""
         self._rounds += 1
-        self._many()
+        parts = [self._many, self._keys, self._flow]
         if self._rounds % _BURST_EVERY == 0:
-            self._burst()
-        for _ in range(3):
-            self._one_unique()
-            self._one_ordered()
-        self._flow()
-        self._fill()
+            parts.insert(1, self._burst)
+        if self._order.number % 2 == 0:
+            # Two producers with a small order enqueue jobs of every kind.
+            parts.reverse()
+        yield from parts
+        yield from self._fill()
 
-    def _fill(self) -> None:
-        """Enqueue quick jobs, if the order is for more jobs than the rate limit lets through."""
+    def _fill(self) -> Iterator[Callable[[], None]]:
+        """Yield quick jobs, if the order is for more jobs than the rate limit lets through."""
         rounds = _MAX_PACED / PRODUCERS / (_PACED + _BURST_PACED / _BURST_EVERY)
         wanted = self._order.jobs / self._order.seconds / rounds
         missing = round(wanted) - (self.count - self._counted)
+        for start in range(0, max(missing, 0), _BATCH):
+            drafts = [workload.plain.draft() for _ in range(min(_BATCH, missing - start))]
+            yield partial(self._enqueue, drafts)
         self._counted = self.count
-        if missing > 0:
-            for start in range(0, missing, _BATCH):
-                batch = min(_BATCH, missing - start)
-                self._enqueue([workload.plain.draft() for _ in range(batch)])
-            self._counted = self.count
 
     def _seconds(self, most: float) -> float:
         # Mostly short; one in eight is long enough to be hit by a fault.
@@ -119,6 +118,12 @@ class Producer:
         if self._call(lambda: app.enqueue_many(drafts)):
             ledger.write_all("accepted", _named(drafts))
             self.count += len(drafts)
+
+    def _keys(self) -> None:
+        """Enqueue jobs whose keys others have, too."""
+        for _ in range(3):
+            self._one_unique()
+            self._one_ordered()
 
     def _one_unique(self) -> None:
         key = f"key-{self._dice.randrange(_UNIQUE_KEYS)}"

@@ -27,6 +27,7 @@ from windlass.chaos.plan import FaultKind, plan_faults
 from windlass.chaos.processes import Fleet, ProducerProcess, environment
 from windlass.chaos.report.memory import MemoryWatch
 from windlass.chaos.report.report import Report, report_of
+from windlass.chaos.ticked_schedule import TickedSchedule
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.jobs.states import FINISHED, State
 
@@ -123,8 +124,8 @@ class Chaos:
         began = time.monotonic()
         await self._started(observer)
         self._start_seconds = time.monotonic() - began
-        every = f"{terms.INTERVAL}s"
-        await app.schedules.aput(terms.SCHEDULE, "tick", {}, every=every, catch_up="all")
+        schedule = TickedSchedule(app)
+        await schedule.begin()
         thrower = Thrower(self._ground, self._fleets, self._producers, self._ledger)
         started_at = datetime.now(UTC)
         beside = [
@@ -135,13 +136,14 @@ class Chaos:
         ]
         try:
             await self._storm(thrower, env)
-            await self._drain(app, observer)
+            schedule.end()
+            await self._drain(schedule, observer)
         finally:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
         await self._end_fleets()
-        history = await self._collect(observer, thrower)
+        history = await self._collect(observer, thrower, schedule)
         return report_of(
             history,
             check(history),
@@ -232,7 +234,7 @@ class Chaos:
             for producer in self._producers:
                 if self._phase == "storm" and not producer.is_running:
                     self._ledger.write("restart", name=f"producer-{producer.number}")
-                    producer.start((time.monotonic() - self._began) / self._options.seconds)
+                    producer.start(time.monotonic() - self._began)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _watch(self, observer: Observer, thrower: Thrower) -> None:
@@ -274,20 +276,18 @@ class Chaos:
 
     # -- afterwards ----------------------------------------------------------------------------
 
-    async def _drain(self, app: Windlass, observer: Observer) -> None:
+    async def _drain(self, schedule: TickedSchedule, observer: Observer) -> None:
         """Let everything come to rest, as long as there is progress."""
         self._phase = "drain"
         for producer in self._producers:
             if not await asyncio.to_thread(producer.end, _END_SECONDS):
                 self._unended.append(f"producer {producer.number}")
-        latest, since, paused = 0, time.monotonic(), False
+        await schedule.catch_up(self._options.patience)
+        latest, since = 0, time.monotonic()
         while time.monotonic() - since < self._options.patience:
             with suppress(StoreError, OSError):
-                if not paused:
-                    await app.schedules.apause(terms.SCHEDULE)
-                    paused = True
                 counts = await observer.counts()
-                if paused and not sum(counts[state] for state in State if state not in FINISHED):
+                if not sum(counts[state] for state in State if state not in FINISHED):
                     return
                 # Not every change is progress: a job may be claimed and given back for ever.
                 done = sum(counts[state] for state in FINISHED)
@@ -306,7 +306,9 @@ class Chaos:
             await asyncio.sleep(_LOOK_SECONDS)
         self._unended += [f"fleet {each.number}" for each in self._fleets if each.is_running]
 
-    async def _collect(self, observer: Observer, thrower: Thrower) -> History:
+    async def _collect(
+        self, observer: Observer, thrower: Thrower, schedule: TickedSchedule
+    ) -> History:
         records = await observer.records()
         return History(
             entries=self._ledger.entries(),
@@ -318,6 +320,7 @@ class Chaos:
             changes=observer.changes,
             living_workers=await observer.living_workers(),
             start_seconds=self._start_seconds,
+            ticking=schedule.ticking,
             unended=self._unended,
         )
 

@@ -18,6 +18,8 @@ INTERVAL = 1.0
 SCHEMA = "windlass_chaos"
 EFFECTS = "chaos_effects"
 """The table that jobs of `transfer` write to, in the schema of the jobs."""
+_TRICKLE, _MAX_TRICKLE = 0.5, 15.0
+"""The part of the ordered rate at which a producer goes on after its time, and jobs in a second."""
 
 
 class Receipt(Struct, frozen=True):
@@ -36,11 +38,29 @@ class Order(Struct, frozen=True, kw_only=True):
     seconds: float
     transfers: bool
     """Whether jobs may join a transaction of their handler."""
+    passed: float = 0.0
+    """Seconds of the order that had passed when this process began."""
     life: int = 1
     """Which process this is for the order: each takes the place of one that was killed."""
 
-    def rest(self, done: float) -> Order:
-        """Return what is left to do when a part of the time, from 0 to 1, has passed."""
-        left = max(1 - done, 0.0)
-        jobs, seconds = max(round(self.jobs * left), 1), max(self.seconds * left, 1.0)
-        return replace(self, jobs=jobs, seconds=seconds)
+    def rest(self, passed: float) -> Order:
+        """Return what is left to do after some seconds have passed."""
+        return replace(self, passed=passed)
+
+    def due(self, count: int) -> float:
+        """Return after how many seconds the next job is due when `count` have been enqueued."""
+        if count < self.jobs:
+            return self.seconds * count / self.jobs
+        return self.seconds + (count - self.jobs) / self._trickle
+
+    @property
+    def enqueued(self) -> int:
+        """How many jobs were due before this process began."""
+        if self.passed <= self.seconds:
+            return int(self.jobs * self.passed / self.seconds)
+        return self.jobs + int((self.passed - self.seconds) * self._trickle)
+
+    @property
+    def _trickle(self) -> float:
+        """Jobs in a second while a storm lasts longer than ordered, so that faults hit some."""
+        return min(_TRICKLE * self.jobs / self.seconds, _MAX_TRICKLE)

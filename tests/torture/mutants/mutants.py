@@ -172,6 +172,21 @@ def ticks_come_twice() -> None:
     schedule_ticker._Round.changes = changes  # type: ignore[method-assign]
 
 
+def ticker_dies() -> None:
+    """Tick a few times, and never again."""
+    from windlass.worker.services.schedules import schedule_ticker
+
+    inner, made = schedule_ticker._Round.changes, [0]
+
+    def changes(self: Any) -> Any:
+        made[0] += sum(len(rung.jobs) for rung in self.rung.values())
+        if made[0] > 1:
+            self.rung = {}
+        return inner(self)
+
+    schedule_ticker._Round.changes = changes  # type: ignore[method-assign]
+
+
 def transactions_do_not_settle() -> None:
     """Commit a handler's transaction without the completion of its job."""
     from windlass.store.postgres import transaction

@@ -76,7 +76,7 @@ LAWS = (
     ),
     Law(
         name="ticks",
-        promise="every tick of a schedule makes one job",
+        promise="every tick of a schedule makes one job, and none is missing",
         judge=workflows.ticks_come_once,
     ),
     Law(

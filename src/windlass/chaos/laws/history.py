@@ -60,7 +60,19 @@ class Strike(Struct, frozen=True, kw_only=True):
     """Whether every process may have lost its lease by it."""
     forgets: bool = False
     """Whether writes of the moments before it may be gone, unless a replica had confirmed them."""
+    clock_step: float = 0.0
+    """Seconds by which the store's clock was set forward, or back if negative."""
     note: str = ""
+
+
+class Ticking(Struct, frozen=True, kw_only=True):
+    """When the schedule ticked."""
+
+    first: str
+    """Its first tick by the store's clock, ISO 8601."""
+    began: float
+    ended: float
+    """When the last tick that must have made a job was due, or later."""
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -105,6 +117,8 @@ class History:
     """Workers that hold a lease although all were ended."""
     start_seconds: float = 0.0
     """How long the workers took to start on this machine."""
+    ticking: Ticking | None = None
+    """When the schedule ticked; None: there was none."""
     unended: Sequence[str] = ()
     """Processes that did not end when they were asked to."""
 

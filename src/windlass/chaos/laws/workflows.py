@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from itertools import pairwise
 from uuid import UUID
 
-from windlass.chaos.laws.history import COMPLETED, DEAD, History
+from windlass.chaos.laws.history import COMPLETED, DEAD, History, Ticking
 from windlass.chaos.laws.verdict import Finding, Violation
 from windlass.chaos.ledger import Entry
 from windlass.chaos.terms import INTERVAL, SCHEDULE, STEPS
 from windlass.core.jobs.ids import flow_of
+
+_END_INTERVALS = 3
+"""Intervals that the last tick may be away from the end of the storm.
+
+One before the first tick and one after the last are no missing ticks; one is for the difference of
+the store's clock and ours.
+"""
 
 
 def recorded_steps_are_not_repeated(history: History) -> Finding:
@@ -107,7 +114,10 @@ def flows_end_once(history: History) -> Finding:
 
 
 def ticks_come_once(history: History) -> Finding:
-    """Judge that every tick of the schedule made one job, and none is missing between two."""
+    """Judge that every tick of the schedule made one job, from the first of the storm to its last.
+
+    The store's clock decides when a tick is due; the steps that chaos made of it are counted.
+    """
     jobs = Counter(record.tick for record in history.records if record.schedule == SCHEDULE)
     wrong = [
         Violation(subject=tick, problem=f"made {count} jobs")
@@ -119,7 +129,24 @@ def ticks_come_once(history: History) -> Finding:
         if (after - before).total_seconds() > 1.5 * INTERVAL:
             problem = f"came after {before.isoformat()}, and ticks between them are missing"
             wrong.append(Violation(subject=after.isoformat(), problem=problem))
+    if history.ticking is not None:
+        wrong += _missing_at_the_ends(history, history.ticking, moments)
     return Finding(checked=len(jobs), violations=wrong)
+
+
+def _missing_at_the_ends(
+    history: History, ticking: Ticking, moments: Sequence[datetime]
+) -> Iterator[Violation]:
+    """Yield a violation if the first tick made no job, and one if the last ones did not."""
+    first = datetime.fromisoformat(ticking.first)
+    if not moments or moments[0] > first:
+        yield Violation(subject=first.isoformat(), problem="made no job, and is the first tick")
+    steps = sum(strike.clock_step for strike in history.strikes)
+    span = ticking.ended - ticking.began + steps
+    last = first + timedelta(seconds=span - _END_INTERVALS * INTERVAL)
+    if moments and moments[-1] < last:
+        problem = f"was the last tick, and ticks were due until {last.isoformat()}"
+        yield Violation(subject=moments[-1].isoformat(), problem=problem)
 
 
 def _valid_entries(history: History, what: str) -> dict[str, list[Entry]]:
