@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.cli.conftest import Shell
+from tests.support.postgres.cluster import Cluster
 from tests.support.redis_server import RedisServer
 from tests.support.worker_processes import until
 from tests.torture.programs.families import alive, descendants
@@ -128,6 +131,64 @@ def test_a_short_run_writes_its_report_and_leaves_nothing_behind(tmp_path: Path)
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "production.db").exists()
+
+
+def run_on(url: str, directory: Path, *faults: str) -> dict[str, Any]:
+    """Run chaos on a store of a user, to its end, and return the report."""
+    command = f"chaos --yes --time 3s --jobs 60 --seed 3 --json r.json --faults {len(faults)}"
+    only = [part for fault in faults for part in ("--only", fault)]
+    done = subprocess.run(
+        [sys.executable, "-m", "windlass", *command.split(), *only, "--url", url],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads((directory / "r.json").read_text())
+    assert {each["fault"] for each in report["strikes"] if each["number"]} == set(faults)
+    assert report["impossible"]["restart-server"] == "it is your server"
+    return report
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_run_in_a_database_of_a_user_leaves_nothing_in_it(
+    postgres_server: Cluster, postgres_url: str, tmp_path: Path
+) -> None:
+    """As an ordinary role, which may make a schema and end its own sessions."""
+    database = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
+    role = f"chaos_{database}"
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+        try:
+            grant = sql.SQL("GRANT CREATE ON DATABASE {} TO {}")
+            db.execute(grant.format(sql.Identifier(str(database)), sql.Identifier(role)))
+            url = postgres_server.url(str(database), role)
+            report = run_on(url, tmp_path, "terminate-backends", "step-clock")
+
+            assert report["store"] == "postgres"
+            assert not db.execute(
+                "SELECT nspname FROM pg_namespace WHERE nspname = 'windlass_chaos'"
+            ).fetchall()
+        finally:
+            db.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
+            db.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_run_on_a_redis_of_a_user_leaves_its_other_keys_alone(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    redis_server.call("SET", "mine", "data")
+    report = run_on(f"{redis_server.url}/3", tmp_path, "cut-network", "kill-worker")
+
+    assert report["store"] == "redis"
+    with redis_server.client() as call:
+        assert (call("SELECT", 3), call("DBSIZE")) == (b"OK", 0)
+    assert redis_server.call("GET", "mine") == b"data"
 
 
 @pytest.mark.long
