@@ -17,8 +17,8 @@ from tests.support.worker_processes import until
 from tests.torture.programs.families import alive, descendants
 from tools import soak
 from tools.soak import Plan, Results, Round, results_of
+from windlass.chaos.observation.memory import WorkerMemory
 from windlass.chaos.options import STORES
-from windlass.chaos.report.memory import WorkerMemory
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

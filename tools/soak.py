@@ -19,9 +19,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from windlass.chaos.laws.verdict import Standing
+from windlass.chaos.laws.checker import failures
+from windlass.chaos.observation.memory import WorkerMemory
 from windlass.chaos.options import STORES, Options
-from windlass.chaos.report.memory import WorkerMemory
 from windlass.chaos.report.report import Report
 from windlass.chaos.report.text import lines_of
 from windlass.chaos.run import run_chaos
@@ -52,7 +52,7 @@ class Round(Struct, frozen=True, kw_only=True):
     runs: int
     faults: int
     broken: tuple[str, ...]
-    """The laws that were broken."""
+    """The laws that were broken, or had no evidence where every run has it."""
     memory: tuple[WorkerMemory, ...]
     """Of the workers that lived for most of the round."""
 
@@ -103,7 +103,7 @@ def round_of(report: Report) -> Round:
         jobs=report.accepted,
         runs=report.runs,
         faults=sum(each.number > 0 and "no process" not in each.note for each in report.strikes),
-        broken=tuple(e.law for e in report.verdicts if e.standing is Standing.BROKEN),
+        broken=tuple(failures(report.verdicts)),
         memory=tuple(each for each in report.memory if each.seconds > _LIVED * report.seconds),
     )
 

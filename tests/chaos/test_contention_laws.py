@@ -113,6 +113,22 @@ def test_twice_the_rate_is_accused() -> None:
     assert contention.rate_is_never_exceeded(history(*starts)).violations
 
 
+def test_runs_that_limits_do_not_judge_are_counted_apart() -> None:
+    past = history(
+        limited(CONCURRENCY, began=3.0, ended=4.0),
+        run(job(8), 9, 10, kind="limited"),
+        run(job(9), 3.5, 4, kind="paced"),
+        strike(2, 3.2, WORKER),
+    )
+
+    busy = contention.concurrency_is_never_exceeded(past)
+    assert (busy.checked, busy.note) == (
+        1,
+        f"at most 1 at a time; runs excused by faults: {CONCURRENCY}",
+    )
+    assert contention.rate_is_never_exceeded(past).note == "runs excused by faults: 1"
+
+
 def ordered(first_ended: float, second_began: float) -> list[object]:
     return [
         *accepted(ONE, "ordered", "acme#1"),

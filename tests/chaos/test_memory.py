@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from windlass.chaos.report import memory
-from windlass.chaos.report.memory import MemoryWatch, WorkerMemory
+from windlass.chaos.observation import memory
+from windlass.chaos.observation.memory import MemoryWatch, WorkerMemory
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def problems(finding: Finding) -> list[str]:
 
 
 def test_an_acknowledged_job_with_its_outcome_breaks_no_law() -> None:
-    good = history(accepted(ONE), run(ONE, 1, 2), completed(ONE))
+    good = history(accepted(ONE), run(ONE, 1, 2), completed(ONE), watched=1)
 
     for law in (
         outcomes.acknowledged_have_outcomes,
@@ -125,6 +125,12 @@ def test_an_outcome_that_changes_is_accused() -> None:
     assert problems(outcomes.outcomes_are_final(history(completed(ONE), changes=[change])))
 
 
+def test_an_outcome_that_was_seen_only_in_the_end_is_no_evidence() -> None:
+    past = history(completed(ONE), completed(TWO), watched=1)
+
+    assert outcomes.outcomes_are_final(past).checked == 1
+
+
 def test_two_records_of_one_job_are_accused() -> None:
     assert problems(outcomes.outcomes_are_final(history(completed(ONE), completed(ONE))))
 
@@ -161,6 +167,13 @@ def test_a_second_run_is_excused_where_a_fault_touched_the_first(excuse: object)
     fine = history(run(ONE, 1, 5), run(ONE, 3, 4, attempt=2, pid=OTHER), excuse)
 
     assert not problems(outcomes.live_workers_keep_their_jobs(fine))
+
+
+def test_excused_runs_are_counted_apart() -> None:
+    past = history(run(ONE, 3, 5), run(TWO, 3, 5, pid=OTHER), strike(2, 4, WORKER))
+    found = outcomes.live_workers_keep_their_jobs(past)
+
+    assert (found.checked, found.note) == (1, "runs excused by faults: 1")
 
 
 def test_a_fault_on_another_process_is_no_excuse() -> None:

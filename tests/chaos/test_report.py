@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.chaos.histories import OTHER, WORKER, accepted, completed, history, job, run, strike
 from windlass.chaos.laws.checker import LAWS, check
 from windlass.chaos.laws.verdict import Standing, Verdict, Violation
+from windlass.chaos.observation.memory import WorkerMemory
 from windlass.chaos.options import Options
 from windlass.chaos.plan import FaultKind
-from windlass.chaos.report.memory import WorkerMemory
 from windlass.chaos.report.page import page_of
 from windlass.chaos.report.report import Report, StrikeReport, command_of, report_of
 from windlass.chaos.report.text import lines_of
+from windlass.chaos.terms import SCHEDULE
 from windlass.core.document_fields.chaos import SHAPES
 
 ONE, TWO = job(1), job(2)
@@ -38,7 +41,10 @@ def report(*parts: Any, **others: Any) -> Report:
     return made
 
 
+TICK = completed(job(9), "tick", schedule=SCHEDULE, tick="2026-01-01T00:00:01+00:00")
 GOOD = (
+    TICK,
+    run(job(9), 6, 6.5, kind="tick"),
     accepted(ONE),
     run(ONE, 1),
     strike(2, 3, WORKER, note="process 101"),
@@ -96,6 +102,18 @@ def test_a_run_that_lost_a_job_names_it_and_the_law() -> None:
     assert TWO in page_of(made)
 
 
+@pytest.mark.parametrize("parts", [(), GOOD[1:]], ids=["nothing", "no tick"])
+def test_a_run_without_the_evidence_of_every_run_is_not_ok(parts: tuple[object, ...]) -> None:
+    made = report(*parts)
+    last = list(lines_of(made))[-1]
+
+    assert not made.ok
+    assert last.startswith("NOT TRIED: ")
+    assert "ticks" in last
+    assert "producers" not in last
+    assert last in html.unescape(page_of(made))
+
+
 def test_no_law_is_kept_where_there_was_nothing_to_check() -> None:
     standings = {each.law: each.standing for each in report().verdicts}
 
@@ -126,14 +144,16 @@ def test_every_field_of_the_json_report_is_documented_and_no_other() -> None:
     assert set(SHAPES) == set(shapes)
 
 
-def test_the_text_shows_the_memory_of_the_worker_that_lived_longest() -> None:
+def test_text_and_page_show_the_memory_of_the_worker_that_served_longest() -> None:
     memory = (WorkerMemory(pid=7, seconds=60.0, first=40_000_000, last=41_500_000),)
-    text = list(lines_of(msgspec.structs.replace(report(*GOOD), memory=memory)))
+    made = msgspec.structs.replace(report(*GOOD), memory=memory)
+    text = list(lines_of(made))
 
     assert (
-        "memory of the worker that lived longest, 60 s: 40.0 MB in the first quarter, 41.5 MB in "
+        "memory of the worker that served longest, 60 s: 40.0 MB in the first quarter, 41.5 MB in "
         "the last"
     ) in text
+    assert "40.0 MB in the first quarter" in page_of(made)
 
 
 class Tags(HTMLParser):
@@ -184,7 +204,25 @@ def test_the_timeline_shows_each_fault_and_each_recovery() -> None:
 
     assert page.count('class="fault"') == 1
     assert page.count('class="back"') == 1
+    assert 'class="first"' not in page
     assert "SIGKILL to a worker process; process 101" in page
+
+
+def test_the_first_start_after_a_fault_is_in_text_page_and_json() -> None:
+    made = report(*GOOD, accepted(TWO), run(TWO, 3.25, 4), completed(TWO))
+
+    assert "first start after 0.25 s" in "\n".join(lines_of(made))
+    assert page_of(made).count('class="first"') == 1
+    assert "<td>0.25 s</td>" in page_of(made)
+    (strike_,) = made.strikes
+    assert (strike_.first_start, strike_.first_start_at) == (0.25, 3.25)
+
+
+def test_a_page_has_no_empty_notes_and_no_long_numbers() -> None:
+    page = page_of(report(*GOOD))
+
+    assert "></div>" not in page
+    assert not re.search(r"[0-9]\.[0-9]{4}", page)
 
 
 def test_the_command_has_no_password() -> None:

@@ -1,4 +1,4 @@
-"""Laws about steps, sagas, flows, ticks and recovery, fed with good and bad histories."""
+"""Laws about steps, sagas, flows and ticks, fed with good and bad histories."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.chaos.histories import (
-    LEASE,
     OTHER,
-    WORKER,
     accepted,
     completed,
     flow_member,
@@ -19,7 +17,7 @@ from tests.chaos.histories import (
     step,
     strike,
 )
-from windlass.chaos.laws import recovery, workflows
+from windlass.chaos.laws import workflows
 from windlass.chaos.laws.history import Record, Ticking
 from windlass.chaos.terms import SCHEDULE, STEPS
 
@@ -181,27 +179,3 @@ def test_a_storm_is_as_long_for_ticks_as_the_clock_of_the_store_says(
     past = history(ticks(*range(1, 15)), strike(110, 110, clock_step=step), ticking=ticking(21.0))
 
     assert len(workflows.ticks_come_once(past).violations) == count
-
-
-def test_recovery_is_the_time_from_a_strike_to_the_next_run() -> None:
-    past = history(run(ONE, 1), strike(2, 2, WORKER), run(ONE, 3.5, 4, attempt=2, pid=OTHER))
-
-    (found,) = recovery.recoveries(past)
-    assert (found.seconds, found.at) == (1.5, 3.5)
-
-
-def test_a_job_that_a_strike_did_not_interrupt_needs_no_recovery() -> None:
-    whole = history(run(ONE, 1, 3), strike(2, 2, WORKER))
-    before = history(run(ONE, 1, 1.5, how="failed"), strike(2, 2, WORKER), run(ONE, 3, 4))
-
-    assert recovery.recoveries(whole) == recovery.recoveries(before) == []
-
-
-@pytest.mark.parametrize(("seconds", "is_wrong"), [(1.0, False), (20.0, False), (60.0, True)])
-def test_recovery_far_beyond_two_leases_is_accused(seconds: float, is_wrong: bool) -> None:
-    again = run(ONE, 2 + seconds, 99, attempt=2, pid=OTHER)
-    found = recovery.interrupted_jobs_run_again(history(run(ONE, 1), strike(2, 2, WORKER), again))
-
-    assert bool(found.violations) == is_wrong
-    assert f"promised {2 * LEASE:.0f} s" in found.note
-    assert ("1 late" in found.note) == (seconds > 2 * LEASE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections import Counter
@@ -19,13 +20,15 @@ from windlass.chaos import terms
 from windlass.chaos.faults import Thrower
 from windlass.chaos.grounds.ground import Ground
 from windlass.chaos.laws.checker import check
-from windlass.chaos.laws.history import History
+from windlass.chaos.laws.history import History, cpu_seconds
 from windlass.chaos.ledger import Ledger
-from windlass.chaos.observer import Observer
+from windlass.chaos.observation.cpu_share import CpuShare
+from windlass.chaos.observation.memory import MemoryWatch
+from windlass.chaos.observation.observer import Observer
 from windlass.chaos.options import Options, ground_of, kinds_for
 from windlass.chaos.plan import FaultKind, plan_faults
 from windlass.chaos.processes import Fleet, ProducerProcess, environment
-from windlass.chaos.report.memory import MemoryWatch
+from windlass.chaos.report import evidence
 from windlass.chaos.report.report import Report, report_of
 from windlass.chaos.ticked_schedule import TickedSchedule
 from windlass.core.errors import StoreError, WindlassError
@@ -52,7 +55,9 @@ class View(Struct, frozen=True, kw_only=True):
 
     phase: str
     seconds: float
-    """Seconds since the storm began."""
+    """Seconds since the phase began."""
+    workers: int
+    """Workers that serve."""
     faults: int
     planned: int
     current: str
@@ -76,7 +81,7 @@ class Chaos:
         self._options = options
         self._directory = directory
         self._show = show
-        self._ledger = Ledger(directory / "ledger")
+        self._ledger = Ledger(directory / evidence.LEDGER)
         self._ground: Ground = ground_of(options, directory)
         self._fleets: list[Fleet] = []
         self._producers: list[ProducerProcess] = []
@@ -84,11 +89,13 @@ class Chaos:
         self._give_up_at = self._began + _START_SECONDS
         self._workers = (options.fleets + options.spared) * _WORKERS_PER_FLEET
         self._memory = MemoryWatch()
+        self._cpu = CpuShare(self._began)
         self._kinds: list[FaultKind] = []
-        self._phase = "start"
+        self._phase, self._phase_began = "start", self._began
         self._planned = 0
         self._counts: Counter[State] = Counter()
-        self._serving = self._done_before = 0
+        self._serving: set[int] = set()
+        self._done_before = 0
         self._start_seconds = 0.0
         self._unended: list[str] = []
 
@@ -117,24 +124,21 @@ class Chaos:
 
     async def _run_on(self, app: Windlass) -> Report:
         observer = Observer(app)
-        env = environment(
-            self._ground.workers_url, self._directory / "ledger", **self._ground.settings
-        )
+        ledger = self._directory / evidence.LEDGER
+        env = environment(self._ground.workers_url, ledger, **self._ground.settings)
         self._start_fleets(env)
-        began = time.monotonic()
-        await self._started(observer)
-        self._start_seconds = time.monotonic() - began
-        schedule = TickedSchedule(app)
-        await schedule.begin()
         thrower = Thrower(self._ground, self._fleets, self._producers, self._ledger)
-        started_at = datetime.now(UTC)
+        schedule = TickedSchedule(app)
         beside = [
-            asyncio.ensure_future(self._keep_processes()),
             asyncio.ensure_future(self._watch(observer, thrower)),
             asyncio.ensure_future(self._feel(thrower)),
             asyncio.ensure_future(self._weigh()),
         ]
         try:
+            await self._started(observer)
+            await schedule.begin()
+            started_at = datetime.now(UTC)
+            beside.append(asyncio.ensure_future(self._keep_processes()))
             await self._storm(thrower, env)
             schedule.end()
             await self._drain(schedule, observer)
@@ -144,7 +148,7 @@ class Chaos:
             await asyncio.gather(*beside, return_exceptions=True)
         await self._end_fleets()
         history = await self._collect(observer, thrower, schedule)
-        return report_of(
+        report = report_of(
             history,
             check(history),
             options=self._options,
@@ -153,6 +157,8 @@ class Chaos:
             started_at=started_at,
             memory=self._memory.figures(),
         )
+        await asyncio.to_thread(evidence.keep, self._directory, history, report)
+        return report
 
     def _start_fleets(self, env: dict[str, str]) -> None:
         hit, lease = self._options.fleets, self._options.lease
@@ -163,13 +169,19 @@ class Chaos:
 
     # -- the storm -----------------------------------------------------------------------------
 
+    def _enter(self, phase: str) -> float:
+        self._phase, self._phase_began = phase, time.monotonic()
+        return self._phase_began
+
     async def _started(self, observer: Observer) -> None:
         """Wait until every worker serves."""
+        began = time.monotonic()
         while len(await observer.living_workers()) < self._workers:
             has_ended = not all(each.is_running for each in self._fleets)
             if has_ended or time.monotonic() > self._give_up_at:
                 raise ChaosFailed(f"the workers did not start: {self._last_lines()}")
             await asyncio.sleep(_LOOK_SECONDS)
+        self._start_seconds = cpu_seconds(self._cpu.shares, began, time.monotonic())
 
     async def _produce(self) -> None:
         """Wait until every producer begins."""
@@ -199,13 +211,14 @@ class Chaos:
             producer.start()
             self._producers.append(producer)
         await self._produce()
-        self._phase, self._planned, self._began = "storm", len(faults), time.monotonic()
+        self._planned = len(faults)
+        self._began = self._enter("storm")
         for fault in faults:
             await asyncio.sleep(max(self._began + fault.at - time.monotonic(), 0))
             await self._at_work()
             await thrower.throw(fault)
             # Not what was seen before the fault: the next look counts again.
-            self._done_before, self._serving = self._done, 0
+            self._done_before, self._serving = self._done, set()
         await asyncio.sleep(max(self._began + options.seconds - time.monotonic(), 0))
 
     async def _at_work(self) -> None:
@@ -215,7 +228,7 @@ class Chaos:
         """
         deadline = time.monotonic() + _RECOVERY_SECONDS
         while time.monotonic() < deadline:
-            if self._serving >= self._workers - 1 and self._done > self._done_before:
+            if len(self._serving) >= self._workers - 1 and self._done > self._done_before:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -247,7 +260,8 @@ class Chaos:
             self._show(
                 View(
                     phase=self._phase,
-                    seconds=time.monotonic() - self._began,
+                    seconds=time.monotonic() - self._phase_began,
+                    workers=len(self._serving),
                     faults=thrower.thrown,
                     planned=self._planned,
                     current=thrower.current,
@@ -261,24 +275,28 @@ class Chaos:
         while True:
             began = time.monotonic()
             await asyncio.sleep(_FEEL_SECONDS)
-            if time.monotonic() - began - _FEEL_SECONDS > self._options.lease / 6:
+            is_starved = time.monotonic() - began - _FEEL_SECONDS > self._options.lease / 6
+            if is_starved and self._phase != "start":
                 thrower.was_starved(began)
 
     async def _weigh(self) -> None:
-        """Look at the memory of the workers."""
+        """Look at the memory of the workers, and at the CPU time of all processes."""
         while True:
-            await asyncio.to_thread(self._look_at_memory)
+            await asyncio.to_thread(self._look_at_processes)
             await asyncio.sleep(_WEIGH_SECONDS)
 
-    def _look_at_memory(self) -> None:
-        workers = [pid for fleet in self._fleets for pid in fleet.workers()]
-        self._memory.look(workers, time.monotonic())
+    def _look_at_processes(self) -> None:
+        workers = {pid for fleet in self._fleets for pid in fleet.workers()}
+        # One that does not serve yet still imports, which is no growth.
+        self._memory.look(workers & self._serving, time.monotonic())
+        above = [os.getpid(), *(fleet.pid for fleet in self._fleets)]
+        self._cpu.look([*above, *workers], time.monotonic())
 
     # -- afterwards ----------------------------------------------------------------------------
 
     async def _drain(self, schedule: TickedSchedule, observer: Observer) -> None:
         """Let everything come to rest, as long as there is progress."""
-        self._phase = "drain"
+        self._enter("drain")
         for producer in self._producers:
             if not await asyncio.to_thread(producer.end, _END_SECONDS):
                 self._unended.append(f"producer {producer.number}")
@@ -296,7 +314,7 @@ class Chaos:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _end_fleets(self) -> None:
-        self._phase = "end"
+        self._enter("end")
         for fleet in self._fleets:
             fleet.terminate()
         deadline = time.monotonic() + _END_SECONDS
@@ -318,8 +336,10 @@ class Chaos:
             store=self._ground.name,
             effects=await self._ground.effects(),
             changes=observer.changes,
+            watched=observer.watched,
             living_workers=await observer.living_workers(),
             start_seconds=self._start_seconds,
+            shares=self._cpu.shares,
             ticking=schedule.ticking,
             unended=self._unended,
         )

@@ -40,7 +40,8 @@ def _lines(console: Console, seconds: float) -> Show:
 
 
 def _bar(view: View, seconds: float) -> Text:
-    full = round(_BAR * min(view.seconds / max(seconds, 1.0), 1.0))
+    part = view.seconds / max(seconds, 1.0) if view.phase == "storm" else view.phase != "start"
+    full = round(_BAR * min(part, 1.0))
     fault = (f"  {view.current}", "bold red") if view.current else ""
     return Text.assemble(
         ("█" * full, "cyan"), ("░" * (_BAR - full), "dim"), " ", _described(view, seconds), fault
@@ -48,11 +49,20 @@ def _bar(view: View, seconds: float) -> Text:
 
 
 def _described(view: View, seconds: float) -> str:
+    if view.phase == "start":
+        return f"start  {view.seconds:.0f} s  {view.workers} workers serve"
     done = sum(view.counts.get(state, 0) for state in FINISHED)
     open_ = sum(count for state, count in view.counts.items() if state not in FINISHED)
     dead = view.counts.get(State.DEAD, 0)
-    faults = f"faults {view.faults}/{view.planned}"
     return (
-        f"{view.phase}  {view.seconds:.0f} of {seconds:.0f} s  {faults}  "
+        f"{view.phase}  {_time(view, seconds)}  faults {view.faults}/{view.planned}  "
         f"{done:,} done  {open_:,} open  {dead:,} dead"
     )
+
+
+def _time(view: View, seconds: float) -> str:
+    if view.phase != "storm":
+        return f"{view.seconds:.0f} s"
+    if view.seconds <= seconds + 1:
+        return f"{min(view.seconds, seconds):.0f} of {seconds:.0f} s"
+    return f"{view.seconds:.0f} s, until all faults are thrown"

@@ -6,6 +6,7 @@ Imported by path in processes under chaos, so it imports nothing of the tests.
 from __future__ import annotations
 
 import dataclasses
+import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,46 @@ def no_fence() -> None:
         return inner(db, SettleGroup.of(moves), now)
 
     operations.settle_all = settle_all
+
+
+def no_fence_on_postgres() -> None:
+    """Complete a job for anybody who asks, whatever the token."""
+    from windlass.store.postgres import migrate
+
+    inner = migrate.load_statements  # type: ignore[attr-defined]
+    given = "%s::text::uuid[], %s::text::bigint[], %s::text::json[]"
+    current = (
+        f"WITH given AS (SELECT * FROM unnest({given}) AS given (id, token, result)) "
+        "SELECT {schema}.complete(array_agg(given.id), "
+        "array_agg(coalesce(jobs.token, given.token)), array_agg(given.result)) "
+        "FROM given LEFT JOIN {schema}.jobs AS jobs USING (id)"
+    )
+
+    def load_statements(*args: str) -> Mapping[str, str]:
+        found = dict(inner(*args))
+        fenced = f"SELECT {{schema}}.complete({given})"
+        assert fenced in found["complete"]
+        found["complete"] = found["complete"].replace(fenced, current)
+        return found
+
+    migrate.load_statements = load_statements  # type: ignore[attr-defined, assignment]
+
+
+def no_fence_on_redis() -> None:
+    """Settle a job for anybody who asks, whatever the token."""
+    from windlass.store.redis.scripting import script_files
+
+    lua = script_files.load_files()
+    functions, scripts = dict(lua.functions), dict(lua.scripts)
+    for parts, name, fence in (
+        (functions, "settle_one", " or h[TOKEN] ~= token"),
+        (scripts, "settle", " and m[1] == token"),
+    ):
+        assert fence in parts[name].source
+        parts[name] = parts[name]._replace(source=parts[name].source.replace(fence, ""))
+    script_files.load_files = lambda: lua._replace(  # type: ignore[assignment]
+        functions=functions, scripts=scripts
+    )
 
 
 def acknowledge_before_run() -> None:
@@ -70,6 +111,43 @@ def no_rescue() -> None:
 
     operations.rescue = lambda *_: []
     supervisor.give_back_jobs = give_back_jobs  # type: ignore[attr-defined, assignment]
+
+
+def slow_rescue() -> None:
+    """Take the jobs of dead processes over long after their lease has run out."""
+    from windlass.supervisor import supervisor
+
+    inner = operations.rescue
+
+    def rescue(db: Any, worker: str, token: int, limit: int, now: int) -> Any:
+        late = "SELECT 1 FROM workers WHERE NOT ended AND lease_until <= ?"
+        is_late = db.execute(late, (now - round(_delay() * 1_000_000),)).fetchone() is not None
+        return inner(db, worker, token, limit, now) if is_late else []
+
+    async def give_back_jobs(*_: object) -> None: ...
+
+    operations.rescue = rescue
+    supervisor.give_back_jobs = give_back_jobs  # type: ignore[attr-defined, assignment]
+
+
+def slow_return() -> None:
+    """Claim nothing for long after the store was unreachable."""
+    from windlass.process.service import Service
+    from windlass.process.waits import first
+
+    inner = Service._wait_out
+
+    async def _wait_out(self: Service, seconds: float, *events: Any) -> None:
+        if self.name == "claimer":
+            await first(*events, patience=_delay())
+        else:
+            await inner(self, seconds, *events)
+
+    Service._wait_out = _wait_out  # type: ignore[method-assign]
+
+
+def _delay() -> float:
+    return float(os.environ["CHAOS_DELAY"])
 
 
 def no_checkpoint() -> None:

@@ -52,7 +52,7 @@ class PostgresGround(Ground):
         self._server: PostgresServer | None = None
         self._owns_schema = False
         self._ahead = 0.0
-        self._without("chaos has no standby of PostgreSQL; docs/failover.md", FaultKind.FAIL_OVER)
+        self._without("chaos starts no standby of PostgreSQL", FaultKind.FAIL_OVER)
 
     @property
     def workers_url(self) -> str:

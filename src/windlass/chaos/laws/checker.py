@@ -86,10 +86,13 @@ LAWS = (
     ),
     Law(
         name="recovery",
-        promise="interrupted jobs run again within two leases",
-        judge=recovery.interrupted_jobs_run_again,
+        promise="work goes on within two leases of a fault",
+        judge=recovery.work_goes_on,
     ),
 )
+
+_ALWAYS_TRIED = frozenset({"outcomes", "fence", "ticks", "orphans"})
+"""Laws that have evidence in every run, however short it is; others need certain jobs or faults."""
 
 
 def check(history: History) -> list[Verdict]:
@@ -97,6 +100,15 @@ def check(history: History) -> list[Verdict]:
     return [law.verdict(history) for law in LAWS]
 
 
-def is_broken(verdicts: Sequence[Verdict]) -> bool:
-    """Return whether a law was broken."""
-    return any(verdict.standing is Standing.BROKEN for verdict in verdicts)
+def failures(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the laws that were broken, and those without the evidence that every run must have."""
+    return [verdict.law for verdict in verdicts if _is_broken(verdict) or is_unproved(verdict)]
+
+
+def is_unproved(verdict: Verdict) -> bool:
+    """Return whether a law lacks the evidence that every run must have."""
+    return verdict.standing is Standing.NOT_TRIED and verdict.law in _ALWAYS_TRIED
+
+
+def _is_broken(verdict: Verdict) -> bool:
+    return verdict.standing is Standing.BROKEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from windlass.chaos.laws.history import COMPLETED, History, Run
-from windlass.chaos.laws.verdict import Finding, Violation
+from windlass.chaos.laws.verdict import Finding, Violation, excuses
 from windlass.chaos.ledger import Entry
 from windlass.chaos.terms import CONCURRENCY, RATE
 
@@ -39,7 +39,7 @@ def unique_keys_are_held_by_one(history: History) -> Finding:
 
 def concurrency_is_never_exceeded(history: History) -> Finding:
     """Judge that no more jobs of the limited kind ran at a time than allowed."""
-    runs = [run for run in history.runs if run.name == "limited" and not history.is_excused(run)]
+    runs, excused = _judged(history, "limited")
     events: list[tuple[float, int, Run]] = []
     for run in runs:
         until = history.held_until(run)
@@ -57,12 +57,13 @@ def concurrency_is_never_exceeded(history: History) -> Finding:
         if len(running) > CONCURRENCY:
             problem = f"began as number {len(running)}, and {CONCURRENCY} may run at a time"
             wrong.append(Violation(subject=f"limited {run.job}", problem=problem))
-    return Finding(checked=len(runs), violations=wrong, note=f"at most {most} at a time")
+    note = "; ".join(filter(None, (f"at most {most} at a time", excuses(excused))))
+    return Finding(checked=len(runs), violations=wrong, note=note)
 
 
 def rate_is_never_exceeded(history: History) -> Finding:
     """Judge that no more jobs of the paced kind began in a moment than the rate allows."""
-    runs = [run for run in history.runs if run.name == "paced" and not history.is_excused(run)]
+    runs, excused = _judged(history, "paced")
     wrong: list[Violation] = []
     for first, last in zip(runs, runs[RATE:], strict=False):
         if last.began - first.began < _RATE_WINDOW:
@@ -71,7 +72,14 @@ def rate_is_never_exceeded(history: History) -> Finding:
                 "in a second"
             )
             wrong.append(Violation(subject=f"paced {last.job}", problem=problem))
-    return Finding(checked=len(runs), violations=wrong)
+    return Finding(checked=len(runs), violations=wrong, note=excuses(excused))
+
+
+def _judged(history: History, kind: str) -> tuple[list[Run], int]:
+    """Return the runs of a kind that began under a lease, and how many others there were."""
+    runs = [run for run in history.runs if run.name == kind]
+    judged = [run for run in runs if not history.is_excused(run)]
+    return judged, len(runs) - len(judged)
 
 
 def ordered_keys_keep_their_order(history: History) -> Finding:

@@ -75,6 +75,15 @@ class Ticking(Struct, frozen=True, kw_only=True):
     """When the last tick that must have made a job was due, or later."""
 
 
+class Share(Struct, frozen=True, kw_only=True):
+    """A time, and the part of it in which no process under chaos waited for a CPU."""
+
+    began: float
+    ended: float
+    part: float
+    """From 0 to 1."""
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """A run of a handler, as the ledger has it."""
 
@@ -90,6 +99,11 @@ class Run(Struct, frozen=True, kw_only=True):
     """Whether the handler came to its end."""
     is_cut: bool = False
     """Whether its worker cancelled it."""
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the handler raised an exception of its own."""
+        return self.ended is not None and not self.is_whole and not self.is_cut
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -112,11 +126,15 @@ class History:
     lease: float
     store: str = "sqlite"
     effects: dict[str, list[int]] | None = None
+    watched: int = 0
+    """How many outcomes were seen during the storm, and again in the end."""
     changes: Sequence[Change] = ()
     living_workers: Sequence[str] = ()
     """Workers that hold a lease although all were ended."""
     start_seconds: float = 0.0
-    """How long the workers took to start on this machine."""
+    """How long the workers took to start, without the time in which they waited for a CPU."""
+    shares: Sequence[Share] = ()
+    """In which part of the time the processes had a CPU, one time after the other."""
     ticking: Ticking | None = None
     """When the schedule ticked; None: there was none."""
     unended: Sequence[str] = ()
@@ -187,6 +205,10 @@ class History:
         dead = [record for record in self.records if record.kind == "member" and record.is_worn_out]
         return {flow for record in dead if (flow := flow_of(UUID(record.job))) is not None}
 
+    def cpu_seconds(self, since: float, until: float) -> float:
+        """Return the length of a time, without the time in which processes waited for a CPU."""
+        return cpu_seconds(self.shares, since, until)
+
     # -- excuses -------------------------------------------------------------------------------
 
     def touching(self, pid: int) -> list[Strike]:
@@ -223,3 +245,12 @@ class History:
             ends = [min(struck)]
         later = [other.began for other in self.runs_of[run.job] if other.attempt > run.attempt]
         return min([*ends, *struck, *later])
+
+
+def cpu_seconds(shares: Sequence[Share], since: float, until: float) -> float:
+    """Return the length of a time by its shares; where there is none, all of it counts."""
+    lost = sum(
+        (1 - share.part) * max(min(share.ended, until) - max(share.began, since), 0.0)
+        for share in shares
+    )
+    return until - since - lost

@@ -13,7 +13,7 @@ from windlass.chaos.laws.history import (
     History,
     Record,
 )
-from windlass.chaos.laws.verdict import Finding, Violation
+from windlass.chaos.laws.verdict import Finding, Violation, excuses
 from windlass.core.jobs.ids import flow_of
 
 _SAGA, _TRANSFER = "saga", "transfer"
@@ -94,8 +94,7 @@ def outcomes_are_final(history: History) -> Finding:
     for job, count in Counter(record.job for record in history.records).items():
         if count > 1:
             wrong.append(Violation(subject=job, problem=f"has {count} records in the store"))
-    finished = sum(record.is_finished for record in history.records)
-    return Finding(checked=finished, violations=wrong)
+    return Finding(checked=history.watched, violations=wrong)
 
 
 def effects_happen_once(history: History) -> Finding:
@@ -122,10 +121,11 @@ def effects_happen_once(history: History) -> Finding:
 def live_workers_keep_their_jobs(history: History) -> Finding:
     """Judge that no run is cut off, or repeated beside it, on a worker that no fault touched."""
     wrong: list[Violation] = []
-    checked = 0
+    checked = excused = 0
     for job, runs in history.runs_of.items():
         for run in runs:
             if run.ended is None or history.is_excused(run):
+                excused += run.ended is not None
                 continue
             checked += 1
             if any(run.began < each.began <= run.ended for each in history.touching(run.pid)):
@@ -142,7 +142,7 @@ def live_workers_keep_their_jobs(history: History) -> Finding:
                         "worker that no fault had touched"
                     )
                     wrong.append(_about(job, run.name, problem))
-    return Finding(checked=checked, violations=wrong)
+    return Finding(checked=checked, violations=wrong, note=excuses(excused))
 
 
 def nothing_is_left_over(history: History) -> Finding:

@@ -55,6 +55,11 @@ class Finding(Struct, frozen=True, kw_only=True):
     """Why the store cannot have this at all."""
 
 
+def excuses(count: int) -> str:
+    """Return how many runs a law did not judge; empty: it judged all."""
+    return f"runs excused by faults: {count:,}" if count else ""
+
+
 class Law(Struct, frozen=True, kw_only=True):
     """A promise, and the function that judges it."""
 

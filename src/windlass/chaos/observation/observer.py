@@ -31,6 +31,8 @@ class Observer:
         self._app = app
         self._seen: dict[str, tuple[str, float]] = {}
         """The outcome of each job, and when it was first seen."""
+        self.watched = 0
+        """How many outcomes were seen during the storm, and compared with those in the end."""
         self.changes: list[Change] = []
 
     async def counts(self) -> Counter[State]:
@@ -50,6 +52,7 @@ class Observer:
     async def records(self) -> list[Record]:
         """Return every job of the store, and compare those that were seen before."""
         found: list[Record] = []
+        self.watched = len(self._seen)
         async for job in self._jobs():
             self._compare(job)
             found.append(record_of(job))
@@ -59,10 +62,10 @@ class Observer:
         """Return the workers that hold a lease."""
         return [each.info.id for each in await self._app.store.workers() if each.alive]
 
-    async def serving(self) -> int:
-        """Count the workers that hold a lease and whose process lives."""
+    async def serving(self) -> set[int]:
+        """Return the processes of the workers that hold a lease and live."""
         workers = [each for each in await self._app.store.workers() if each.alive]
-        return sum(is_alive(each.info.pid) for each in workers)
+        return {each.info.pid for each in workers if is_alive(each.info.pid)}
 
     async def _jobs(self) -> AsyncIterator[Job]:
         after = None

@@ -11,10 +11,11 @@ from html import escape
 from windlass.chaos.laws.verdict import Standing, Verdict
 from windlass.chaos.plan import DESCRIPTIONS
 from windlass.chaos.report.report import Report, StrikeReport
-from windlass.chaos.report.text import summary
+from windlass.chaos.report.text import memory_of, summary
 from windlass.core.values.text import inert
 
 _WIDTH, _LEFT, _ROW, _CHART = 1_000, 190, 18, 70
+_FAULT_COLUMNS = ("at", "fault", "lasted", "first start", "interrupted", "p50", "max", "")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """
 :root { color-scheme: light dark; --ok: #18794e; --bad: #c62828; --dim: #6b7280; --fault: #d97706;
@@ -27,9 +28,10 @@ td, th { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--
          vertical-align: top }
 td.number { text-align: right; font-variant-numeric: tabular-nums }
 .kept { color: var(--ok) } .broken { color: var(--bad); font-weight: bold }
-.dim { color: var(--dim) } code { overflow-wrap: anywhere }
+.dim { color: var(--dim) } td { overflow-wrap: anywhere }
 svg { width: 100%; height: auto } svg text { font-size: 11px; fill: currentColor }
-.fault { fill: var(--fault) } .back { fill: var(--ok) } .done { fill: var(--dim); opacity: .5 }
+.fault { fill: var(--fault) } .back { fill: var(--ok) }
+.first { fill: none; stroke: var(--ok); stroke-width: 1.5 } .done { fill: var(--dim); opacity: .5 }
 .axis { stroke: var(--line) }
 """
 
@@ -46,10 +48,10 @@ def page_of(report: Report) -> str:
             f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>",
             f'<h1>{_text(title)}</h1><p class="{state}">{_text(summary(report))}</p>',
             *_figures(report),
-            "<h2>Laws</h2>",
-            *_laws(report),
             "<h2>Timeline</h2>",
             *_timeline(report),
+            "<h2>Laws</h2>",
+            *_laws(report),
             "<h2>Faults</h2>",
             *_faults(report),
             "</body></html>\n",
@@ -75,6 +77,8 @@ def _figures(report: Report) -> Iterator[str]:
     yield _row("runs", f"{report.runs:,}")
     yield _row("refused or uncertain calls", f"{report.refused:,}")
     yield _row("lease", f"{report.lease:g} s")
+    if memory := memory_of(report):
+        yield _row("memory", memory)
     yield _row("the same faults again", report.command)
     if report.directory:
         yield _row("ledger and logs", report.directory)
@@ -92,8 +96,10 @@ def _law(verdict: Verdict) -> Iterator[str]:
     style = {Standing.KEPT: "kept", Standing.BROKEN: "broken"}.get(verdict.standing, "dim")
     yield (
         f'<tr><td>{_text(verdict.law)}</td><td class="{style}">{_text(verdict.standing)}</td>'
-        f'<td>{_text(verdict.promise)}<div class="dim">{_text(verdict.note)}</div>'
+        f"<td>{_text(verdict.promise)}"
     )
+    if verdict.note:
+        yield f'<div class="dim">{_text(verdict.note)}</div>'
     for each in verdict.violations:
         yield f'<div class="broken">{_text(each.subject)}: {_text(each.problem)}</div>'
     if verdict.count > len(verdict.violations):
@@ -102,15 +108,16 @@ def _law(verdict: Verdict) -> Iterator[str]:
 
 
 def _faults(report: Report) -> Iterator[str]:
-    yield "<table>" + _row("at", "fault", "lasted", "interrupted", "p50", "max", "", tag="th")
+    yield "<table>" + _row(*_FAULT_COLUMNS, tag="th")
     for each in report.strikes:
         again = (f"{each.recovery_p50:.2f} s", f"{each.recovery_max:.2f} s")
         times = again if each.interrupted else ("", "")
         lasted = f"{each.ended - each.began:.1f} s"
         note = "; ".join(filter(None, (DESCRIPTIONS.get(each.fault), each.note)))
-        yield _row(f"{each.began:.1f} s", each.fault, lasted, each.interrupted, *times, note)
+        start = "" if each.first_start is None else f"{each.first_start:.2f} s"
+        yield _row(f"{each.began:.1f} s", each.fault, lasted, start, each.interrupted, *times, note)
     for fault, reason in report.impossible.items():
-        yield _row("not thrown", fault, "", "", "", "", reason)
+        yield _row("not thrown", fault, "", "", "", "", "", reason)
     yield "</table>"
 
 
@@ -129,7 +136,8 @@ def _timeline(report: Report) -> Iterator[str]:
     yield "</svg>"
     yield (
         '<p class="dim">Above: handlers that came to their end, second by second. Below: each '
-        "fault while it lasted, and a dot where a job that it had interrupted ran again.</p>"
+        "fault while it lasted, a circle where the first job started after it, and a dot where a "
+        "job that it had interrupted ran again.</p>"
     )
 
 
@@ -144,7 +152,7 @@ def _work(report: Report, span: float) -> Iterator[str]:
         tall = round(count / most * (_CHART - 15), 1)
         wide = max(right - left, 0.5)
         yield (
-            f'<rect class="done" x="{left}" y="{_CHART - tall}" width="{wide:.1f}" '
+            f'<rect class="done" x="{left}" y="{_CHART - tall:.1f}" width="{wide:.1f}" '
             f'height="{tall}"><title>{count} in second {second}</title></rect>'
         )
     yield f'<text x="0" y="{_CHART - 5}">work done, at most {most}/s</text>'
@@ -158,6 +166,9 @@ def _strike(strike: StrikeReport, y: int, span: float) -> Iterator[str]:
         f'<rect class="fault" x="{left}" y="{y + 3}" width="{wide:.1f}" height="10">'
         f"<title>{_text(strike.note)}</title></rect>"
     )
+    if strike.first_start_at is not None:
+        x = _x(strike.first_start_at, span)
+        yield f'<circle class="first" cx="{x}" cy="{y + 8}" r="5"></circle>'
     for moment in strike.back:
         yield f'<circle class="back" cx="{_x(moment, span)}" cy="{y + 8}" r="3"></circle>'
 

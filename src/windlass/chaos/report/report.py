@@ -8,13 +8,13 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from windlass.chaos.laws.checker import is_broken
+from windlass.chaos.laws.checker import failures
 from windlass.chaos.laws.history import History
-from windlass.chaos.laws.recovery import Recovery, percentile, recoveries
+from windlass.chaos.laws.recovery import Recovery, first_starts, percentile, recoveries
 from windlass.chaos.laws.verdict import Verdict
+from windlass.chaos.observation.memory import WorkerMemory
 from windlass.chaos.options import Options
 from windlass.chaos.plan import FaultKind
-from windlass.chaos.report.memory import WorkerMemory
 from windlass.settings.url_masking import redact_url
 from windlass.version import __version__
 
@@ -33,6 +33,9 @@ class StrikeReport(Struct, frozen=True, kw_only=True):
     recovery_max: float
     back: tuple[float, ...]
     """When the interrupted jobs ran again."""
+    first_start: float | None = None
+    """Seconds from its end until a job started; None: none was waiting."""
+    first_start_at: float | None = None
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -77,7 +80,7 @@ def report_of(
     latest = max((entry.at for entry in entries), default=began)
     return Report(
         version=__version__,
-        ok=not is_broken(verdicts),
+        ok=not failures(verdicts),
         store=history.store,
         command=command_of(options),
         seed=options.seed,
@@ -110,8 +113,10 @@ def _strikes(history: History, began: float) -> tuple[StrikeReport, ...]:
     by_strike: dict[int, list[Recovery]] = {}
     for each in recoveries(history):
         by_strike.setdefault(each.strike, []).append(each)
+    starts = {each.strike: each for each in first_starts(history)}
     found = []
     for strike in history.strikes:
+        start = starts.get(strike.number)
         own = by_strike.get(strike.number, [])
         times = [each.seconds for each in own]
         found.append(
@@ -125,6 +130,8 @@ def _strikes(history: History, began: float) -> tuple[StrikeReport, ...]:
                 recovery_p50=round(percentile(times, 0.5), 3),
                 recovery_max=round(max(times, default=0.0), 3),
                 back=tuple(sorted(round(each.at - began, 3) for each in own)),
+                first_start=None if start is None else round(start.seconds, 3),
+                first_start_at=None if start is None else round(start.at - began, 3),
             )
         )
     return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from windlass.chaos.laws.checker import is_unproved
 from windlass.chaos.laws.verdict import Standing, Verdict
 from windlass.chaos.report.report import Report
 from windlass.core.values.text import inert
@@ -43,6 +44,8 @@ def summary(report: Report) -> str:
     broken = [each.law for each in report.verdicts if each.standing is Standing.BROKEN]
     if broken:
         return f"BROKEN: {', '.join(broken)}"
+    if unproved := [each.law for each in report.verdicts if is_unproved(each)]:
+        return f"NOT TRIED: {', '.join(unproved)}; a run without this evidence proves nothing"
     tried = sum(each.standing is Standing.KEPT for each in report.verdicts)
     return f"kept: all {tried} laws that could be tried"
 
@@ -56,12 +59,19 @@ def _figures(report: Report) -> Iterator[str]:
         f"{report.runs:,} runs, {thrown} faults, {report.refused:,} calls of "
         f"producers refused or uncertain; lease {report.lease:g} s"
     )
+    if memory := memory_of(report):
+        yield f"memory of {memory}"
+
+
+def memory_of(report: Report) -> str:
+    """Return the memory of one worker, from its first quarter to its last; empty: not seen."""
     for longest in report.memory[:1]:
-        yield (
-            f"memory of the worker that lived longest, {longest.seconds:.0f} s: "
+        return (
+            f"the worker that served longest, {longest.seconds:.0f} s: "
             f"{longest.first / 1e6:.1f} MB in the first quarter, {longest.last / 1e6:.1f} MB in "
             "the last"
         )
+    return ""
 
 
 def _law(verdict: Verdict) -> Iterator[str]:
@@ -84,7 +94,8 @@ def _faults(report: Report) -> Iterator[str]:
             else ""
         )
         lasting = f"{each.ended - each.began:.1f} s" if each.ended - each.began > 0.05 else ""
-        parts = "  ".join(filter(None, (lasting, each.note, back)))
+        start = "" if each.first_start is None else f"first start after {each.first_start:.2f} s"
+        parts = "  ".join(filter(None, (lasting, each.note, start, back)))
         yield f"  {each.began:7.1f} s  {each.fault:<21} {parts}".rstrip()
     for fault, reason in report.impossible.items():
         yield f"  {'not thrown':<10} {fault:<21} {reason}"

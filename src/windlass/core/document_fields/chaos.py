@@ -9,7 +9,7 @@ from windlass.core.document_fields.field import Field, Fields
 SHAPES: Mapping[str, Fields] = {
     "report of chaos": {
         "version": "The version of Windlass.",
-        "ok": "Whether no law was broken.",
+        "ok": "Whether no law was broken, and those had evidence that have it in every run.",
         "store": "sqlite, postgres or redis.",
         "command": "The command that throws the same faults again, without secrets.",
         "seed": "The seed that decided the faults.",
@@ -50,6 +50,8 @@ SHAPES: Mapping[str, Fields] = {
         "recovery_p50": "Seconds until half of these ran again.",
         "recovery_max": "Seconds until all of them ran again.",
         "back": "When these ran again, in seconds since the storm began.",
+        "first_start": "Seconds from its end until a job started; null: none was waiting.",
+        "first_start_at": "When that was, in seconds since the storm began.",
     },
     "memory of a worker": {
         "pid": "The process.",

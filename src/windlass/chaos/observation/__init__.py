@@ -1,0 +1,1 @@
+"""What is seen during a storm: the store, and the memory and CPU time of processes."""
