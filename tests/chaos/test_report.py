@@ -225,6 +225,14 @@ def test_a_page_has_no_empty_notes_and_no_long_numbers() -> None:
     assert not re.search(r"[0-9]\.[0-9]{4}", page)
 
 
+def test_a_storm_that_was_cut_short_is_shown_as_such() -> None:
+    made = msgspec.structs.replace(report(*GOOD), is_cut_short=True)
+
+    assert "Ctrl-C ended the storm before its time" in lines_of(made)
+    assert "Ctrl-C" in page_of(made)
+    assert "Ctrl-C" not in page_of(report(*GOOD))
+
+
 def test_the_command_has_no_password() -> None:
     secret = command_of(Options(url="postgresql://me:hunter2@host/db", only=(FaultKind.FILL_DISK,)))
 

@@ -67,11 +67,20 @@ class View(Struct, frozen=True, kw_only=True):
 Show = Callable[[View], None]
 
 
-async def run_chaos(options: Options, directory: Path, show: Show) -> Report:
-    """Carry out a run, and return its report; SIGTERM ends it like Ctrl-C, and cleans up."""
+async def run_chaos(
+    options: Options, directory: Path, show: Show, *, reports_early: bool = False
+) -> Report:
+    """Carry out a run, and return its report; SIGTERM and Ctrl-C end it, and clean up.
+
+    With `reports_early`, the first Ctrl-C during the storm only ends that, and the report follows.
+    """
+    chaos = Chaos(options, directory, show)
     if (task := asyncio.current_task()) is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await Chaos(options, directory, show).run()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        if reports_early:
+            loop.add_signal_handler(signal.SIGINT, lambda: chaos.end_storm() or task.cancel())
+    return await chaos.run()
 
 
 class Chaos:
@@ -98,6 +107,15 @@ class Chaos:
         self._done_before = 0
         self._start_seconds = 0.0
         self._unended: list[str] = []
+        self._is_ended = asyncio.Event()
+        """Set when the storm was ended before its time."""
+
+    def end_storm(self) -> bool:
+        """End the storm before its time; return False if there is none to end."""
+        if self._phase != "storm" or self._is_ended.is_set():
+            return False
+        self._is_ended.set()
+        return True
 
     async def run(self) -> Report:
         """Carry everything out, and return the report; leave no process or mount behind."""
@@ -156,6 +174,7 @@ class Chaos:
             began=self._began,
             started_at=started_at,
             memory=self._memory.figures(),
+            is_cut_short=self._is_ended.is_set(),
         )
         await asyncio.to_thread(evidence.keep, self._directory, history, report)
         return report
@@ -214,12 +233,20 @@ class Chaos:
         self._planned = len(faults)
         self._began = self._enter("storm")
         for fault in faults:
-            await asyncio.sleep(max(self._began + fault.at - time.monotonic(), 0))
+            await self._until(self._began + fault.at)
             await self._at_work()
+            if self._is_ended.is_set():
+                return
             await thrower.throw(fault)
             # Not what was seen before the fault: the next look counts again.
             self._done_before, self._serving = self._done, set()
-        await asyncio.sleep(max(self._began + options.seconds - time.monotonic(), 0))
+        await self._until(self._began + options.seconds)
+
+    async def _until(self, moment: float) -> None:
+        """Wait for a moment of the storm, at most until that is ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(moment - time.monotonic(), 0)):
+                await self._is_ended.wait()
 
     async def _at_work(self) -> None:
         """Wait until most workers serve again, and a job has ended since the last fault.
@@ -227,7 +254,7 @@ class Chaos:
         On a slow machine the next fault would otherwise hit workers that are still starting.
         """
         deadline = time.monotonic() + _RECOVERY_SECONDS
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._is_ended.is_set():
             if len(self._serving) >= self._workers - 1 and self._done > self._done_before:
                 return
             await asyncio.sleep(_LOOK_SECONDS)

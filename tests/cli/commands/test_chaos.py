@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -191,14 +193,14 @@ def test_a_run_on_a_redis_of_a_user_leaves_its_other_keys_alone(
     assert redis_server.call("GET", "mine") == b"data"
 
 
-@pytest.mark.long
-@pytest.mark.timeout(400)
-def test_a_run_that_is_terminated_ends_all_of_its_processes(tmp_path: Path) -> None:
-    temporary = tmp_path / "tmp"
+@contextmanager
+def storm(directory: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """Give a long run whose storm has begun, and all of its processes; nothing is left of it."""
+    temporary = directory / "tmp"
     temporary.mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "windlass", "chaos", "--time", "300s", "--seed", "3"],
-        cwd=tmp_path,
+        cwd=directory,
         env={"TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         text=True,
@@ -209,9 +211,29 @@ def test_a_run_that_is_terminated_ends_all_of_its_processes(tmp_path: Path) -> N
             break
     below = descendants(process.pid)
     assert len(below) > 5
-    process.send_signal(signal.SIGTERM)
-
-    process.communicate(timeout=120)
-    assert process.returncode == 130
+    yield process, below
     until(lambda: not any(map(alive, below)), "the end of all processes")
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_run_that_is_terminated_ends_all_of_its_processes(tmp_path: Path) -> None:
+    with storm(tmp_path) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=120)
+
+        assert process.returncode == 130
+        assert "laws" not in said
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_ctrl_c_ends_the_storm_and_reports_what_was_seen_until_then(tmp_path: Path) -> None:
+    with storm(tmp_path) as (process, _):
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate()
+
+        assert process.returncode == 130, said
+        assert "Ctrl-C ended the storm before its time" in said
+        assert "kept: all" in said

@@ -72,6 +72,8 @@ def _figures(report: Report) -> Iterator[str]:
     yield "<table>"
     yield _row("began", report.started_at.isoformat(" ", "seconds"))
     yield _row("release", report.version)
+    if report.is_cut_short:
+        yield _row("ended", "by Ctrl-C, before its time")
     yield _row("acknowledged", f"{report.accepted:,} jobs in {report.seconds:.0f} s")
     yield _row("in the store", outcomes)
     yield _row("runs", f"{report.runs:,}")

@@ -61,6 +61,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Handlers that came to their end, second by second."""
     memory: tuple[WorkerMemory, ...] = ()
     """The memory of worker processes, those first that lived longest."""
+    is_cut_short: bool = False
+    """Whether Ctrl-C ended the storm before its time."""
     directory: str = ""
     """Where ledger and logs are, if they were kept."""
 
@@ -74,6 +76,7 @@ def report_of(
     began: float,
     started_at: datetime,
     memory: Sequence[WorkerMemory] = (),
+    is_cut_short: bool = False,
 ) -> Report:
     """Put a report together."""
     entries = history.entries
@@ -96,6 +99,7 @@ def report_of(
         impossible={kind.value: reason for kind, reason in impossible.items()},
         throughput=_throughput(history, began, latest),
         memory=tuple(memory),
+        is_cut_short=is_cut_short,
     )
 
 

@@ -59,6 +59,8 @@ def _figures(report: Report) -> Iterator[str]:
         f"{report.runs:,} runs, {thrown} faults, {report.refused:,} calls of "
         f"producers refused or uncertain; lease {report.lease:g} s"
     )
+    if report.is_cut_short:
+        yield "Ctrl-C ended the storm before its time"
     if memory := memory_of(report):
         yield f"memory of {memory}"
 

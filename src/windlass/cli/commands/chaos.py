@@ -31,6 +31,8 @@ EXAMPLES = (
 )
 _MIN_SECONDS, _MIN_LEASE = 1.0, 1.0
 _MAX_SEED = 2**31
+_STOPPED = 130
+"""The exit code after Ctrl-C or SIGTERM."""
 
 Store = Annotated[
     str, typer.Option(metavar="NAME", help="sqlite, postgres or redis: a store of its own.")
@@ -103,7 +105,7 @@ def chaos(
     _confirm(options, yes)
     report = _run(options, keep)
     _write(report, json_file, html_file)
-    raise typer.Exit(0 if report.ok else 1)
+    raise typer.Exit(_STOPPED if report.ok and report.is_cut_short else int(not report.ok))
 
 
 def _seconds(name: str, text: str, least: float) -> float:
@@ -145,7 +147,7 @@ def _run(options: Options, keep: bool) -> Report:
         raise
     except (KeyboardInterrupt, asyncio.CancelledError):
         show.note("stopped; all processes have ended")
-        raise typer.Exit(130) from None
+        raise typer.Exit(_STOPPED) from None
     finally:
         if not is_kept:
             shutil.rmtree(directory, ignore_errors=True)
@@ -162,7 +164,7 @@ async def _storm(options: Options, directory: Path) -> Report:
     from windlass.chaos.screen import progress
 
     with progress(show.stdout(), options.seconds) as update:
-        return await run_chaos(options, directory, update)
+        return await run_chaos(options, directory, update, reports_early=True)
 
 
 def _write(report: Report, json_file: Path | None, html_file: Path | None) -> None:

@@ -25,6 +25,7 @@ SHAPES: Mapping[str, Fields] = {
         "impossible": "The faults that could not be thrown, by name, and why.",
         "throughput": "Handlers that came to their end, second by second.",
         "memory": Field("The memory of each worker process.", "memory of a worker"),
+        "is_cut_short": "Whether Ctrl-C ended the storm before its time.",
         "directory": "Where ledger and logs are, if they were kept; else empty.",
     },
     "verdict of chaos": {
