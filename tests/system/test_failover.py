@@ -21,6 +21,7 @@ from tests.support.worker_processes import PATIENCE, until
 from tests.system.bouncer import PgBouncer
 from tests.system.replication import Copy, Primary, either, pair
 from windlass import EnqueueUncertain, Kind, State, StoreUnavailable, Windlass
+from windlass.app.doctor.fleet_checks import lineages_apart
 from windlass.core.errors import UnknownJob
 
 BEFORE = 150
@@ -220,8 +221,12 @@ def test_a_failover_to_an_asynchronous_standby_loses_the_writes_that_it_had_not_
         assert len(yard.ledger.entries("end", lost)) == 1
         with pytest.raises(UnknownJob):
             yard.job(lost)
+        assert yard.call(yard.app.jobs.amissing([lost, repeated])) == [lost]
         assert yard.call(yard.app.store.lineage()) != lineage
         until(lambda: worker.events("store.lineage_changed"), "a word about the other server")
+        found = yard.call(lineages_apart(yard.app.store))
+        assert found is not None
+        assert "windlass restored missing" in found.remedy
         assert worker.is_running()
 
 

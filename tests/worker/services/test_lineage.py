@@ -44,10 +44,12 @@ def test_a_worker_reports_that_the_history_of_the_server_is_another(
         assert found is not None
         assert "since workers looked last" in found.problem
         assert "windlass restored park" in found.remedy
+        assert "windlass restored missing FILE" in found.remedy
         async with serving(app):
             await until(lambda: log_lines(caplog, "store.lineage_changed"))
         (line,) = log_lines(caplog, "store.lineage_changed")
         assert (line["before"], line["now"]) == ("another/server", name)
+        assert "windlass restored missing FILE" in line["remedy"]
         assert await lineages_apart(app.store) is not None, "it is reported for some hours"
 
     asyncio.run(main())

@@ -87,7 +87,8 @@ async def lineages_apart(store: StoreQueries) -> Finding | None:
     return Finding(
         problem=f"{CHANGED} ({when})",
         remedy="after a restore: windlass restored park, before workers start; after a failover to "
-        "a standby that was behind, see docs/failover.md",
+        "a standby that was behind: windlass restored missing FILE, with job ids of your own data "
+        "(docs/failover.md)",
     )
 
 

@@ -82,7 +82,8 @@ class Pruner(RousableService):
                 before=changed.before,
                 now=changed.name,
                 why=CHANGED,
-                remedy="after a restore, stop the workers and run: windlass restored park",
+                remedy="after a restore, stop the workers and run: windlass restored park; after a "
+                "failover, compare job ids of your own data: windlass restored missing FILE",
             )
 
 
