@@ -48,7 +48,7 @@ test-wheel: $(VENV)/.dev ## test the wheel in empty environments: on every insta
 test-pythons: $(VENV)/.dev ## run a quick part of the tests on the other installed versions of Python
 	@$(BIN)/python -m tests.wheel.other_pythons $(PYTEST_ARGS)
 
-test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15, PgBouncer, Redis 7.0, Prometheus, Node.js and Chromium
+test-system: $(VENV)/.dev ## run the tests that need Debian's PostgreSQL 15, PgBouncer, pgpool-II, Redis 7.0, Prometheus, Node.js and Chromium
 	@$(BIN)/python -m pytest tests/system --numprocesses=auto --dist=worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## lint, types, layers, dead code, declared dependencies, words, sizes

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
-import time
-from pathlib import Path
-from random import sample
-from typing import Any, Self, TextIO
-from urllib.parse import urlsplit
 
-import psycopg
-from psycopg.rows import dict_row
-
-from tests.support.postgres.server import GUARDIAN, PORTS, Server, held, is_free, plain_environ
-from tests.support.postgres.wheel import ServerFailed, identity, unprivileged
+from tests.support.postgres.server import Server
 from tests.system.debian import program
+from tests.system.pooler import Pooler
 
-PATIENCE = 30.0
-"""Seconds after which a pooler that is not ready will not be."""
 CONFIG = """
 [databases]
 * = host=127.0.0.1 port={server}
@@ -38,79 +22,26 @@ admin_users = postgres
 pool_mode = transaction
 default_pool_size = 10
 max_client_conn = 500
-server_login_retry = 1
+server_login_retry = {login_retry}
 # Else the pooler's log would be mostly about who comes and goes.
 log_connections = 0
 log_disconnections = 0
 """
+DEFAULT_LOGIN_RETRY = 15
+"""Seconds that PgBouncer waits after a failed login unless it is configured."""
 
 
-class PgBouncer:
-    """A pooler that gives a server's connections away for one transaction each.
+class PgBouncer(Pooler):
+    """A pooler that gives a server's connections away for one transaction each."""
 
-    As a context manager it starts, and afterwards is gone with its directory. It never outlives
-    the process that made it.
-    """
+    NAME = "PgBouncer"
+    CONSOLE = "pgbouncer"
+    STOP = signal.SIGTERM
 
-    def __init__(self, server: Server) -> None:
-        self.port = 0
+    def __init__(self, server: Server, *, login_retry: int = 1) -> None:
+        super().__init__()
         self._server = server
-        self._nobody = unprivileged()
-        self._directory = Path(tempfile.mkdtemp(prefix="windlass-bouncer-"))
-        self._directory.chmod(0o755)
-        self._log = self._directory / "log"
-        self._hold: TextIO | None = None
-        self._guardian: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def start(self) -> None:
-        """Start the pooler, at the port that it had before, and wait until it answers.
-
-        Raises:
-            ServerFailed: it cannot be started.
-        """
-        if self._hold is None:
-            self._hold = held(self._directory / "holders")
-        for port in [self.port] if self.port else sample(PORTS, 20):
-            if is_free(port) and self._serves(port):
-                self.port = port
-                return
-        raise ServerFailed(f"no free port for PgBouncer: {self.log}")
-
-    def stop(self) -> None:
-        """Stop the pooler at once, whoever is connected."""
-        if self._guardian is not None and self._guardian.poll() is None:
-            self._guardian.send_signal(signal.SIGTERM)
-            self._guardian.wait(PATIENCE)
-
-    def close(self) -> None:
-        """Stop the pooler, and remove its directory."""
-        self.stop()
-        if self._hold is not None:
-            self._hold.close()
-            self._hold = None
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    @property
-    def log(self) -> str:
-        """What the pooler has logged since it was made."""
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
-
-    def through(self, url: str) -> str:
-        """Return a URL of the server as one that goes through the pooler."""
-        parts = urlsplit(url)
-        login, at, _ = parts.netloc.rpartition("@")
-        return parts._replace(netloc=f"{login}{at}127.0.0.1:{self.port}").geturl()
+        self._login_retry = login_retry
 
     def lead_to(self, server: Server) -> None:
         """Lead to another server from now on, as an operator does after a failover."""
@@ -119,67 +50,14 @@ class PgBouncer:
         with self._console(self.port) as console:
             console.execute("RELOAD")
 
-    def show(self, what: str) -> list[dict[str, Any]]:
-        """Ask the pooler about itself."""
-        with self._console(self.port) as console:
-            return console.execute(f"SHOW {what}".encode()).fetchall()
-
-    def _console(self, port: int) -> psycopg.Connection[dict[str, Any]]:
-        url = f"postgresql://postgres@127.0.0.1:{port}/pgbouncer"
-        return psycopg.connect(url, autocommit=True, connect_timeout=5, row_factory=dict_row)
-
-    # -- how -----------------------------------------------------------------------------------
-
-    def _serves(self, port: int) -> bool:
-        """Start the pooler at a port, and say whether it could have it."""
-        self._configure(port)
-        told = len(self.log)
-        guardian = self._spawn()
-        give_up = time.monotonic() + PATIENCE
-        while not self._is_ready(port):
-            if guardian.poll() is not None:
-                story = self.log[told:]
-                if "in use" in story and not self.port:
-                    return False
-                raise ServerFailed(f"PgBouncer ended while it started: {story}")
-            if time.monotonic() > give_up:
-                raise ServerFailed(f"PgBouncer is not ready within {PATIENCE} s: {self.log[told:]}")
-            time.sleep(0.01)
-        return True
-
-    def _configure(self, port: int) -> None:
-        config = CONFIG.format(server=self._server.port, port=port, directory=self._directory)
-        (self._directory / "config").write_text(config)
-        (self._directory / "users").write_text('"postgres" ""\n')
-        for file in self._directory.iterdir():
-            if self._nobody is not None:
-                os.chown(file, self._nobody.pw_uid, self._nobody.pw_gid)
-
-    def _spawn(self) -> subprocess.Popen[str]:
-        order = {
-            "command": [str(program("pgbouncer")), str(self._directory / "config")],
-            "cwd": str(self._directory),
-            "identity": identity(self._nobody),
-            "log": str(self._log),
-            "holders": str(self._directory / "holders"),
-            "remove": [str(self._directory)],
-        }
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-P", str(GUARDIAN), json.dumps(order)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=plain_environ(),
-            start_new_session=True,
+    def _files(self, port: int) -> dict[str, str]:
+        config = CONFIG.format(
+            server=self._server.port,
+            port=port,
+            directory=self._directory,
+            login_retry=self._login_retry,
         )
-        assert self._guardian.stdout is not None
-        with self._guardian.stdout as stream:
-            stream.readline()
-        return self._guardian
+        return {"config": config, "users": '"postgres" ""\n'}
 
-    def _is_ready(self, port: int) -> bool:
-        try:
-            with self._console(port):
-                return True
-        except psycopg.OperationalError:
-            return False
+    def _command(self) -> list[str]:
+        return [str(program("pgbouncer")), str(self._directory / "config")]

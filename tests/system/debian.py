@@ -19,6 +19,7 @@ PACKAGES: Mapping[str, str] = MappingProxyType(
     {
         f"postgresql-{VERSION}": "postgres",
         "pgbouncer": "pgbouncer",
+        "pgpool2": "pgpool",
         "redis-server": "redis-server",
         "openssl": "openssl",
         "prometheus": "promtool",

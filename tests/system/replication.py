@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.support.worker_processes import until
 from tests.system.debian import VERSION, program
 
 STANDBY = "standby"
-"""The name by which the primary knows its standby."""
+"""The name by which the primary knows its standby, if it has one."""
 
 
 class Primary(Server):
@@ -48,13 +49,16 @@ class Primary(Server):
 class Copy(Primary):
     """A server that begins with a base backup of another; as a standby, it follows that one."""
 
-    def __init__(self, source: Server, *, follows: bool) -> None:
+    def __init__(self, source: Server, *, follows: bool, name: str = STANDBY) -> None:
         super().__init__()
+        self.name = name
+        self.promoted_at = 0.0
         self._source = source
         self._follows = follows
 
     def _initdb(self, binaries: Path) -> None:
-        where = f"host=127.0.0.1 port={self._source.port} user=postgres application_name={STANDBY}"
+        where = f"host=127.0.0.1 port={self._source.port} user=postgres"
+        where += f" application_name={self.name}"
         command = [binaries / "pg_basebackup", "--pgdata", self._data, "--dbname", where]
         command += ["--wal-method=stream", "--checkpoint=fast", "--no-sync"]
         done = subprocess.run(
@@ -79,6 +83,7 @@ class Copy(Primary):
     def promote(self) -> None:
         """End the recovery: this is the primary from now on."""
         with self.connection() as db:
+            self.promoted_at = time.time()
             assert db.execute("SELECT pg_promote()").fetchone() == (True,)
 
     def let_go(self) -> None:
@@ -87,6 +92,13 @@ class Copy(Primary):
             db.execute("ALTER SYSTEM SET primary_conninfo = ''")
             db.execute("SELECT pg_reload_conf()")
         until(lambda: not self._receives(), "the end of the replication")
+
+    def received(self) -> int:
+        """Return how far it has received what the primary wrote."""
+        with self.connection() as db:
+            row = db.execute("SELECT pg_last_wal_receive_lsn() - '0/0'::pg_lsn").fetchone()
+        assert row is not None
+        return int(row[0])
 
     def _receives(self) -> bool:
         with self.connection() as db:
@@ -104,17 +116,24 @@ class Copy(Primary):
 @contextmanager
 def pair(commits: Literal["synchronous", "asynchronous"]) -> Iterator[tuple[Primary, Copy, str]]:
     """Give a primary, its standby, and the path of a database that both have, with the schema."""
+    names = STANDBY if commits == "synchronous" else ""
+    with replicated(names, STANDBY) as (primary, (standby,), database):
+        yield primary, standby, database
+
+
+@contextmanager
+def replicated(synchronous_names: str, *standbys: str) -> Iterator[tuple[Primary, list[Copy], str]]:
+    """Give a primary whose commits wait for standbys, these, and the path of a database."""
     with ExitStack() as stack:
         primary = stack.enter_context(Primary())
-        name = f"windlass_{uuid4().hex[:12]}"
-        url = primary.create_database(name)
+        url = primary.create_database(f"windlass_{uuid4().hex[:12]}")
         migrate(url)
-        standby = stack.enter_context(Copy(primary, follows=True))
-        until(lambda: _is_streaming(primary), "a standby that follows")
-        if commits == "synchronous":
-            primary.reload(synchronous_standby_names=STANDBY)
-            until(lambda: _is_streaming(primary, "sync"), "a synchronous standby")
-        yield primary, standby, urlsplit(url).path
+        copies = [stack.enter_context(Copy(primary, follows=True, name=name)) for name in standbys]
+        until(lambda: _streaming(primary) == len(copies), "standbys that follow")
+        if synchronous_names:
+            primary.reload(synchronous_standby_names=synchronous_names)
+            until(lambda: _streaming(primary, "sync", "quorum"), "a synchronous standby")
+        yield primary, copies, urlsplit(url).path
 
 
 def either(database: str, *ports: int) -> str:
@@ -123,7 +142,9 @@ def either(database: str, *ports: int) -> str:
     return f"postgresql://postgres@{hosts}{database}?target_session_attrs=read-write"
 
 
-def _is_streaming(primary: Server, state: str = "%") -> bool:
-    wanted = "SELECT FROM pg_stat_replication WHERE state = 'streaming' AND sync_state LIKE %s"
+def _streaming(primary: Server, *states: str) -> int:
+    """Count the standbys that follow, or those in some states of synchrony."""
+    wanted = "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'"
     with primary.connection() as db:
-        return db.execute(wanted, [state]).fetchone() is not None
+        rows = db.execute(wanted).fetchall()
+    return sum(not states or row[0] in states for row in rows)
