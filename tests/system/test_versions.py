@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 from tests.support.postgres.server import FAST, Server, versions
 from tests.system.bouncer import PgBouncer
-from tests.system.debian import Debian
+from tests.system.debian import Debian, program
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/postgresql.md", "CHANGELOG.md")
@@ -34,3 +35,11 @@ def test_the_docs_tell_the_version_of_the_pooler(bouncer: PgBouncer) -> None:
     (shown,) = bouncer.show("VERSION")
     told = told_in("docs/postgresql.md", "PgBouncer")
     assert re.findall(r"PgBouncer (\d+\.\d+)", str(shown["version"])) == [told]
+
+
+def test_the_page_of_failovers_tells_the_version_of_pgpool() -> None:
+    shown = subprocess.run(
+        [program("pgpool"), "--version"], check=True, capture_output=True, text=True
+    )
+    told = told_in("docs/failover.md", "pgpool-II")
+    assert re.findall(r"version (\d+\.\d+)", shown.stdout + shown.stderr) == [told]
