@@ -26,11 +26,11 @@ class NotReleasable(Exception):
     """The sources, or what was built of them, are not fit for a release."""
 
 
-def main(directory: Path = ROOT / "dist") -> int:
+def main(directory: Path = ROOT / "dist", changelog: Path = ROOT / "CHANGELOG.md") -> int:
     """Build and try a release in a directory; return 1 and say why, if it is not fit."""
     version = read_version((ROOT / "src/windlass/version.py").read_text("utf-8"))
     try:
-        check_sources(version, (ROOT / "CHANGELOG.md").read_text("utf-8"))
+        check_sources(version, changelog.read_text("utf-8"))
         sdist, wheel = build(directory, version)
         check_contents(zipfile.ZipFile(wheel).namelist())
         run(sys.executable, "-m", "twine", "check", "--strict", str(sdist), str(wheel))
@@ -56,11 +56,14 @@ def read_version(text: str) -> str:
 
 
 def check_sources(version: str, changelog: str) -> None:
-    """Raise unless the version is that of a release, and the changelog has its heading."""
+    """Raise unless the version is that of a release, and the changelog has all lines under it."""
     if _DEVELOPMENT.search(version):
         raise NotReleasable(f"the version must be that of a release, got {version}")
     if re.search(rf"^## {re.escape(version)}(?!\S)", changelog, re.MULTILINE) is None:
         raise NotReleasable(f"CHANGELOG.md must have a heading '## {version}'")
+    unreleased = re.search(r"^## Unreleased$(.*?)(?=^## )", changelog, re.MULTILINE | re.DOTALL)
+    if unreleased is not None and re.search(r"^- ", unreleased[1], re.MULTILINE):
+        raise NotReleasable(f"lines under '## Unreleased' of CHANGELOG.md belong to '## {version}'")
 
 
 def build(directory: Path, version: str) -> tuple[Path, Path]:
