@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from windlass.core.policies.limit import Tokens
-from windlass.core.policies.limit_account import Reply, Wish
+from windlass.core.policies.limit_grants import Reply, Wish
 from windlass.core.policies.limit_holding import TokenHolding
 
 THREE = Tokens(3)

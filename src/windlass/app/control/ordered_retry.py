@@ -14,7 +14,7 @@ from windlass.core.errors import InvalidTransition
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import State
 from windlass.core.policies.limit import Measure
-from windlass.core.policies.limit_account import freed
+from windlass.core.policies.limit_grants import freed
 from windlass.core.records import Json
 from windlass.handlers.registry import Registry
 from windlass.store import Store

@@ -77,7 +77,7 @@ def worker(
     }
     if drained is not None:
         # Imported here, because it loads rich, which a worker never needs.
-        from windlass.cli.processes.drain import drain
+        from windlass.cli.processes.drain_command import drain
 
         drain(drained, shutdown_timeout)
         return

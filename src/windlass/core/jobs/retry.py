@@ -1,4 +1,7 @@
-"""Owns retry policies: whether a failure is tried again, and how long that waits."""
+"""Owns retry policies: whether a failure is tried again, and how long that waits.
+
+`settle` chooses which delay applies: this one, one that a handler asked for, or one of the system.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from windlass.core.policies.limit import Tokens
-from windlass.core.policies.limit_account import Reply, Wish
+from windlass.core.policies.limit_grants import Reply, Wish
 
 _MAX_PORTIONS = 1_000
 """Into how many steps the cooling of many tokens is divided."""

@@ -1,6 +1,6 @@
 """Owns which jobs may start in this worker: each takes some of the tokens that it was granted.
 
-`core.policies.limit_account` decides how many the worker gets, and `limit_requests` asks for them;
+`core.policies.limit_grants` decides how many the worker gets, and `limit_requests` asks for them;
 the hot path is some arithmetic.
 """
 

@@ -1,7 +1,7 @@
 """Owns when a worker asks the token accounts in the store, and for what.
 
 The store is asked a few times a second at most, for all limits at once;
-`core.policies.limit_account` decides.
+`core.policies.limit_grants` decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from windlass.core.jobs.job import Job
 from windlass.core.jobs.queries import JobFilter
 from windlass.core.jobs.states import State
 from windlass.core.policies.limit import OVERRIDE, Limit, Measure
-from windlass.core.policies.limit_account import Wish
+from windlass.core.policies.limit_grants import Wish
 from windlass.core.policies.limit_holding import TokenHolding
 from windlass.core.records import Json
 from windlass.handlers.registry import Registry

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from windlass.core.changes import Changes
 from windlass.core.policies.limit import Limit, Measure
-from windlass.core.policies.limit_account import Reply, Wish, serve
+from windlass.core.policies.limit_grants import Reply, Wish, serve
 from windlass.core.policies.limit_holding import TokenHolding
 from windlass.core.records import Json
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.core.policies.limit import Tokens
-from windlass.core.policies.limit_account import Reply, Wish, freed, serve
+from windlass.core.policies.limit_grants import Reply, Wish, freed, serve
 from windlass.core.policies.limit_holding import TokenHolding
 from windlass.core.records import Json
 

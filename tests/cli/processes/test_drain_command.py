@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.worker_processes import until
 from windlass import State
-from windlass.cli.processes import drain
+from windlass.cli.processes import drain_command as drain
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell, Start
