@@ -60,7 +60,8 @@ def test_a_job_that_was_enqueued_later_was_not_waiting() -> None:
     past = history(strike(2, 3, **ALL), accepted(ONE, at=9.0), run(ONE, 9.5, 10))
 
     (found,) = recovery.first_starts(past)
-    assert found.seconds == 0.5
+    assert (found.seconds, found.since) == (6.5, 9.0)
+    assert not recovery.work_goes_on(past).violations
 
 
 def test_nothing_is_said_about_a_fault_that_hit_nothing_or_after_which_nothing_waited() -> None:

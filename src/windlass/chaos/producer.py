@@ -32,6 +32,8 @@ _PACED, _BURST_PACED = 3, 2 * RATE
 """Jobs of `paced` in each round, and in a burst."""
 _MAX_PACED = 0.8 * RATE
 """How many of these may be enqueued in a second; more would wait for ever longer."""
+_LONG = 0.3
+"""The part of jobs that take long, so that most faults hit one, also at a low rate."""
 _BATCH = 200
 """Jobs in one call: Redis adds up to 200 as a whole."""
 _LIVES_APART = 2**62
@@ -89,13 +91,13 @@ class Producer:
         self._counted = self.count
 
     def _seconds(self, most: float) -> float:
-        # Mostly short; one in eight is long enough to be hit by a fault.
-        part = 1.0 if self._dice.random() < 0.125 else 0.1
+        # Mostly short; some are long enough to be hit by a fault.
+        part = 1.0 if self._dice.random() < _LONG else 0.1
         return round(self._dice.uniform(0.4, 1.0) * most * part, 3)
 
     def _many(self) -> None:
         made: list[Draft[Any]] = [
-            *(workload.plain.draft(self._seconds(2.0)) for _ in range(5)),
+            *(workload.plain.draft(self._seconds(3.0)) for _ in range(5)),
             workload.threaded.draft(self._seconds(1.0)),
             workload.isolated.draft(self._seconds(1.0)),
             workload.flaky.draft(),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.chaos.laws.history import History, Run, Strike
 from windlass.chaos.laws.verdict import Finding, Violation
@@ -29,10 +30,11 @@ class Recovery(Struct, frozen=True, kw_only=True):
     job: str
     """The interrupted job; empty: any that was waiting."""
     seconds: float
+    """From the strike to that."""
     at: float
     """When it ran."""
     since: float
-    """When nothing was in its way any more: the end of the strike, or of one that followed."""
+    """When nothing was in its way any more: a job waited, and no later strike lasted."""
 
 
 def recoveries(history: History) -> list[Recovery]:
@@ -56,7 +58,7 @@ def recoveries(history: History) -> list[Recovery]:
 
 
 def first_starts(history: History) -> list[Recovery]:
-    """Return, for each strike after which a job waited for a worker, the time until one started."""
+    """Return, for each strike after which a job waited, the time until any job started."""
     begins = [run.began for run in history.runs]
     accepted = {job: entry.at for job, entry in history.accepted.items() if entry.name in _FREE}
     waiting = sorted(
@@ -70,7 +72,8 @@ def first_starts(history: History) -> list[Recovery]:
         if strike.number and (strike.pids or strike.touches_all) and place < len(waiting):
             first = begins[bisect_left(begins, strike.ended)]
             since = min(max(strike.ended, earliest[place]), first)
-            found.append(_recovery(history, strike, "", since, first))
+            made = _recovery(history, strike, "", since, first)
+            found.append(replace(made, seconds=first - strike.ended))
     return found
 
 
