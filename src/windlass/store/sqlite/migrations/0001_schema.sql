@@ -86,9 +86,11 @@ CREATE TABLE done_keys (
 CREATE INDEX done_keys_at ON done_keys (at);
 
 -- Every statement that completes a job records its key in the same transaction. Another job takes
--- the key over only after the first one was pruned.
-CREATE TRIGGER jobs_done AFTER UPDATE OF state ON jobs
-WHEN new.state = 'completed' AND new.headers IS NOT NULL
+-- the key over only after the first one was pruned. A trigger is run for every job that its statement
+-- changes, and a claim ends none: so this looks at the time at which a job ended, which every
+-- statement that ends one sets, and first at what most jobs do not have.
+CREATE TRIGGER jobs_done AFTER UPDATE OF finished_at ON jobs
+WHEN new.headers IS NOT NULL AND new.state = 'completed'
      AND length(json_extract(new.headers, '$."idempotency-key"')) BETWEEN 1 AND 200
 BEGIN
     INSERT INTO done_keys (kind, key, job, at)
@@ -139,9 +141,9 @@ CREATE TABLE news (
 
 -- Every statement that ends a job of a flow sends news to the flow in the same transaction. The id
 -- of such a job is a UUIDv8 that differs from the flow's id in the last five digits only.
-CREATE TRIGGER jobs_ended AFTER UPDATE OF state ON jobs
-WHEN new.state IN ('completed', 'dead', 'cancelled') AND old.state <> new.state
-     AND substr(new.id, 15, 1) = '8'
+CREATE TRIGGER jobs_ended AFTER UPDATE OF finished_at ON jobs
+WHEN substr(new.id, 15, 1) = '8' AND old.state <> new.state
+     AND new.state IN ('completed', 'dead', 'cancelled')
 BEGIN
     INSERT INTO news (topic, id, body, at)
     VALUES ('flow:' || substr(new.id, 1, 31) || '00000', new.id,
