@@ -35,6 +35,8 @@ BEGIN
                 FROM jobs
                 WHERE state = 'pending' AND queue = lanes.queue AND kind = lanes.kind
                   AND priority = lanes.priority AND key = lanes.key AND due_at > since
+                  -- Not those that another worker has moved: their transaction is that of the move.
+                  AND (due_at >= created_at OR due_at > now + interval '1 second')
                 -- Else it would be joined in any order, and not lane by lane.
                 OFFSET 0) AS placed_since) AS jobs_ahead
         WHERE age >= last
@@ -42,7 +44,8 @@ BEGIN
         UPDATE jobs SET due_at = since - ahead.number * interval '1 microsecond'
         FROM ahead
         -- A case, so that jobs are found by their ids alone: not by an index of pending ones.
-        WHERE jobs.id = ahead.id AND CASE state WHEN 'pending' THEN jobs.due_at > since END
+        WHERE jobs.id = ahead.id AND CASE state WHEN 'pending' THEN jobs.due_at > since
+            AND (jobs.due_at >= created_at OR jobs.due_at > now + interval '1 second') END
         RETURNING queue, kind
     )
     SELECT array_agg(queue), array_agg(kind) INTO queues, kinds FROM placed;
