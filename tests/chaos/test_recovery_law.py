@@ -36,6 +36,17 @@ def test_a_job_that_a_strike_did_not_interrupt_needs_no_recovery() -> None:
     assert recovery.recoveries(whole) == recovery.recoveries(before) == []
 
 
+def test_a_strike_after_the_next_run_has_not_interrupted_the_one_before() -> None:
+    """Prevents: a worker that was stopped is hit again when its job runs elsewhere already."""
+    past = history(
+        *(run(ONE, 1, 6, how="cut"), strike(2, 3, WORKER), strike(5.5, 5.5, WORKER)),
+        run(ONE, 5, 7, attempt=2, pid=OTHER),
+    )
+
+    (found,) = recovery.recoveries(past)
+    assert (found.strike, found.seconds) == (1, 2.0)
+
+
 def test_a_broken_network_interrupts_the_runs_that_were_cut_off_by_it() -> None:
     past = history(
         *(run(ONE, 1, 4, how="cut"), run(TWO, 1, 2.5, kind="flaky", how="failed")),

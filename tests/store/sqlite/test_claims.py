@@ -78,19 +78,34 @@ def test_a_claim_brings_its_jobs_as_the_lane_has_them(store: SqliteStore) -> Non
     assert [job.token for job in first + rest] == [7] * 100 + [8] * 200
 
 
+@pytest.mark.parametrize("headers", ["'no JSON'", "CAST(x'ff' AS TEXT)"])
 def test_an_unreadable_job_of_a_claim_is_buried_and_the_others_are_brought(
-    store: SqliteStore, path: Path
+    store: SqliteStore, path: Path, headers: str
 ) -> None:
     jobs = [new(n + 1) for n in range(5)]
     asyncio.run(store.enqueue(jobs))
     with closing(sqlite3.connect(path)) as db:
-        db.execute("UPDATE jobs SET headers = 'no JSON' WHERE id = ?", (str(jobs[2].id),))
+        db.execute(f"UPDATE jobs SET headers = {headers} WHERE id = ?", (str(jobs[2].id),))
         db.commit()
     brought = asyncio.run(claim(store))
     assert [job.id for job in brought] == [job.id for job in jobs if job is not jobs[2]]
     (dead,) = asyncio.run(store.find(JobFilter(states=(State.DEAD,)), limit=10)).jobs
     assert dead.id == jobs[2].id
-    assert "headers" in (dead.reason or "")
+    assert "its row cannot be read" in (dead.reason or "")
+
+
+@pytest.mark.parametrize("headers", ["'no JSON'", "CAST(x'ff' AS TEXT)"])
+def test_an_unreadable_job_that_a_worker_holds_does_not_hide_its_others(
+    store: SqliteStore, path: Path, headers: str
+) -> None:
+    """Prevents: jobs of a lost claim that nobody gives back, since one of them cannot be read."""
+    jobs = [new(n + 1) for n in range(3)]
+    asyncio.run(store.enqueue(jobs))
+    asyncio.run(claim(store))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"UPDATE jobs SET headers = {headers} WHERE id = ?", (str(jobs[1].id),))
+        db.commit()
+    assert {job.id for job in asyncio.run(store.held("w"))} == {jobs[0].id, jobs[2].id}
 
 
 def succeed(job: Job, **fields: object) -> Transition:

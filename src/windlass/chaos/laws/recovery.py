@@ -45,15 +45,16 @@ def recoveries(history: History) -> list[Recovery]:
     """
     found: list[Recovery] = []
     for run in history.runs:
-        strike = _interrupted_by(history, run)
+        again = [o.began for o in history.runs_of[run.job] if o.attempt > run.attempt]
+        if not again:
+            continue
+        first = min(again)
+        strike = _interrupted_by(history, run, first)
         if strike is None:
             continue
-        again = [o.began for o in history.runs_of[run.job] if o.attempt > run.attempt]
-        if again:
-            first = min(again)
-            moments = (strike.began, strike.ended, run.ended or 0.0)
-            since = max(moment for moment in moments if moment <= first)
-            found.append(_recovery(history, strike, run.job, since, first))
+        moments = (strike.began, strike.ended, strike.began if run.ended is None else run.ended)
+        since = max(moment for moment in moments if moment <= first)
+        found.append(_recovery(history, strike, run.job, since, first))
     return found
 
 
@@ -88,12 +89,12 @@ def _recovery(history: History, strike: Strike, job: str, since: float, at: floa
     )
 
 
-def _interrupted_by(history: History, run: Run) -> Strike | None:
-    """Return the last strike that hit the process of a run while it ran, and cut it off."""
+def _interrupted_by(history: History, run: Run, until: float) -> Strike | None:
+    """Return the last strike up to a moment that hit the process of a run, and cut it off."""
     if run.is_whole or (run.is_failed and run.name in _FAIL_BY_THEMSELVES):
         return None
     for strike in reversed(history.strikes):
-        if not strike.number or strike.began < run.began:
+        if not strike.number or not run.began <= strike.began <= until:
             continue
         is_hit = run.pid in strike.pids or (strike.touches_all and run.ended is not None)
         if is_hit and (run.ended is None or strike.began <= run.ended):

@@ -6,7 +6,7 @@ as the step was, and jobs that come later would be placed before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -93,18 +93,13 @@ class Places(Struct, frozen=True, kw_only=True):
         return max(due_at - self.by, self.now)
 
 
-def enqueued_before(placed: Iterable[tuple[Any, Moment, T]], ahead: Moment) -> list[T]:
+def enqueued_before(placed: Sequence[tuple[Any, Moment, T]], ahead: Moment) -> list[T]:
     """Return the jobs of one lane that were enqueued before the clock was set back.
 
     `placed` has the jobs that are due since then: arrival, due time, job. A job is from before the
-    step if it is due after `ahead`, which no job can be that came since, or after a job that
-    arrived later; and so is every job that arrived before one of these.
+    step if it is due after `ahead`, which no job can be that came since, or arrived before such a
+    job.
     """
-    in_order = sorted(placed, key=lambda each: each[:2])
-    earliest: Moment | None = None
-    for at in range(len(in_order) - 1, -1, -1):
-        due = in_order[at][1]
-        if due > ahead or (earliest is not None and due > earliest):
-            return [job for _, _, job in in_order[: at + 1]]
-        earliest = due if earliest is None else min(earliest, due)
-    return []
+    arrived = [arrival for arrival, due, _ in placed if due > ahead]
+    last = max(arrived, default=None)
+    return [] if last is None else [job for arrival, _, job in placed if arrival <= last]

@@ -80,7 +80,7 @@ def recall(names: Names, by: timedelta, ago: timedelta) -> Talk[int]:
     late: list[tuple[int, bytes]] = []
     for placed in lanes:
         # A place begins with the number of its arrival.
-        late += enqueued_before(((place, due, (due, place)) for due, place in placed), ahead)
+        late += enqueued_before([(place, due, (due, place)) for due, place in placed], ahead)
     # The earliest first: should this be interrupted, none has overtaken another.
     late.sort()
     moves = [(place[6:], begin - len(late) + at) for at, (_, place) in enumerate(late)]

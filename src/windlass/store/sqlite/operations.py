@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -31,6 +31,7 @@ from windlass.store.sqlite import streams
 from windlass.store.sqlite.queries import get, holds, sql
 from windlass.store.sqlite.repair import bury_unreadable, readable
 from windlass.store.sqlite.rows import (
+    Row,
     amend_values,
     checkpoint_values,
     instant,
@@ -86,14 +87,21 @@ def claim(db: sqlite3.Connection, asked: Claim, worker: str, token: int, now: in
 
 def claimed(db: sqlite3.Connection, seqs: Sequence[int], token: int) -> list[Job] | None:
     """Return jobs that were just claimed, in this order; None if one of them cannot be read."""
-    rows = db.execute(sql["claimed_jobs"], (as_json(seqs), token))
-    return readable(row[1:] for row in sorted(rows, key=itemgetter(0)))
+    return readable(_in_order(db.execute(sql["claimed_jobs"], (as_json(seqs), token))))
+
+
+def _in_order(rows: Iterable[Row]) -> Iterator[Row]:
+    """Sort rows by the place in front of each, when they are read: one may be unreadable."""
+    for row in sorted(rows, key=itemgetter(0)):
+        yield row[1:]
 
 
 def claimed_again(db: sqlite3.Connection, seqs: Sequence[int], token: int, now: int) -> list[Job]:
     """Bury the unreadable ones of claimed jobs, so that they block no others, and return these."""
     bury_unreadable(db, now, "running")
-    return claimed(db, seqs, token) or []
+    return [
+        job_of(row) for row in _in_order(db.execute(sql["claimed_jobs"], (as_json(seqs), token)))
+    ]
 
 
 def rescue(db: sqlite3.Connection, worker: str, token: int, limit: int, now: int) -> list[Job]:

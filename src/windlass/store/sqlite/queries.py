@@ -21,6 +21,7 @@ from windlass.core.workers import WorkerRecord
 from windlass.store.depth_counts import QUEUES, counts_of, depths_of
 from windlass.store.json_columns import as_json
 from windlass.store.sql_files import load_statements
+from windlass.store.sqlite.repair import readable
 from windlass.store.sqlite.rows import group_of, instant, job_of, micros, worker_of
 
 sql = load_statements("windlass.store.sqlite")
@@ -131,7 +132,13 @@ def workers(db: sqlite3.Connection, now: datetime) -> list[WorkerRecord]:
 
 
 def held(db: sqlite3.Connection, worker: str) -> list[Job]:
-    return [job_of(row) for row in db.execute(sql["held_jobs"], (worker,))]
+    """Return the running jobs of a worker, but for unreadable ones: these must not hide others."""
+    jobs = readable(db.execute(sql["held_jobs"], (worker,)))
+    if jobs is not None:
+        return jobs
+    seqs = db.execute(sql["held_seqs"], (worker,)).fetchall()
+    select = "SELECT * FROM jobs WHERE seq = ?"
+    return [job for seq in seqs for job in readable(db.execute(select, seq)) or ()]
 
 
 def cancel_requests(db: sqlite3.Connection, worker: str) -> list[UUID]:

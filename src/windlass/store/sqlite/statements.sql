@@ -247,10 +247,9 @@ WHERE seq IN (
 
 -- name: recall_pending
 -- Place pending jobs from before a step back of the clock right before those that came since. A job
--- is from before the step if it is ahead of the clock, or after one that was enqueued later, or
--- enqueued before one of these. Every worker does this when it starts, so jobs are looked for at
--- the end of each lane, where there are none: a look at all pending jobs would grow with them. Lanes
--- are walked as in sweep_heads.
+-- is from before the step if it is ahead of the clock, or arrived before such a job. Every worker
+-- does this when it starts, so jobs are looked for at the end of each lane, where there are none: a
+-- look at all pending jobs would grow with them. Lanes are walked as in sweep_heads.
 UPDATE jobs SET due_at = :begin - late.number
 FROM (
     WITH RECURSIVE heads (seq) AS (
@@ -273,20 +272,15 @@ FROM (
              WHERE next.state = 'pending' AND next.queue > here.queue
              ORDER BY next.queue, next.kind, next.priority, next.key, next.due_at LIMIT 1))
         FROM heads JOIN jobs AS here USING (seq)
-    ), placed_since AS (
-        SELECT heads.seq AS lane, later.seq, later.due_at,
-               min(later.due_at) OVER (PARTITION BY heads.seq ORDER BY later.seq DESC)
-                   AS earliest_since
+    ), ahead AS (
+        SELECT later.seq, later.due_at,
+               max(later.seq) FILTER (WHERE later.due_at > :ahead) OVER (PARTITION BY heads.seq)
+                   AS last_seq
         -- Cross joins keep this order: lane by lane.
         FROM heads CROSS JOIN jobs AS lane ON lane.seq = heads.seq
         CROSS JOIN jobs AS later ON later.state = 'pending' AND later.queue = lane.queue
             AND later.kind = lane.kind AND later.priority = lane.priority AND later.key = lane.key
             AND later.due_at > :begin
-    ), ahead AS (
-        SELECT seq, due_at,
-               max(seq) FILTER (WHERE due_at > :ahead OR due_at > earliest_since)
-                   OVER (PARTITION BY lane) AS last_seq
-        FROM placed_since
     )
     SELECT seq, row_number() OVER (ORDER BY due_at DESC, seq DESC) AS number
     FROM ahead WHERE seq <= last_seq
@@ -369,6 +363,10 @@ ORDER BY seq LIMIT ?
 -- name: take_over_job
 -- Put a job under a rescuer's lease and a new fence.
 UPDATE jobs SET worker = ?, token = ? WHERE id = ?
+
+-- name: held_seqs
+-- Return the numbers of the running jobs of a worker.
+SELECT seq FROM jobs WHERE worker = ? AND state = 'running'
 
 -- name: held_jobs
 -- List the running jobs of a worker.

@@ -53,27 +53,6 @@ async def jobs_keep_their_order_when_a_step_back_is_noticed_late(bench: Bench) -
 
 
 @law
-async def jobs_keep_their_order_when_the_clock_has_caught_up_before_the_recall(
-    bench: Bench,
-) -> None:
-    """No job is ahead of the clock any more, but some were enqueued after later ones."""
-    oldest = await bench.enqueue()
-    await bench.advance(MINUTE)
-    before = [await bench.enqueue()]
-    await bench.advance(2 * SECOND)
-    before.append(await bench.enqueue())
-    await bench.advance(-10 * SECOND)
-    since = [await bench.enqueue()]
-    await bench.advance(15 * SECOND)
-    since.append(await bench.enqueue())
-    assert await bench.store.recall(_NO_TIME, 16 * SECOND) == 2
-    for ago in (16 * SECOND, 5 * SECOND, 30 * SECOND):
-        assert await bench.store.recall(_NO_TIME, ago) == 0
-    worker = await bench.worker()
-    assert ids(await bench.claim(worker)) == [oldest, *before, *since]
-
-
-@law
 async def an_ordered_lane_waits_until_jobs_ahead_of_the_clock_are_recalled(bench: Bench) -> None:
     """No job overtakes another before the step of the clock is noticed."""
     before = await bench.enqueue()

@@ -292,6 +292,8 @@ class Writer(_SqlThread):
         except Exception as error:  # noqa: BLE001 - it goes to the caller, who waits for it.
             is_sql = isinstance(error, sqlite3.Error)
             answer.set_exception(unreachable(self._path, error) if is_sql else error)
+            if isinstance(error, sqlite3.OperationalError):
+                self._disconnect()  # The connection may be the cause.
 
     def _try(self, connection: sqlite3.Connection, operation: Operation[Any]) -> Any:
         """Run one operation so that its failure undoes it, and nothing else of the group."""

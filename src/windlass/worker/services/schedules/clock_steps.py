@@ -30,8 +30,9 @@ _FORWARD_REMEDY = "jobs scheduled before that time are due now; this host may ha
 class ClockSteps:
     """Compares the store's clock with the loop's at every answer of the store.
 
-    A step may have happened before this worker started. So at the start, times that lie ahead of
-    the clock are corrected as far as that is possible without the length of the step.
+    A step may have happened before this worker started. So times that lie ahead of the clock are
+    corrected as far as that is possible without the length of the step: with the second answer,
+    since workers that were there before know more of the step, and notice it within a second.
     """
 
     def __init__(self, store: Store) -> None:
@@ -39,6 +40,7 @@ class ClockSteps:
         self._clock = clock_of(asyncio.get_running_loop())
         self._seen: datetime | None = None
         self._seen_at = 0.0
+        self._is_new = True
         self._left: tuple[timedelta, datetime] | None = None
         """How far the clock went back, and its time then; kept until the jobs are moved."""
 
@@ -51,8 +53,10 @@ class ClockSteps:
         passed = timedelta(seconds=self._clock() - self._seen_at)
         seen, self._seen, self._seen_at = self._seen, now, asked
         if seen is None:
-            self._left = _NO_TIME, now
-        elif now < seen - LEAST:
+            return
+        if self._is_new:
+            self._is_new, self._left = False, (_NO_TIME, seen)
+        if now < seen - LEAST:
             # Kept until the jobs are moved, in case the store is unreachable until then.
             self._left = seen + passed - now, now - passed
         elif now > seen + passed + LEAP:

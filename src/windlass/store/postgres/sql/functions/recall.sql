@@ -8,9 +8,9 @@ AS $$
 #variable_conflict use_column
 -- Place pending jobs from before a step back of the clock right before those that came since; let
 -- jobs that wait for a span come sooner by as much; wake workers whose caches are outdated. A job
--- is from before the step if it is ahead of the clock, or after one that was enqueued later, or
--- enqueued before one of these. Every worker does this when it starts, so jobs are looked for at
--- the end of each lane, where there are none: a scan of a million took longer than the start.
+-- is from before the step if it is ahead of the clock, or arrived before such a job. Every worker
+-- does this when it starts, so jobs are looked for at the end of each lane, where there are none: a
+-- scan of a million took longer than the start.
 DECLARE
     now          timestamptz := clock();
     since        timestamptz := now - ago;
@@ -24,28 +24,24 @@ BEGIN
         SELECT jobs_ahead.id, row_number() OVER (ORDER BY due_at DESC, seq DESC) AS number
         FROM (SELECT queue, kind, priority, key FROM sweep() WHERE queue IS NOT NULL) AS lanes,
         LATERAL (
-            SELECT id, due_at, seq, age, min(age) FILTER (
-                -- A job that is less ahead may have come since the clock was read.
-                WHERE due_at > now + interval '1 second' OR due_at > earliest_since) OVER () AS last
+            SELECT id, due_at, seq, attempt, age, due_at > now + interval '1 second' AS is_ahead,
+                   min(age) FILTER (WHERE due_at > now + interval '1 second' AND attempt = 0)
+                       OVER () AS last
             FROM (
-                -- The age of the transaction, since sequence numbers are given out in blocks.
-                SELECT id, due_at, seq, age(xmin) AS age,
-                       min(due_at) OVER (ORDER BY age(xmin)
-                           RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earliest_since
-                FROM jobs
+                -- Arrival is told by the transaction, of jobs that were never claimed: sequence
+                -- numbers are given out in blocks. A job that is less than a second ahead may have
+                -- come since the clock was read.
+                SELECT id, due_at, seq, attempt, age(xmin) AS age FROM jobs
                 WHERE state = 'pending' AND queue = lanes.queue AND kind = lanes.kind
                   AND priority = lanes.priority AND key = lanes.key AND due_at > since
-                  -- Not those that another worker has moved: their transaction is that of the move.
-                  AND (due_at >= created_at OR due_at > now + interval '1 second')
                 -- Else it would be joined in any order, and not lane by lane.
                 OFFSET 0) AS placed_since) AS jobs_ahead
-        WHERE age >= last
+        WHERE is_ahead OR (attempt = 0 AND age >= last)
     ), placed AS (
         UPDATE jobs SET due_at = since - ahead.number * interval '1 microsecond'
         FROM ahead
         -- A case, so that jobs are found by their ids alone: not by an index of pending ones.
-        WHERE jobs.id = ahead.id AND CASE state WHEN 'pending' THEN jobs.due_at > since
-            AND (jobs.due_at >= created_at OR jobs.due_at > now + interval '1 second') END
+        WHERE jobs.id = ahead.id AND CASE state WHEN 'pending' THEN jobs.due_at > since END
         RETURNING queue, kind
     )
     SELECT array_agg(queue), array_agg(kind) INTO queues, kinds FROM placed;
