@@ -38,9 +38,9 @@ from windlass.core.workers import WorkerInfo
 from windlass.store.postgres import PostgresStore
 from windlass.store.postgres import migrate as schema
 
-FROZEN = {1: "f62626f7b25ea3a75a2ba3222afd2b94b25d11e66c55051884d5c32d42cce421"}
+FROZEN = {1: "0d2841ad8762b105eb091aeec302e2afb6dd6ce85d5b32d9d6b981972236f445"}
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
-FROZEN_FUNCTIONS = {1: "82e7ece6e959966807f075982d078918d1a09a125e45bf7bb0513530fc1082d0"}
+FROZEN_FUNCTIONS = {1: "def1ec0d04be4cec20019391925cc427744a8d193937833d357b9c041d3320c1"}
 """The digests of the functions of every schema; today's are the last."""
 HOUR = timedelta(hours=1)
 IDS = IdGenerator()
