@@ -76,7 +76,7 @@ ALL = [
     mutant("ticks_come_twice", "ticks"),
     mutant("ticker_dies", "ticks", patience=5.0),
     mutant("transactions_do_not_settle", "effects", store="postgres"),
-    mutant("floors_without_sweeps", "outcomes orphans", store="postgres", patience=8.0),
+    mutant("floors_without_sweeps", "outcomes orphans", KILL, store="postgres", patience=8.0),
     mutant("calls_are_written_job_by_job", "producers", PRODUCER),
     mutant("replicas_are_not_waited_for", "outcomes", OVER, store="redis", strikes=1),
 ]

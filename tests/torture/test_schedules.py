@@ -181,9 +181,10 @@ def test_ten_thousand_schedules_are_put_listed_and_ticked_in_few_questions(
             )
             for _ in range(2)
         ]
-        assert await crew[0].tick() > 0
+        for _ in range(3):
+            assert await crew[0].tick() > 0
         # It sets right, once, what a step of the clock left behind.
-        assert store.asked == {"ringing": 1, "recall": 1}, "what is not due costs nothing"
+        assert store.asked == {"ringing": 3, "recall": 1}, "what is not due costs nothing"
         await asyncio.to_thread(make_due, yard)
         while not all([await each.tick() for each in crew]):
             pass
