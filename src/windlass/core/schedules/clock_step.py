@@ -46,8 +46,14 @@ class Step(Struct, frozen=True, kw_only=True):
     at: datetime
     """When it was noticed, by the clock after the step."""
 
-    def is_like(self, other: Step) -> bool:
-        """Return whether another worker noticed this same step."""
+    def is_like(self, other: Step, seen: datetime | None = None) -> bool:
+        """Return whether another worker noticed this same step.
+
+        Not if `seen`, the last time of the clock before this step back, is later than any that the
+        clock showed before the other one.
+        """
+        if seen is not None and seen > other.at - other.by + LEAST:
+            return False
         return abs(self.by - other.by) < _ALIKE and abs(self.at - other.at) < _NEAR
 
 

@@ -66,7 +66,8 @@ class ClockSteps:
             self._left = None
 
     async def _set_right(self, by: timedelta, begin: datetime, now: datetime) -> None:
-        is_first = bool(by) and await self._is_first(Step(by=-by, at=now))
+        # Before the step, the clock had shown `begin + by`.
+        is_first = bool(by) and await self._is_first(Step(by=-by, at=now), seen=begin + by)
         # Only the first worker knows that retries were not moved yet; the rest is idempotent.
         moved = await self._store.recall(by if is_first else _NO_TIME, now - begin)
         if is_first:
@@ -78,12 +79,12 @@ class ClockSteps:
         if await self._is_first(step):
             log.warning("clock.stepped", by=_about(step.by), moved=0, effect=_FORWARD_REMEDY)
 
-    async def _is_first(self, step: Step) -> bool:
+    async def _is_first(self, step: Step, seen: datetime | None = None) -> bool:
         """Record a step, and return whether no other worker had recorded it."""
 
         def decide(known: Mapping[str, Json], _now: datetime) -> Changes[bool]:
             last = read_step(known.get(RECORD))
-            if last is not None and step.is_like(last):
+            if last is not None and step.is_like(last, seen):
                 return Changes(answer=False)
             return Changes(answer=True, records={RECORD: msgspec.to_builtins(step)})
 
