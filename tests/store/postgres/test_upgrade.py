@@ -40,7 +40,7 @@ from windlass.store.postgres import migrate as schema
 
 FROZEN = {1: "0d2841ad8762b105eb091aeec302e2afb6dd6ce85d5b32d9d6b981972236f445"}
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
-FROZEN_FUNCTIONS = {1: "def1ec0d04be4cec20019391925cc427744a8d193937833d357b9c041d3320c1"}
+FROZEN_FUNCTIONS = {1: "db0527460b7dd4fbdec948270b48601ff09e532d19612aeb5df77fa02e35bd86"}
 """The digests of the functions of every schema; today's are the last."""
 HOUR = timedelta(hours=1)
 IDS = IdGenerator()

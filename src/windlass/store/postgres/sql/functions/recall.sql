@@ -28,7 +28,7 @@ BEGIN
                    min(age) FILTER (WHERE due_at > now + interval '1 second' AND attempt = 0)
                        OVER () AS last
             FROM (
-                -- Arrival is told by the transaction, of jobs that were never claimed: sequence
+                -- The transaction shows the arrival of jobs that were never claimed: sequence
                 -- numbers are given out in blocks. A job that is less than a second ahead may have
                 -- come since the clock was read.
                 SELECT id, due_at, seq, attempt, age(xmin) AS age FROM jobs
