@@ -18,8 +18,6 @@ from windlass.supervisor.reloader import FileWatch
 from windlass.supervisor.spawn import Spawned
 from windlass.supervisor.supervisor import Supervisor
 
-_INTERRUPTED = 130
-
 
 def main(typed: Typed, first: Spawned | None) -> None:
     """Supervise as typed, and end with the exit code; an error is one line, and 1.
@@ -28,8 +26,6 @@ def main(typed: Typed, first: Spawned | None) -> None:
     """
     try:
         sys.exit(supervise(typed.command, reload=typed.reload, first=first))
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
     except (WindlassError, OSError) as error:
         why = reason(error)
         if typed.command.debug or why is None:
