@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from benchmarks.entrants import Entrant
 from benchmarks.peers.windlass_redis import LOADED
 from benchmarks.redis.field import Field
+from benchmarks.redis.server import info
 from benchmarks.report import Measure, Race, Rival, Score, percentile
 from benchmarks.timings import fill, reach
 from benchmarks.turns import Series
@@ -83,7 +86,7 @@ def _hold(field: Field, size: int) -> Callable[[Entrant], Held]:
     jobs = min(field.sizes.jobs, field.sizes.payloads // size)
 
     def measure(entrant: Entrant) -> Held:
-        with field.arena.room(entrant, **_LOG) as room:
+        with field.arena.room(entrant, **_LOG) as room, _apart(room.server):
             with _looking(room.server) as idle:
                 time.sleep(_IDLE)
             fill(room, jobs, kind=f"{LOADED}{size}")
@@ -107,6 +110,27 @@ def _hold(field: Field, size: int) -> Callable[[Entrant], Held]:
         )
 
     return measure
+
+
+@contextmanager
+def _apart(server: RedisServer) -> Iterator[None]:
+    """Give the server a CPU that its clients do not use.
+
+    Otherwise the time that a script waits for a CPU, while a client of the same machine uses it,
+    would count as the time for which the script holds the server. Only Linux can.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    ours = os.sched_getaffinity(0)
+    first, *others = sorted(ours)
+    if others:
+        os.sched_setaffinity(int(info(server, "server")["process_id"]), {first})
+        os.sched_setaffinity(0, others)  # The processes that are started from now on inherit it.
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, ours)
 
 
 @contextmanager
