@@ -67,6 +67,34 @@ def test_a_dead_job_completes_here_and_that_is_recorded(bed: Bed) -> None:
     asyncio.run(main())
 
 
+def test_progress_whose_writing_is_cancelled_by_the_end_of_the_run_is_written_at_the_end(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = bed.app()
+    writing = asyncio.Event()
+    written = app.store.progress
+
+    async def hang(*_: Any) -> bool:
+        monkeypatch.setattr(app.store, "progress", written)
+        writing.set()
+        return await asyncio.Future()
+
+    @app.job
+    async def ship(ctx: Context) -> None:
+        ctx.progress(0.5, "half way")
+        await writing.wait()
+
+    async def main() -> None:
+        handle = await ship.aenqueue()
+        monkeypatch.setattr(app.store, "progress", hang)
+        _, job = await settle_here(app, handle.id)
+        assert job.progress is not None
+        assert job.progress.fraction == 0.5
+        await app.aclose()
+
+    asyncio.run(main())
+
+
 @on_every_store
 def test_a_failure_here_is_an_attempt_like_any_other(bed: Bed) -> None:
     app = bed.app()

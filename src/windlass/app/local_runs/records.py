@@ -111,7 +111,7 @@ class Everything:
         self._progress = job, progress
 
     async def write_progress(self) -> None:
-        latest, self._progress = self._progress, None
+        latest = self._progress
         if latest is None:
             return
         job, progress = latest
@@ -119,6 +119,9 @@ class Everything:
             await self.store.progress(job.id, _token(job), progress)
         except StoreError as error:
             log.warning("progress.not_written", job_id=str(job.id), error=str(error))
+        # Cleared only now: the end of the run cancels a write under way, and writes once more.
+        if self._progress is latest:
+            self._progress = None
 
     async def settle(self, move: Transition) -> None:
         """Write the outcome, however often that has to be tried; the lease is renewed meanwhile."""
