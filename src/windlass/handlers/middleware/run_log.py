@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import Any
 
 from windlass.core.jobs.outcomes import Suspended
@@ -22,6 +23,7 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
     # The lines of a run with secrets are masked by Logger.info.
     run = context.run_state
     posted = run_lines(run.redaction) if is_logged and not run.secrets else None
+    start: Any = None
     if posted is not None:
         start = posted.started(context.job, context.worker_id)
     elif is_logged:
@@ -43,9 +45,11 @@ async def log_runs(context: Context, call_next: CallNext) -> Any:
     seconds = time.perf_counter() - began
     if value is not None or run.steps is not None or context.job.steps:
         # The result may be rejected, or steps may be missing: then the run has not succeeded.
-        run.log_finished = lambda: (
-            posted.finished(start, seconds) if posted is not None else _finished(context, seconds)
-        )
+        # A lambda would make cell variables of these names, which are slower in every run.
+        if posted is not None:
+            run.log_finished = partial(posted.finished, start, seconds)
+        else:
+            run.log_finished = partial(_finished, context, seconds)
     elif posted is not None:
         posted.finished(start, seconds)  # The common case.
     elif is_logged:

@@ -55,6 +55,8 @@ def refusal_of(job: Job) -> Outcome | None:
 
     A job whose steps are being undone always runs, even if it has expired or was cancelled.
     """
+    if not job.cancel_requested and job.expires_at is None:
+        return None  # The common case.
     if job.saga is Saga.UNDOING:
         return None
     if job.cancel_requested:

@@ -92,7 +92,7 @@ class Executor:
     async def run(self, run: Run, task: GuardedTask) -> Outcome | Transition:
         """Run a job in a task and return its outcome; a child process settles its jobs itself."""
         outcome: Outcome | Transition | None
-        runner, value = None, None
+        runner = value = context = None
         try:
             outcome = run.stopped or refusal_of(run.job)
             if outcome is None and run.pool is _ISOLATED:
@@ -108,8 +108,8 @@ class Executor:
         end_if_forked(self._forks)
         if (runner is None or runner.watchers) and not run.ended:
             await self._report_end(run, outcome, value)
-        if run.context is not None and run.context.run_state.stream is not None:
-            await flush_at_end(run.context)
+        if context is not None and context.run_state.stream is not None:
+            await flush_at_end(context)
         return outcome
 
     def interrupt(self, run: Run, outcome: Outcome) -> None:

@@ -56,13 +56,10 @@ class Run:
     @property
     def is_plain(self) -> bool:
         """Whether the run had no steps, no transaction and nothing to undo."""
-        context = self.context
-        return (
-            context is not None
-            and context.run_state.steps is None
-            and not context.settled
-            and self.job.saga is None
-        )
+        if self.context is None or self.job.saga is not None:
+            return False
+        state = self.context.run_state
+        return state.steps is None and not state.settled
 
     @property
     def is_completed(self) -> bool:
