@@ -1,6 +1,7 @@
 // Suggestions for the search box: a combobox with a listbox. The server says what may follow the
 // text before the caret; without this script, the box has a list of whole terms.
 const WAIT_MILLISECONDS = 80;
+const CARET_KEYS = new Set(["ArrowLeft", "ArrowRight", "Home", "End"]);
 
 export function suggestFor(input) {
   const list = document.createElement("ul");
@@ -20,6 +21,7 @@ export function suggestFor(input) {
   }
 
   let found = [];
+  let foundFor = "";  // The text before the caret that the suggestions continue.
   let active = -1;
   let timer = 0;
   let asking = new AbortController();
@@ -47,24 +49,30 @@ export function suggestFor(input) {
     chosen.scrollIntoView({ block: "nearest" });
     input.setAttribute("aria-activedescendant", chosen.id);
   };
+  const beforeCaret = () => input.value.slice(0, input.selectionStart);
   const ask = async () => {
+    clearTimeout(timer);
     asking.abort();
     asking = new AbortController();
-    const before = input.value.slice(0, input.selectionStart);
+    const before = beforeCaret();
     const address = new URL(input.dataset.suggest, location.href);
     address.searchParams.set("search", before);
     try {
       const answer = await fetch(address, { signal: asking.signal });
       if (!answer.ok) { close(); return; }
       const { suggestions } = await answer.json();
-      if (input.value.slice(0, input.selectionStart) !== before || document.activeElement !== input) return;
+      if (beforeCaret() !== before || document.activeElement !== input) return;
       found = suggestions;
+      foundFor = before;
       show(found.length === 0 ? "" : found.length === 1 ? "1 suggestion" : `${found.length} suggestions`);
     } catch {
       // Replaced by a later question, or the server is away: the box works without suggestions.
     }
   };
+  // Suggestions for another place in the text are of no use at this one: the caret may have moved since.
+  const isCurrent = () => found.length > 0 && beforeCaret() === foundFor;
   const accept = (index) => {
+    if (!isCurrent()) { ask(); return; }
     const { text, replaces } = found[index];
     const caret = input.selectionStart;
     const rest = input.value.slice(caret);
@@ -85,13 +93,15 @@ export function suggestFor(input) {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       const step = event.key === "ArrowDown" ? 1 : -1;
-      if (found.length) activate(active < 0 && step < 0 ? found.length - 1 : active + step);
+      if (isCurrent()) activate(active < 0 && step < 0 ? found.length - 1 : active + step);
       else ask();
     } else if (event.key === "Enter" && active >= 0) {
       event.preventDefault();
       accept(active);
     } else if (event.key === "Escape" && !list.hidden) {
       event.preventDefault();
+      close();
+    } else if (CARET_KEYS.has(event.key)) {
       close();
     }
   });
