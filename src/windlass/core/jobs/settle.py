@@ -55,6 +55,7 @@ from windlass.core.workflows.compensation import (
 )
 from windlass.core.workflows.step_log import Steps
 
+_COMPLETED = State.COMPLETED  # A module-level name, since a lookup on an enum is slow.
 _REASON_LIMIT = 1_000
 _NOT_RUNNING = "job {0.id} is {0.state}, so it cannot be settled"
 _LOG_UNREADABLE = "its remaining undos are unknown, because the log of its steps cannot be read"
@@ -204,7 +205,7 @@ def completed(job: Job, result: bytes | None = None) -> Transition:
     """Return the transition of a job that succeeded."""
     if job.token is None:
         raise ValueError(_NOT_RUNNING.format(job))
-    return Transition(id=job.id, token=job.token, state=State.COMPLETED, result=result)
+    return Transition(id=job.id, token=job.token, state=_COMPLETED, result=result)
 
 
 def _suspend(job: Job, outcome: Asleep | Compensated) -> Transition:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from windlass.handlers.context import Context
+from windlass.handlers.middleware.run_log import log_runs, logged
 from windlass.handlers.provided import needs_of
 from windlass.handlers.registry import Middleware
 
@@ -16,7 +17,10 @@ Run = Callable[[Context], Awaitable[Any]]
 def chain(middleware: Sequence[Middleware], run: Run) -> Run:
     """Return a run that passes through all middleware, in order, before the handler."""
     for layer in reversed(middleware):
-        run = partial(_through_asking if needs_of(layer) else _through, layer, run)
+        if layer is log_runs:  # Around every run of every worker.
+            run = partial(logged, run)
+        else:
+            run = partial(_through_asking if needs_of(layer) else _through, layer, run)
     return run
 
 

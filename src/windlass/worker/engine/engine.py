@@ -102,8 +102,8 @@ class Engine:
         self.has_put_off = False
         """Whether a crash suspect was postponed since waiting suspects were last released."""
         # Tested for every job, and the same for all of them.
-        self._has_queue_slots, self._has_gates = bool(self.queue_slots), bool(gates)
-        self._has_slo, self._is_scaled = bool(slo), not options.concurrency.fixed
+        self._has_gates, self._is_scaled = bool(gates), not options.concurrency.fixed
+        self._has_policies = self._has_gates or bool(slo) or bool(self.queue_slots)
 
     # -- one job's way through -----------------------------------------------------------------
 
@@ -112,11 +112,9 @@ class Engine:
         if self._state.draining:
             self.give_back(job, "shutdown")
             return
-        if self._has_queue_slots:
+        if self._has_policies:
             self.queue_slots.take(job.queue)
-        if self._has_gates:
             self.gates.began(job)
-        if self._has_slo:
             self.slo.began(job)
         run = Run(job, self._now())
         if not self.runs.add(run):
@@ -167,9 +165,8 @@ class Engine:
         job, state = run.job, self._state
         if self.reporter.latest:
             self.reporter.forget(job)
-        if self._has_queue_slots:
+        if self._has_policies:
             self.queue_slots.give(job.queue)
-        if self._has_gates:
             self.gates.ended(job, outcome)
         if self._is_scaled:
             self.demand.served += seconds
@@ -331,13 +328,14 @@ class Engine:
     def settled(self, settlement: Settlement) -> None:
         """Record that a transition is stored; successes and rescues were logged before."""
         job, transition = settlement.job, settlement.transition
-        if job.headers and SCHEDULE in job.headers and transition.state in FINISHED:
-            self._ticker.ended(job)
+        is_completed = transition.state is _COMPLETED
         if self._has_gates:
             self.gates.settled(job, transition)
-        if transition.state in FINISHED:
+        if is_completed or transition.state in FINISHED:
+            if job.headers and SCHEDULE in job.headers:
+                self._ticker.ended(job)
             self._announce_end(job)
-        if transition.state is not _COMPLETED and event_of(transition) != RESCUED:
+        if not is_completed and event_of(transition) != RESCUED:
             log_settled(job, transition)
         self._meters.settled(job, transition)
 

@@ -98,7 +98,8 @@ class Executor:
             if outcome is None and run.pool is _ISOLATED:
                 outcome = await self._run_in_child(run)
             if outcome is None:
-                runner = self._handlers.runner(run.job.kind)
+                kind = run.job.kind
+                runner = self._handlers.known.get(kind) or self._handlers.runner(kind)
                 self._deadlines.set(run, runner.registration, run.began)
                 context = run.context = task.owner = runner.enter(run.job, task)
                 value = await runner.run(context)

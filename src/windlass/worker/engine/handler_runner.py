@@ -110,7 +110,8 @@ class HandlerRunners:
         self._site = site
         self._record = record
         self._state = state
-        self._runners: dict[str, HandlerRunner] = {}
+        self.known: dict[str, HandlerRunner] = {}
+        """The runners that were made, by kind and alias."""
         self._collectors: list[BatchCollector] = []
 
     def runner(self, kind: str) -> HandlerRunner:
@@ -118,7 +119,7 @@ class HandlerRunners:
 
         Raises: UnknownKind: no handler is registered for it.
         """
-        return self._runners.get(kind) or self._add_runner(kind)
+        return self.known.get(kind) or self._add_runner(kind)
 
     def is_watched(self, kind: str) -> bool:
         """Return whether callbacks are registered for the ends of a kind's runs."""
@@ -126,8 +127,8 @@ class HandlerRunners:
 
     def _add_runner(self, kind: str) -> HandlerRunner:
         registration = self._registry[kind]
-        runner = self._runners.get(registration.kind) or self._make(registration)
-        self._runners[kind] = self._runners[registration.kind] = runner
+        runner = self.known.get(registration.kind) or self._make(registration)
+        self.known[kind] = self.known[registration.kind] = runner
         return runner
 
     def _make(self, registration: Registration) -> HandlerRunner:
