@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windlass.worker.engine.engine import Engine
 
 _ISOLATED = Pool.ISOLATED  # A lookup on an enum is slow.
-_RUNS_PER_LOOP_TURN = 50
+_RUNS_PER_LOOP_TURN = 100
 _SECONDS_PER_LOOP_TURN = 0.005
 _LATE = Released(
     reason=f"it could not start within {human(timedelta(seconds=MAX_START_SECONDS))}", begun=False
