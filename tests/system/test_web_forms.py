@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.system.browsing import LOOKS, PROMPT, Shown, watched
 from windlass import PermanentError, Windlass
@@ -200,6 +200,27 @@ def test_a_suggestion_is_chosen_by_a_click_within_the_text(
         page.get_by_role("option", name="mail").click()
         expect(box).to_have_value('"𝄞" queue:mail since:2h')
         expect(box).to_be_focused()
+
+
+@pytest.mark.parametrize("answer", ["slow", "failed"])
+def test_enter_sends_what_was_typed_after_a_suggestion_was_active(
+    browser: Browser, shown: tuple[Order, str], answer: str
+) -> None:
+    def fail(route: Route) -> None:
+        if answer == "failed":
+            route.abort()  # Otherwise it is never answered.
+
+    _, address = shown
+    with watched(browser, address, refused=None) as page:
+        page.goto(f"{address}jobs")
+        box = page.get_by_role("combobox", name="Search")
+        box.press_sequentially("queue:m")
+        expect(page.get_by_role("option", name="mail")).to_be_visible(timeout=PROMPT)
+        box.press("ArrowDown")
+        page.route("**/suggestions**", fail)
+        box.press_sequentially("ai")
+        box.press("Enter")
+        page.wait_for_url("**/jobs?q=queue%3Amai*", timeout=PROMPT)
 
 
 def test_without_scripts_the_box_lists_whole_terms(

@@ -96,6 +96,41 @@ def test_progress_whose_writing_is_cancelled_by_the_end_of_the_run_is_written_at
 
 
 @on_every_store
+def test_a_run_that_is_cancelled_while_its_last_progress_is_written_is_settled(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = bed.app()
+    may_write, written = asyncio.Event(), app.store.progress
+    writing: list[asyncio.Event] = [asyncio.Event(), asyncio.Event()]
+    under_way = iter(writing)
+
+    async def wait_and_write(*arguments: Any) -> bool:
+        next(under_way).set()
+        await may_write.wait()
+        return await written(*arguments)
+
+    @app.job
+    async def ship(ctx: Context) -> None:
+        ctx.progress(0.5, "half way")
+        await writing[0].wait()
+
+    async def main() -> None:
+        handle = await ship.aenqueue()
+        monkeypatch.setattr(app.store, "progress", wait_and_write)
+        running = asyncio.create_task(settle_here(app, handle.id))
+        await writing[1].wait()  # The handler has ended.
+        running.cancel()
+        await asyncio.sleep(0)
+        may_write.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert await handle.astate() is State.COMPLETED
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+@on_every_store
 def test_a_failure_here_is_an_attempt_like_any_other(bed: Bed) -> None:
     app = bed.app()
 

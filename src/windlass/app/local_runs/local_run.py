@@ -202,7 +202,6 @@ async def _run(
     finally:
         flushing.cancel()
     elapsed = timedelta(seconds=time.monotonic() - began)
-    await records.write_progress()
     move = None
     if not context.run_state.is_over:
         move = settler.end(job, context.run_state.steps, outcome, elapsed)

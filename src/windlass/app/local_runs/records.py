@@ -44,7 +44,7 @@ class Records(Protocol):
         """Write the latest progress, if there is any that is not written."""
 
     async def settle(self, move: Transition) -> None:
-        """Write the outcome."""
+        """Write the latest progress and the outcome."""
 
     async def interrupted(self, job: Job, settler: Settler, elapsed: timedelta) -> None:
         """End a run that was broken off."""
@@ -124,13 +124,20 @@ class Everything:
             self._progress = None
 
     async def settle(self, move: Transition) -> None:
-        """Write the outcome, however often that has to be tried; the lease is renewed meanwhile."""
-        writing = asyncio.ensure_future(self._settle(move))
+        """Write the latest progress and the outcome, also if the caller is cancelled meanwhile.
+
+        The outcome is written however often that has to be tried; the lease is renewed meanwhile.
+        """
+        writing = asyncio.ensure_future(self._end(move))
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.wait({writing})
             raise
+
+    async def _end(self, move: Transition) -> None:
+        await self.write_progress()
+        await self._settle(move)
 
     async def _settle(self, move: Transition) -> None:
         tried = False

@@ -1,7 +1,6 @@
 // Suggestions for the search box: a combobox with a listbox. The server says what may follow the
 // text before the caret; without this script, the box has a list of whole terms.
 const WAIT_MILLISECONDS = 80;
-const CARET_KEYS = new Set(["ArrowLeft", "ArrowRight", "Home", "End"]);
 
 export function suggestFor(input) {
   const list = document.createElement("ul");
@@ -41,6 +40,11 @@ export function suggestFor(input) {
     input.removeAttribute("aria-activedescendant");
     status.textContent = said;
   };
+  const deactivate = () => {
+    list.children[active]?.setAttribute("aria-selected", "false");
+    input.removeAttribute("aria-activedescendant");
+    active = -1;
+  };
   const activate = (index) => {
     list.children[active]?.setAttribute("aria-selected", "false");
     active = (index + found.length) % found.length;
@@ -65,8 +69,9 @@ export function suggestFor(input) {
       found = suggestions;
       foundFor = before;
       show(found.length === 0 ? "" : found.length === 1 ? "1 suggestion" : `${found.length} suggestions`);
-    } catch {
-      // Replaced by a later question, or the server is away: the box works without suggestions.
+    } catch (error) {
+      // Unless a later question has replaced this one, the server is away: the box works without suggestions.
+      if (error.name !== "AbortError") close();
     }
   };
   // Suggestions for another place in the text are of no use at this one: the caret may have moved since.
@@ -84,10 +89,16 @@ export function suggestFor(input) {
     if (!isWhole) ask();
   };
 
-  input.addEventListener("input", () => {
+  const askSoon = () => {
+    deactivate();  // Enter sends the text that is there now.
     clearTimeout(timer);
     timer = setTimeout(ask, WAIT_MILLISECONDS);
-  });
+  };
+
+  input.addEventListener("input", askSoon);
+  for (const moved of ["keyup", "pointerup"]) {  // The caret may have moved.
+    input.addEventListener(moved, () => { if (found.length && !isCurrent()) askSoon(); });
+  }
   input.addEventListener("keydown", (event) => {
     if (event.isComposing || event.altKey || event.ctrlKey || event.metaKey) return;
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -95,13 +106,11 @@ export function suggestFor(input) {
       const step = event.key === "ArrowDown" ? 1 : -1;
       if (isCurrent()) activate(active < 0 && step < 0 ? found.length - 1 : active + step);
       else ask();
-    } else if (event.key === "Enter" && active >= 0) {
+    } else if (event.key === "Enter" && active >= 0 && isCurrent()) {
       event.preventDefault();
       accept(active);
     } else if (event.key === "Escape" && !list.hidden) {
       event.preventDefault();
-      close();
-    } else if (CARET_KEYS.has(event.key)) {
       close();
     }
   });
