@@ -44,7 +44,8 @@ def _place(survey: Survey) -> list[Table]:
         "Python": platform.python_version(),
         "PostgreSQL": f"{survey.site.version()}, as `initdb` leaves it, on the same machine",
         "workers": "defaults, `METRICS_PORT=0` and `LOG_LEVEL=warning` unless a row says otherwise",
-        "a rate": f"median of {survey.sizes.rounds} rounds or more (least to greatest)",
+        "a rate": f"median of up to {survey.sizes.rounds} rounds (least to greatest); a rate "
+        "without a range is of one round, after which no jobs were left",
     }
     rows = [list(each) for each in facts.items()]
     return [Table(name="place", head=("what", "which"), rows=rows)]

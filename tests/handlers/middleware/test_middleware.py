@@ -14,6 +14,7 @@ from tests.support.app_on_store import Bed, in_state, log_lines, on_embedded_sto
 from windlass import CallNext, Context, Middleware, Retry, Snooze, State
 from windlass.core.jobs.ids import flow_id, member_id
 from windlass.core.values.durations import duration
+from windlass.handlers.middleware import log_runs
 
 pytestmark = on_embedded_stores
 
@@ -167,6 +168,25 @@ def test_every_run_is_logged_with_its_job_its_worker_and_its_duration(
 
     with caplog.at_level("DEBUG", logger="windlass"):
         asyncio.run(main())
+
+
+def test_the_log_lines_of_runs_are_the_same_if_another_middleware_calls_for_them(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = bed.app(middleware=[lambda ctx, call_next: log_runs(ctx, call_next)])
+
+    @app.job
+    async def work() -> None: ...
+
+    async def main() -> None:
+        async with serving(app):
+            await (await work.aenqueue()).aresult("60s")
+
+    with caplog.at_level("INFO", logger="windlass"):
+        asyncio.run(main())
+    for event in ("job.started", "job.finished"):
+        usual, other = log_lines(caplog, event)
+        assert usual["job_id"] == other["job_id"]
 
 
 def test_every_retry_is_logged_with_its_attempt_and_death_with_its_reason(

@@ -15,7 +15,7 @@ from windlass.core.errors import StoreUnavailable
 from windlass.core.jobs.job import NewJob, UniqueKey
 from windlass.core.jobs.states import State
 from windlass.store.redis import RedisStore, enqueue
-from windlass.store.redis.enqueue import ANY_AT_ONCE, PLAIN_AS_A_WHOLE, PLAIN_AT_ONCE
+from windlass.store.redis.enqueue import ANY_AT_ONCE, PLAIN_AT_ONCE, PLAIN_OVERLAPPING
 from windlass.store.redis.scripting.calls import Names, Talk, apump
 from windlass.testing.conformance import Bench
 from windlass.testing.conformance.bench import MINUTE
@@ -141,15 +141,13 @@ def test_plain_jobs_keep_their_order_over_pieces(redis_clock: ClockedRedis) -> N
         await store.enqueue(jobs)
         claimed = await bench.claim(await bench.worker())
         assert [job.id for job in claimed] == [job.id for job in jobs]
-        assert await store.enqueue([bench.new(), *jobs[:PLAIN_AS_A_WHOLE]])
+        assert await store.enqueue([bench.new(), *jobs[:PLAIN_AT_ONCE]])
         assert await counts(store) == {State.RUNNING: len(jobs), State.PENDING: 1}
 
     run(redis_clock, check)
 
 
-def test_a_call_for_few_plain_jobs_is_one_script_and_more_are_cut_smaller(
-    redis_clock: ClockedRedis,
-) -> None:
+def test_pieces_are_smaller_where_several_are_under_way(redis_clock: ClockedRedis) -> None:
     async def check(store: RedisStore, bench: Bench) -> None:
         run, sizes = store._connections.here().run, []
 
@@ -157,9 +155,16 @@ def test_a_call_for_few_plain_jobs_is_one_script_and_more_are_cut_smaller(
             sizes.append(commands[-1][4])
             return await run(*commands)
 
-        for count in (PLAIN_AS_A_WHOLE, PLAIN_AS_A_WHOLE + 1):
-            jobs = [bench.new() for _ in range(count)]
-            await apump(enqueue.enqueue(store._names, jobs), noted)
-        assert sizes == [PLAIN_AS_A_WHOLE, PLAIN_AT_ONCE, PLAIN_AT_ONCE, 1]
+        def new() -> list[NewJob]:
+            return [bench.new() for _ in range(PLAIN_AT_ONCE + 1)]
+
+        await apump(enqueue.enqueue(store._names, new()), noted)
+        assert sizes == [PLAIN_AT_ONCE, 1]
+        sizes.clear()
+        jobs = new()
+        places = await apump(enqueue.reserve(store._names, len(jobs)), run)
+        for talk in enqueue.reserved_pieces(store._names, jobs, places):
+            await apump(talk, noted)
+        assert sizes == [PLAIN_OVERLAPPING, PLAIN_OVERLAPPING, 1]
 
     run(redis_clock, check)

@@ -17,7 +17,7 @@ Run = Callable[[Context], Awaitable[Any]]
 def chain(middleware: Sequence[Middleware], run: Run) -> Run:
     """Return a run that passes through all middleware, in order, before the handler."""
     for layer in reversed(middleware):
-        if layer is log_runs:  # Around every run of every worker.
+        if layer is log_runs:  # In every app: this saves a call and two objects for each job.
             run = partial(logged, run)
         else:
             run = partial(_through_asking if needs_of(layer) else _through, layer, run)

@@ -23,7 +23,7 @@ def log_runs(context: Context, call_next: CallNext) -> Awaitable[Any]:
 
 
 async def logged(run: Callable[[Context], Awaitable[Any]], context: Context) -> Any:
-    """Do the same around a run that is called with its context: a call less for every job."""
+    """Log the start and the end of a run that is called with its context."""
     began = time.perf_counter()
     is_logged = _is_enabled_for(logging.INFO)
     # The lines of a run with secrets are masked by Logger.info.

@@ -15,12 +15,12 @@ from windlass.store.redis.scripting.calls import Names, Talk
 from windlass.store.redis.scripting.rows import body, encode, is_plain, options
 from windlass.store.redis.scripting.values import LARGE, Item, check_written, item_of, writes
 
-PLAIN_AT_ONCE = 100
+PLAIN_AT_ONCE = 200
 ANY_AT_ONCE = 100
 BYTES_AT_ONCE = 131_072
-"""Bounds of the scripts of a large call: the server does nothing else meanwhile."""
-PLAIN_AS_A_WHOLE = 200
-"""Most plain jobs of a call that one script adds, within the bounds of bytes: all or none."""
+"""Bounds of a script: the server does nothing else meanwhile."""
+PLAIN_OVERLAPPING = 100
+"""Most plain jobs of a script where others are under way, which share its sync of the file."""
 LARGE_BYTES_AT_ONCE = 1 << 20
 _LARGE_WEIGHT = 2.0
 """Cost of a job whose payload has a key of its own, in jobs without one."""
@@ -43,8 +43,7 @@ def enqueue(names: Names, jobs: Sequence[NewJob]) -> Talk[list[Enqueued]]:
     if not plain:
         return (yield from _any_pieces(names, jobs))
     added: list[Enqueued] = []
-    most = PLAIN_AS_A_WHOLE if len(jobs) <= PLAIN_AS_A_WHOLE else PLAIN_AT_ONCE
-    for piece in pieces(jobs, most):
+    for piece in pieces(jobs, PLAIN_AT_ONCE):
         added += yield from plain_piece(names, piece)
     return added
 
@@ -54,7 +53,7 @@ def may_overlap(jobs: Sequence[NewJob]) -> bool:
 
     Jobs with a key come one call after the other: a worker must not see a later one first.
     """
-    return len(jobs) > PLAIN_AS_A_WHOLE and not any(job.key for job in jobs) and _are_plain(jobs)
+    return len(jobs) > PLAIN_AT_ONCE and not any(job.key for job in jobs) and _are_plain(jobs)
 
 
 def reserve(names: Names, jobs: int) -> Talk[Places]:
@@ -68,7 +67,7 @@ def reserved_pieces(
 ) -> Iterator[Talk[list[Enqueued]]]:
     """Return the calls that add plain jobs at their places."""
     first = places.first
-    for piece in pieces(jobs, PLAIN_AT_ONCE):
+    for piece in pieces(jobs, PLAIN_OVERLAPPING):
         yield plain_piece(names, piece, places._replace(first=first))
         first += 2 * len(piece)
 
