@@ -37,6 +37,7 @@ _REMEDIES = {
     "NOPERM": "docs/redis.md lists the rights that the user needs",
     "CROSSSLOT": "use redis+cluster:// for a cluster",
 }
+_IN_SCRIPT = "user executing the script can't run"
 
 
 class ReplyError(Exception):
@@ -88,7 +89,8 @@ def translate(error: ReplyError, location: str) -> WindlassError:
             f"{location} has reached its maxmemory; raise it, or let workers finish jobs and "
             "shorten their retention",
         )
-    remedy = _REMEDIES.get(code, "")
+    # Redis 7.0 says so without a code of its own.
+    remedy = _REMEDIES.get("NOPERM" if _IN_SCRIPT in said else code, "")
     message = f"{location}: {said}; {remedy}" if remedy else f"{location}: {said}"
     if code == "BUSY":
         return StoreBusy(f"{message}; another client's script is running, try again")

@@ -50,7 +50,7 @@ if version % 2 == 1 then
     local word = struct.pack('>I8I8', now, (version - 1) / 2) .. lane
     wake(groups, queue, kind, 1, word, may_hand_over and hand_over)
   else
-    call('DECR', P .. 'ver')
+    call('INCRBY', P .. 'ver', '-1')
   end
 end
 if is_handed_over then

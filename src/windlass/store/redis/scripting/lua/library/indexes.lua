@@ -225,7 +225,7 @@ local function finish()
   local word = struct.pack('>I8I8', now, (version - 1) / 2)
   local groups = call('HGETALL', P .. 'zz')
   if #groups == 0 then
-    call('DECR', P .. 'ver')
+    call('INCRBY', P .. 'ver', '-1')
     return
   end
   for lane, jobs in pairs(woken) do
