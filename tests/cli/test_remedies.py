@@ -269,6 +269,14 @@ def dead(ward: Ward) -> UUID:
     return job
 
 
+def dead_of_an_invalid_payload(ward: Ward) -> UUID:
+    # As before a deploy that changed the type of the argument.
+    (job,) = ward.shell.enqueue("treat", payload=b'{"patient": 7}')
+    ward.work()
+    ward.reaches(job, State.DEAD)
+    return job
+
+
 def dead_by_an_undo_that_failed(ward: Ward) -> UUID:
     ward.work()
     own = ward.enqueue_flow("undone")
@@ -361,6 +369,7 @@ CASES: list[tuple[Cause, Build, End]] = [
     (Cause.EXPIRES, with_an_expiry, runs_once_somebody_looks),
     (Cause.COMPLETED, completed, is_still_so),
     (Cause.DEAD, dead, runs),
+    (Cause.DEAD, dead_of_an_invalid_payload, runs),
     (Cause.DEAD, dead_by_an_undo_that_failed, ends_undone),
     (Cause.CANCELLED, cancelled, is_still_so),
 ]

@@ -260,5 +260,11 @@ def until(check: Callable[[], bool], told: Callable[[], str] = lambda: "not so")
 
 def _filled(word: str) -> str:
     """Fill in what the reader of a command fills in."""
-    places = {"MODULE:ATTR": "clinic:app", "MODULE": "clinic", "N": "8", "N/s": "100/s"}
+    places = {
+        "MODULE:ATTR": "clinic:app",
+        "MODULE": "clinic",
+        "N": "8",
+        "N/s": "100/s",
+        "JSON": "{}",
+    }
     return places.get(word, word)

@@ -18,7 +18,7 @@ from tests.core.why.waiting_job import (
     reasons,
 )
 from windlass.core.jobs.ids import flow_id, member_id
-from windlass.core.jobs.job import Attempt, ErrorInfo, Progress, Saga
+from windlass.core.jobs.job import Attempt, ErrorInfo, Job, Progress, Saga
 from windlass.core.jobs.states import FINISHED, State
 from windlass.core.policies.breaker_record import BreakerChange, BreakerState, BreakerStatus
 from windlass.core.policies.pauses import Pauses
@@ -248,6 +248,26 @@ def test_a_finished_job_says_what_became_of_it(state: State) -> None:
     if state is State.DEAD:
         assert "gave up; Refused: no" in reason.message
         assert reason.remedy == f"windlass jobs retry {ID}"
+
+
+def died_of_its_payload(**facts: Any) -> Job:
+    message = "invalid payload for 'send': field 'n': Expected `str`, got `int`"
+    error = ErrorInfo(type="windlass.PayloadInvalid", message=message)
+    return a_job(state=State.DEAD, finished_at=NOW, reason=message, error=error, **facts)
+
+
+def test_a_job_that_died_of_its_payload_says_so_once_and_how_to_correct_it() -> None:
+    # A retry with the same payload would die the same way.
+    reason = only(died_of_its_payload())
+    assert reason.message.count("invalid payload for 'send'") == 1
+    assert reason.remedy.endswith(f"correct the payload: windlass dead redrive {ID} --payload JSON")
+    assert "jobs retry" not in reason.remedy
+
+
+def test_an_invalid_payload_that_completed_steps_used_is_left_and_the_handler_changed() -> None:
+    # A redrive with another payload is refused where completed steps used the present one.
+    reason = only(died_of_its_payload(saga=Saga.READY))
+    assert reason.remedy == f"let the handler accept the payload, then: windlass jobs retry {ID}"
 
 
 def test_additional_facts_come_last() -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from windlass.core.jobs.job import Job
+from windlass.core.jobs.moves import is_bound
 from windlass.core.jobs.states import State
 from windlass.core.values.durations import brief
 from windlass.core.values.text import listed
@@ -15,6 +16,8 @@ from windlass.core.workers import WorkerRecord
 
 _MAX_NAMED_JOBS = 20
 """How many jobs a command names."""
+_INVALID_PAYLOAD = "windlass.PayloadInvalid"
+"""The type of the error of a payload that the handler does not accept, as it is stored."""
 
 
 def running(job: Job, workers: Sequence[WorkerRecord], now: datetime) -> Iterator[Reason]:
@@ -68,20 +71,45 @@ def finished(job: Job, now: datetime, culprits: Sequence[Job] = ()) -> Reason:
         message = f"cancelled{ended}{reason}"
         again = "enqueue a new job; a cancelled one cannot be restored"
         return Reason(cause=Cause.CANCELLED, message=message, remedy=again, since=job.finished_at)
-    error = f"; {job.error}" if job.error else ""
-    message = f"dead since{ended}, after attempt {job.attempt}{reason}{error}"
+    return _dead(job, ended, culprits)
+
+
+def _dead(job: Job, ended: str, culprits: Sequence[Job]) -> Reason:
+    message = f"dead since{ended}, after attempt {job.attempt}{_why_dead(job)}"
     facts: dict[str, Any] = {
         "attempt": job.attempt,
         "error": None if job.error is None else str(job.error),
     }
-    ids = [str(each.id) for each in culprits] or [str(job.id)]
-    redrive = f"windlass jobs retry {' '.join(ids[:_MAX_NAMED_JOBS])}"
+    remedy = _revival(job)
     if culprits:
         # The flow's own job only sums up: run again before them, it would die again.
+        ids = [str(each.id) for each in culprits]
         message += f"; its flow finishes once these do: {listed(ids)}"
         facts["culprits"] = ids
+        remedy = f"windlass jobs retry {' '.join(ids[:_MAX_NAMED_JOBS])}"
     elif job.id == job.flow:
-        redrive = f"undo the remaining steps by hand, then: windlass dead purge {job.id}"
+        remedy = f"undo the remaining steps by hand, then: windlass dead purge {job.id}"
     return Reason(
-        cause=Cause.DEAD, message=message, remedy=redrive, since=job.finished_at, facts=facts
+        cause=Cause.DEAD, message=message, remedy=remedy, since=job.finished_at, facts=facts
+    )
+
+
+def _why_dead(job: Job) -> str:
+    """Return the reason and the error, once where the reason is the error's own message."""
+    reason = f": {job.reason}" if job.reason else ""
+    if job.error is None or job.error.message == job.reason:
+        return reason
+    return f"{reason}; {job.error}"
+
+
+def _revival(job: Job) -> str:
+    """Return what gives a dead job a new life that does not end the same way at once."""
+    retry = f"windlass jobs retry {job.id}"
+    if job.error is None or job.error.type != _INVALID_PAYLOAD:
+        return retry
+    if is_bound(job):
+        return f"let the handler accept the payload, then: {retry}"
+    return (
+        "let the handler accept the payload and retry the job, or correct the payload: "
+        f"windlass dead redrive {job.id} --payload JSON"
     )
