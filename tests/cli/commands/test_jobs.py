@@ -185,6 +185,21 @@ def test_a_job_that_cannot_be_moved_does_not_block_the_others(shell: Shell) -> N
     assert "is pending" in said.err
 
 
+def test_a_retry_that_is_refused_says_what_the_state_means_and_what_to_do(shell: Shell) -> None:
+    (running,) = shell.enqueue("resize")
+    shell.start("resize")
+    (pending, cancelled) = shell.enqueue(count=2)
+    shell.ok("jobs", "cancel", cancelled)
+    for job_id, remedy in {
+        pending: f"it already waits for a worker; see what holds it back: windlass why {pending}",
+        running: f"it has already started; see how far it is: windlass why {running}",
+        cancelled: "a cancelled job does not run again; enqueue a new job",
+    }.items():
+        said = shell("jobs", "retry", job_id, "--json")
+        assert remedy in " ".join(said.err.split())
+        assert "only scheduled" not in said.err, "the command gives dead jobs a new life, too"
+
+
 def test_cancel_ends_a_waiting_job_and_asks_a_running_one(shell: Shell) -> None:
     (running,) = shell.enqueue("resize")
     shell.start("resize")

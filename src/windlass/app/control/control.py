@@ -25,6 +25,7 @@ from windlass.core.errors import InvalidTransition, UnknownJob
 from windlass.core.jobs.job import Job, Saga
 from windlass.core.jobs.moves import FROM, Verb
 from windlass.core.jobs.queries import ErrorGroups
+from windlass.core.jobs.states import State
 from windlass.core.payloads.redaction import Redaction
 from windlass.core.policies.pauses import PAUSES, Pauses, pause_record
 from windlass.core.records import Json
@@ -36,9 +37,15 @@ _OBSERVED_AFTER = timedelta(seconds=2)
 _POLL_SECONDS = 0.25
 _REMEDIES = {
     Verb.CANCEL: "only waiting and running jobs can be cancelled",
-    Verb.RETRY: "only scheduled jobs can be retried now; redrive a dead job",
     Verb.REDRIVE: "only dead jobs can be redriven; enqueue a new job",
     Verb.PURGE: "only finished jobs can be purged; cancel it first",
+}
+_RETRY_REMEDIES = {
+    State.PENDING: "it already waits for a worker; see what holds it back: windlass why {}",
+    State.RUNNING: "it has already started; see how far it is: windlass why {}",
+    State.COMPLETED: "a completed job does not run again; enqueue a new job",
+    State.CANCELLED: "a cancelled job does not run again; enqueue a new job",
+    State.DEAD: "give it a new life: windlass dead redrive {}",
 }
 _BEING_UNDONE = "its compensation is running and cannot be interrupted"
 _WITH_ANOTHER_PAYLOAD = "redrive with another payload"
@@ -222,7 +229,8 @@ class Control(
             raise InvalidTransition(job_id, job.state, _WITH_ANOTHER_PAYLOAD, _BOUND)
         if job.state in FROM[verb]:
             raise InvalidTransition(job_id, job.state, verb, f"it waits for {job.waiting_for!r}")
-        raise InvalidTransition(job_id, job.state, verb, _REMEDIES[verb])
+        remedy = _RETRY_REMEDIES[job.state] if verb is Verb.RETRY else _REMEDIES[verb]
+        raise InvalidTransition(job_id, job.state, verb, remedy.format(job_id))
 
 
 def _paused(name: str, known: Mapping[str, Json], now: datetime) -> Changes[timedelta | None]:
