@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -28,6 +29,14 @@ from tests.core.payloads.order_types import (
 )
 from windlass.core.errors import ConfigError, PayloadInvalid
 from windlass.core.failures.describe import describe
+
+
+@dataclass(frozen=True)
+class Place:
+    """A value that may be a key in Python."""
+
+    shelf: int
+
 
 # -- what does not fit, and by which name (C8) -----------------------------------------------------
 
@@ -93,6 +102,19 @@ def test_a_value_without_a_json_form_is_refused_by_the_name_of_its_argument(valu
     with pytest.raises(PayloadInvalid) as caught:
         one.encode({"x": 1, "clock": value})
     assert caught.value.field.startswith("clock")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [None, (1, 2), (1, object()), frozenset({1}), Place(1)],
+    ids=lambda key: type(key).__name__,
+)
+def test_a_key_without_a_json_form_is_not_taken_for_a_value(key: Any) -> None:
+    # As values, these have a JSON form: the message would be untrue of them.
+    with pytest.raises(PayloadInvalid) as caught:
+        codec_of(with_defaults).encode({"x": 1, "clock": [{1: 2, key: 3}]})
+    named = f"a key of type {type(key).__qualname__} has no JSON form; use text as the key"
+    assert (caught.value.field, caught.value.reason) == ("clock", named)
 
 
 def test_an_unknown_argument_is_refused_by_its_name() -> None:

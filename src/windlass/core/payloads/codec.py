@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import partial
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, NoneType
 from typing import Any, Union
 
 import msgspec
@@ -304,6 +304,9 @@ def no_form(value: object) -> str:
         if issubclass(kind, types):
             name = getattr(value, "__qualname__", "it") if "class" in said else kind.__qualname__
             return said.format(name)
+    if issubclass(kind, _ENCODED_AS_VALUES) or is_dataclass(kind):
+        # msgspec encodes these itself, so it asks for another form of them only as keys.
+        return f"a key of type {kind.__qualname__} has no JSON form; use text as the key"
     return f"a value of type {kind.__qualname__} has no JSON form"
 
 
@@ -314,6 +317,8 @@ _MEANT: Mapping[type[Any] | tuple[type[Any], ...], str] = {
     Iterator: "a {} has no JSON form; make a list of it",
     (FunctionType, MethodType): "a {} has no JSON form; call it first",
 }
+
+_ENCODED_AS_VALUES = (NoneType, tuple, frozenset, msgspec.Struct)
 
 
 def _without_secrets(value: Any, *, messages: Messages = NO_MESSAGES) -> Any:
