@@ -100,6 +100,40 @@ def test_a_producer_may_do_nothing_else(url: str, statement: str) -> None:
         db.execute(statement.encode())
 
 
+@pytest.mark.parametrize(
+    ("take", "give"),
+    [
+        (
+            "REVOKE INSERT ON windlass.finished_jobs FROM {}",
+            "GRANT ALL ON windlass.finished_jobs TO {}",
+        ),
+        ("ALTER SCHEMA windlass RENAME TO other", "ALTER SCHEMA other RENAME TO windlass"),
+    ],
+)
+def test_outcomes_that_a_worker_may_not_write_are_kept_until_it_may(
+    url: str, take: str, give: str
+) -> None:
+    """Prevents jobs that succeeded from being dead, or run again, because a grant was missing."""
+    app, _ = shop_at(as_role(url, "worker"))
+    role = f"{prefix_of(url)}worker"
+
+    @app.job
+    async def succeed(ctx: Context) -> int:
+        db.execute(take.format(role).encode())
+        return ctx.attempt
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            handle = await succeed.aenqueue()
+            await until(lambda: worker._parts.engine.completer.is_failing)
+            db.execute(give.format(role).encode())
+            assert await handle.aresult("60s") == 1
+        await app.aclose()
+
+    with psycopg.connect(url, autocommit=True) as db:
+        asyncio.run(main())
+
+
 def test_a_worker_can_do_everything_that_workers_do(url: str) -> None:
     app, work = shop_at(as_role(url, "worker"))
 

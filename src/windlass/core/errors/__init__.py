@@ -22,6 +22,7 @@ WindlassError
 │   │   ├── StoreRefused   ... once the URL, or the server it names, is corrected
 │   │   └── WriteUncertain  ... and it may have been written, or may be yet; can be repeated
 │   ├── QueueFull          ... because a bounded queue is full
+│   ├── StoreForbidden     ... because its user lacks a right
 │   └── SchemaMismatch     ... because its schema and this release do not fit
 ├── MemoryExceeded         a job used more memory than its kind allows
 ├── JobCrashed             the process in which a job ran alone has died
@@ -82,6 +83,7 @@ from windlass.core.errors.store import (
     SchemaMismatch,
     StoreBusy,
     StoreError,
+    StoreForbidden,
     StoreRefused,
     StoreUnavailable,
     WriteUncertain,
@@ -116,6 +118,7 @@ __all__ = [
     "StepsChanged",
     "StoreBusy",
     "StoreError",
+    "StoreForbidden",
     "StoreRefused",
     "StoreUnavailable",
     "UnknownJob",

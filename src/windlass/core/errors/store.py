@@ -65,6 +65,17 @@ class QueueFull(StoreError):
         return f"the queue is full{waiting}: {self.message}"
 
 
+class StoreForbidden(StoreError):
+    """The user of the store lacks a right that this needs.
+
+    A worker keeps the outcomes that it may not write, and claims nothing, until the right is given.
+
+    Remedy:
+        Give the user the rights that docs/postgresql.md or docs/redis.md list; on PostgreSQL
+        repeat the grants after every migration.
+    """
+
+
 class SchemaMismatch(StoreError):
     """The store's schema and this release of Windlass do not fit.
 

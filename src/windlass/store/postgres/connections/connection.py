@@ -31,6 +31,7 @@ from windlass.core.errors import (
     SchemaMismatch,
     StoreBusy,
     StoreError,
+    StoreForbidden,
     StoreRefused,
     StoreUnavailable,
     WindlassError,
@@ -326,7 +327,7 @@ def translate(error: Exception, location: str) -> WindlassError:
     ):
         return SchemaMismatch(f"{location} has no schema for this release; run: windlass migrate")
     if isinstance(error, errors.InsufficientPrivilege):
-        return StoreError(f"{location}: {reason}; docs/postgresql.md lists the grants")
+        return StoreForbidden(f"{location}: {reason}; docs/postgresql.md lists the grants")
     if isinstance(error, UNKNOWN_STATEMENT):
         return StoreUnavailable(
             f"{location}: {reason}; the prepared statements of this session were dropped"

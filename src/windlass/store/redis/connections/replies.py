@@ -8,6 +8,7 @@ from windlass.core.errors import (
     QueueFull,
     StoreBusy,
     StoreError,
+    StoreForbidden,
     StoreRefused,
     StoreUnavailable,
     WindlassError,
@@ -90,7 +91,8 @@ def translate(error: ReplyError, location: str) -> WindlassError:
             "shorten their retention",
         )
     # Redis 7.0 says so without a code of its own.
-    remedy = _REMEDIES.get("NOPERM" if _IN_SCRIPT in said else code, "")
+    code = "NOPERM" if _IN_SCRIPT in said else code
+    remedy = _REMEDIES.get(code, "")
     message = f"{location}: {said}; {remedy}" if remedy else f"{location}: {said}"
     if code == "BUSY":
         return StoreBusy(f"{message}; another client's script is running, try again")
@@ -98,4 +100,6 @@ def translate(error: ReplyError, location: str) -> WindlassError:
         return StoreUnavailable(message)
     if code in ("NOAUTH", "WRONGPASS") or "DB index is out of range" in said:
         return StoreRefused(message)
+    if code == "NOPERM":
+        return StoreForbidden(message)
     return StoreError(message)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from windlass.core.errors import StoreBusy, StoreUnavailable
+from windlass.core.errors import StoreBusy
 from windlass.core.jobs.job import ErrorInfo, Job
 from windlass.core.jobs.settle import Transition, finally_
 from windlass.core.jobs.states import State
@@ -18,7 +18,7 @@ from windlass.observability.logs import get_logger
 from windlass.observability.meters import Meters
 from windlass.process.service import PROBE_SECONDS
 from windlass.store import Store
-from windlass.worker.engine.writing.group_writer import GroupWriter
+from windlass.worker.engine.writing.group_writer import OF_THE_STORE, GroupWriter
 from windlass.worker.state import WorkerState
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Completer(GroupWriter[Settlement]):
             self._take_up()
             try:
                 await self.flush()
-            except StoreUnavailable as error:
+            except OF_THE_STORE as error:
                 # The caller of stop() bounds how long this is tried.
                 await self._wait_out(self._back_off(error))
             else:
@@ -119,7 +119,7 @@ class Completer(GroupWriter[Settlement]):
     async def _write(self, group: list[Settlement]) -> None:
         try:
             await self._settle(group)
-        except StoreUnavailable:
+        except OF_THE_STORE:
             self._is_failing = True
             raise
         if self._is_failing:
@@ -148,7 +148,7 @@ class Completer(GroupWriter[Settlement]):
         except StoreBusy as error:
             await self._delay(group, error)
             return
-        except StoreUnavailable:
+        except OF_THE_STORE:
             self._meters.call_failed("settle")
             raise
         except Exception as error:
@@ -209,7 +209,7 @@ class Completer(GroupWriter[Settlement]):
         dead = finally_(job_now, dead)
         try:
             settled = await self._store.settle([dead])
-        except StoreUnavailable:
+        except OF_THE_STORE:
             raise
         except Exception:
             # Dropped, or it would block every other outcome; the job is rescued when its lease
