@@ -8,6 +8,7 @@ import pytest
 
 from windlass.core.changes import Changes
 from windlass.core.policies.limit import Limit
+from windlass.core.workers import LimitInfo
 from windlass.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -106,6 +107,20 @@ def test_without_an_app_whatever_was_changed_is_shown(shop: Shell) -> None:
     shop.ok("limits", "set", "gpu", "--concurrency", 2)
     (told,) = shop.ok("limits", "list", "--json").json["limits"]
     assert (told["limit"], told["concurrency"], told["changed"]) == ("gpu", 2, True)
+
+
+def test_without_an_app_the_limits_that_live_workers_report_are_listed(shop: Shell) -> None:
+    # `windlass why` names them as what holds a job back: they must not be missing here.
+    reported = {"kind:crawl": LimitInfo(rate="1/m"), "gpu": LimitInfo(concurrency=8)}
+    uses = {"crawl": {"kind:crawl": 1}}
+    shop.register("w1", kinds=("crawl",), limits=reported, uses=uses)
+    shop.ok("limits", "set", "gpu", "--concurrency", 2)
+    gpu, crawl = shop.ok("limits", "list", "--json").json["limits"]
+    assert (gpu["limit"], gpu["concurrency"], gpu["changed"]) == ("gpu", 2, True)
+    assert (crawl["limit"], crawl["rate"], crawl["kinds"]) == ("kind:crawl", "1/m", ["crawl"])
+    assert not crawl["changed"]
+    shop.retire("w1")
+    assert [each["limit"] for each in shop.ok("limits", "list", "--json").json["limits"]] == ["gpu"]
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,17 @@ class LimitControl(ControlPart):
     reset_limit = blocking(areset_limit)
 
     async def alimits(self) -> list[LimitState]:
-        """Return the limits that this app defines, or that were changed, and what is in use."""
-        store, known = self._app.store, self._app.registry.limits
+        """Return what is in use of the limits of this app and of live workers, and of changed ones.
+
+        Of a limit that this app defines, its own value counts, not the one that workers report.
+        """
+        store, workers = self._app.store, await self._app.store.workers()
+        known = KnownLimits(self._app.registry, workers)
         changes = await store.records(OVERRIDE)
         accounts = await store.records(RECORD)
-        names = known.keys() | {record.removeprefix(OVERRIDE) for record in changes}
+        names = known.names() | {record.removeprefix(OVERRIDE) for record in changes}
         now = (await store.sweep()).now.timestamp()
-        kinds = self._kinds_of_limits(await store.workers())
+        kinds = self._kinds_of_limits(workers)
         return [
             limit_state(
                 name,
@@ -155,6 +159,10 @@ class KnownLimits:
         if kind in self._registry:
             return dict(self._registry.limited_by(kind, queue))
         return {queue_limit(queue): 1, **self._uses.get(kind, {f"kind:{kind}": 1})}
+
+    def names(self) -> set[str]:
+        """Return the names of all limits whose values are known."""
+        return self._registry.limits.keys() | self._stored.keys()
 
     def get(self, name: str) -> Limit | None:
         """Return a limit as in the code; None if it is unknown."""

@@ -31,14 +31,17 @@ Concurrency = Annotated[
 def list_limits(*, target: options.Target, as_json: options.AsJson = False) -> None:
     """List limits: their values, whether they were changed, and how much workers hold.
 
-    Without --app only changed limits are known.
+    Without --app only changed limits are known, and those that live workers report.
     """
     found = target.visit(_look)
     if as_json:
         show.document({"limits": [facts.limit_facts(each) for each in found]})
         return
     if not found:
-        show.note("no limits found; show those of an app with --app MODULE:ATTR")
+        show.note(
+            "no limit was changed, and no live worker reports one; show those of an app with "
+            "--app MODULE:ATTR"
+        )
         return
     listing = Listing(
         Column("limit"),
