@@ -224,6 +224,28 @@ def test_every_remedy_names_what_to_do(shell: Shell, url: str, problem: str, rem
     assert found["remedy"].startswith(remedy)
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "remedy"),
+    [
+        (".env", b"WINDLASS_MAX_RETRIES=abc", "correct WINDLASS_MAX_RETRIES in .env"),
+        (".env", b"WINDLASS_URL=x.db", "correct WINDLASS_URL in .env"),
+        (".env", b"WINDLASS_CONFIG=none.toml", "correct WINDLASS_CONFIG, or the file it names"),
+        ("windlass.toml", b"max_retries = 'abc'", "correct max_retries in windlass.toml"),
+        ("windlass.toml", b"bogus = 1", "remove 'bogus', or correct its name"),
+        ("windlass.toml", b"lease_ = 1", "did you mean 'lease'?"),
+        ("windlass.toml", b"a = = 1", "correct windlass.toml"),
+        ("windlass.toml", b"\xff\xfe", "correct windlass.toml"),
+    ],
+)
+def test_the_remedy_for_a_wrong_setting_names_that_setting(
+    shell: Shell, file: str, content: bytes, remedy: str
+) -> None:
+    """Prevents an empty remedy, and one about the app, which has nothing to do with it."""
+    (shell.directory / file).write_bytes(content)
+    (found,) = problems(shell)
+    assert found["remedy"] == remedy
+
+
 def test_a_missing_package_is_to_be_installed() -> None:
     error = ConfigError("a postgresql:// URL needs psycopg (no): pip install 'windlass[postgres]'")
     found = advice.of_store(error, "WINDLASS_URL")

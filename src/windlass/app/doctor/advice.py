@@ -24,12 +24,10 @@ def of_load(error: WindlassError) -> Finding:
     said = str(error)
     if said.startswith("importing "):
         return Finding(problem=said, remedy=_of_import(error))
-    if said.startswith(("--url", "WINDLASS_URL")):
-        return Finding(problem=said.partition("; ")[0], remedy=said.partition("; ")[2])
     if said.startswith("there is no module"):
         remedy = "run this in the module's directory, or add that to PYTHONPATH"
         return Finding(problem=said, remedy=remedy)
-    return _split(said) or Finding(problem=said, remedy="name the app as MODULE:ATTR")
+    return _split(said) or Finding(problem=said, remedy=_of_setting(said))
 
 
 def of_store(error: WindlassError, source: str) -> Finding:
@@ -50,6 +48,19 @@ def _of_import(error: WindlassError) -> str:
     # An exception in a package is most likely caused by the line of the user's code that called it.
     near = [each for each in frames if Path(each["file"]).is_relative_to(Path.cwd())] or frames
     return f"fix {near[-1]['file']}, line {near[-1]['line']}"
+
+
+def _of_setting(said: str) -> str:
+    """Return how to correct the setting, or the file of settings, that a message begins with."""
+    if (setting := said.partition(" must be ")[0]) != said:
+        source, _, name = setting.rpartition(": ")
+        return f"correct {name} in {source}" if source else f"correct {name}"
+    if (file := said.partition(" cannot be read: ")[0]) != said:
+        variable, _, name = file.partition(" = ")
+        return f"correct {variable}, or the file it names" if name else f"correct {file}"
+    if (unknown := said.partition(" is not a ")[0]) != said:
+        return f"remove {unknown}, or correct its name"
+    return "correct the setting that the message names"
 
 
 def _split(said: str) -> Finding | None:
