@@ -94,6 +94,14 @@ def test_unknown_figures_are_reported_as_unknown(post: Shell) -> None:
     assert "nothing is known" not in post.ok("stats", "--queue", "mail").err
 
 
+def test_the_queue_of_a_kind_that_waits_is_shown_before_the_kind_has_run(post: Shell) -> None:
+    """Prevents `nothing waits` while jobs of the kind do."""
+    said = post.ok("stats", "--kind", "send")
+    assert "nothing waits" not in said.out
+    assert re.search(r"mail +3 ", said.out)
+    assert "nothing waits" in post.ok("stats", "--kind", "scan").out
+
+
 def test_figures_of_real_workers_are_shown(post: Shell) -> None:
     post.ok("worker", "shop:app", "--burst")
     said = post.ok("stats")

@@ -170,16 +170,21 @@ def stats_of(
 ) -> Stats:
     """Make the figures of everything, or of one queue, or of one kind.
 
-    A queue comes with the kinds of which jobs have left it, and a kind with the queues that its
-    jobs have left; each of them with all of its figures. `among` limits all of it to these queues:
-    errors are then those of the groups alone, since a kind records its own for all queues together.
+    A queue comes with the kinds of which jobs have left it, and a kind with the queues in which its
+    jobs wait or that they have left; each of them with all of its figures. `among` limits all of it
+    to these queues: errors are then those of the groups alone, since a kind records its own for all
+    queues together.
     """
     records = {name.removeprefix(RECORD): read_stats(each) for name, each in facts.kinds.items()}
     wanted = _Wanted(queue, kind, among)
     chosen = {
         name: each for name, each in records.items() if wanted.kinds(name) and wanted.one(each.left)
     }
+    waiting = [
+        lane for lane in facts.waiting if wanted.queues(lane.queue) and wanted.kinds(lane.kind)
+    ]
     homes = {name for each in chosen.values() for name in each.left}
+    homes.update(lane.queue for lane in waiting)
     alive = [each for each in facts.workers if each.alive]
     names = [
         name
@@ -194,9 +199,6 @@ def stats_of(
     since = min((each.started_at for each in facts.workers), default=None)
     kinds = [kind_of(name, each, facts.now, since) for name, each in chosen.items()]
     scene = _scene(facts, records, alive)
-    waiting = [
-        lane for lane in facts.waiting if wanted.queues(lane.queue) and wanted.kinds(lane.kind)
-    ]
     return _stats(
         facts,
         whole=wanted == _Wanted(),
