@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
@@ -11,6 +13,9 @@ from rich.text import Text
 
 from windlass.cli.output import console as show
 from windlass.cli.output.tables import Column, Listing
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Shell, Start
 
 ID = "0197f3a2-6c1e-7b60-8000-3f1d2c4b5a69"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -60,3 +65,38 @@ def test_a_cell_is_one_line_of_bounded_length() -> None:
     shown = show.cell("x\ny\x1b[31m" + "z" * 500).plain
     assert shown.startswith("x\\ny\\x1b[31m")
     assert len(shown) == 120
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("no_color", "has_escapes"), [("", True), ("1", False)])
+def test_no_color_leaves_no_escape_sequence(
+    monkeypatch: pytest.MonkeyPatch, no_color: str, has_escapes: bool
+) -> None:
+    """Prevents dim and bold text, which are no colours, from being left where nothing is wanted."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    show.note("a note")
+    show.error("an error")
+    show.say(show.cell("a cell", "bold red"))
+    assert ("\x1b" in terminal.getvalue()) is has_escapes
+
+
+@pytest.mark.parametrize(("closed", "command"), [(1, ["jobs", "list"]), (2, ["stats"])])
+def test_a_command_does_its_work_without_an_output(
+    shop: Shell, start: Start, closed: int, command: list[str]
+) -> None:
+    """Prevents a traceback where the caller closed the stream: Python has None in its place."""
+    shop.enqueue()
+    args = [sys.executable, "-m", "windlass", *command]
+    program = f"import os; os.close({closed}); os.execv({sys.executable!r}, {args})"
+    said = shop.ended(start("-c", program))
+    assert (said.code, said.err) == (0, "")

@@ -5,7 +5,9 @@ No console here understands markup, so that a kind called `[red]` is shown as ju
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -85,7 +87,7 @@ def cell(value: object, style: str = "") -> Text:
 def ids(jobs: Sequence[Job]) -> list[str]:
     """Return the ids of jobs: for a person only as much of each as makes them unique."""
     own = [job.id for job in jobs]
-    return shortened(own) if sys.stdout.isatty() else [str(each) for each in own]
+    return shortened(own) if _is_terminal(sys.stdout) else [str(each) for each in own]
 
 
 def block(text: str, style: str = "") -> Text:
@@ -111,6 +113,18 @@ def moment(value: datetime | None, now: datetime) -> str:
     return f"{instant}  ({ago(value, now)})"
 
 
-def _console(file: TextIO) -> Console:
-    width = None if file.isatty() else _PIPED_WIDTH
-    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+def _console(file: TextIO | None) -> Console:
+    return Console(
+        file=io.StringIO() if file is None else file,
+        width=None if _is_terminal(file) else _PIPED_WIDTH,
+        # By itself, rich would still write bold and dim text, which are escape sequences, too.
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def _is_terminal(file: TextIO | None) -> bool:
+    # Python has None in place of a stream that its caller closed.
+    return file is not None and file.isatty()
