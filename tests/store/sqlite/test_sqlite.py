@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import sqlite3
 import stat
 import threading
@@ -81,6 +82,20 @@ def test_a_missing_directory_is_reported_with_its_remedy(tmp_path: Path) -> None
     (tmp_path / "none").mkdir()
     store.enqueue_blocking([new(1)], PATIENCE)
     asyncio.run(store.close())
+
+
+def test_a_directory_in_place_of_the_file_is_reported_with_its_remedy(tmp_path: Path) -> None:
+    """Prevents a remedy about its owner and mode, and a lock file beside the directory."""
+    directory = tmp_path / "dir.db"
+    directory.mkdir()
+    store = SqliteStore(directory)
+    remedy = f"is a directory; name a file, for example sqlite:///{directory}/windlass.db"
+    for action in (store.schema, store.open, store.migrate):
+        with pytest.raises(StoreUnavailable, match=re.escape(remedy)):
+            asyncio.run(action())
+    with pytest.raises(StoreUnavailable, match=re.escape(remedy)):
+        store.enqueue_blocking([new(1)], PATIENCE)
+    assert [*tmp_path.rglob("*")] == [directory]
 
 
 def test_a_store_can_be_closed_and_used_again(store: SqliteStore) -> None:

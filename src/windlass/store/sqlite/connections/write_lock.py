@@ -117,6 +117,8 @@ class WriteLock:
     def _open(self) -> int:
         if self._descriptor is None:
             try:
+                if _is_directory(self._path):
+                    raise IsADirectoryError  # Before a lock file is left beside the directory.
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
                 self._descriptor = os.open(self._lock_file, flags, 0o600)
             except OSError as error:
@@ -136,6 +138,10 @@ def is_stopped(pid: int) -> bool:
 def unreachable(path: Path, error: Exception) -> StoreError:
     """Return the `StoreError` for an error of SQLite or the system, with its remedy."""
     said = str(error)
+    if _is_directory(path):
+        return StoreRefused(
+            f"{path} is a directory; name a file, for example sqlite:///{path / 'windlass.db'}"
+        )
     if "not a database" in said or "malformed" in said:
         return StoreError(
             f"{path} is not an SQLite database, or it is damaged ({said}); name another file, or "
@@ -157,3 +163,8 @@ def unreachable(path: Path, error: Exception) -> StoreError:
     if "readonly" in said or "unable to open" in said or isinstance(error, PermissionError):
         return StoreRefused(f"{path} cannot be written ({said}); check its owner and mode")
     return StoreUnavailable(f"{path}: {said}")
+
+
+def _is_directory(path: Path) -> bool:
+    # Path.is_dir() would raise if a directory above may not be searched.
+    return os.path.isdir(path)  # noqa: PTH112
