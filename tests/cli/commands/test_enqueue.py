@@ -94,6 +94,10 @@ def test_without_an_app_a_note_says_that_nothing_is_checked(shell: Shell) -> Non
     assert shell.job(UUID(said.json["id"])).payload == b"[1,2]"
 
 
+def test_a_wrong_url_is_named_as_the_option_that_it_came_from(shell: Shell) -> None:
+    shell("enqueue", "anything", "--url", "x.db").refused("error: --url must be a URL like")
+
+
 def test_a_kind_that_is_not_known_is_refused_with_those_that_come_near(shop: Shell) -> None:
     shop("enqueue", "send_mail", TO, "--app", "shop:app").refused("'send_mail'", "send_email")
 

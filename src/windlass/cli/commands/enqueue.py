@@ -155,11 +155,9 @@ def read_json(text: str) -> Any:
 
 def _producer(kind: str, app: str | None, url: str | None) -> tuple[Windlass, Producer[[Any], Any]]:
     reference = app or target.reference_in_force()
-    if reference is None:
-        chosen = Windlass(url)
-    else:
-        chosen = target.load(reference)
-        chosen.configure(url=url)
+    chosen = Windlass() if reference is None else target.load(reference)
+    chosen.configure(url=url)
+    if reference is not None:
         load_imports(chosen.settings.imports)
     return chosen, chosen.producer(kind)
 
