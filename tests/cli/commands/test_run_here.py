@@ -107,3 +107,11 @@ def test_here_must_be_given(mail: Shell) -> None:
 def test_a_kind_without_a_handler_is_refused(mail: Shell) -> None:
     (job,) = mail.enqueue("gone")
     mail("jobs", "run", job, "--here").refused("gone")
+
+
+def test_a_run_without_an_app_is_refused_with_the_option_that_names_one(
+    mail: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,) = mail.enqueue()
+    monkeypatch.delenv("WINDLASS_APP")
+    mail("jobs", "run", job, "--here").refused("'send_email'", "; add --app MODULE:ATTR")

@@ -16,6 +16,7 @@ from windlass.cli import options
 from windlass.cli.output import console as show
 from windlass.cli.output.step_details import step_lines
 from windlass.core.documents import Facts
+from windlass.core.errors import ConfigError, UnknownKind
 from windlass.core.jobs.job import Job, Progress
 from windlass.core.jobs.outcomes import Asleep, Cancelled, Snoozed, Succeeded
 from windlass.core.payloads.masked_job import masked, value_of
@@ -42,7 +43,12 @@ def run(
         settings = chosen.settings
         configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
         whole = await chosen.jobs.ajob_id(job_id)
-        ended = await run_here(chosen, whole, again=again, settle=settle, progress=_note_progress)
+        try:
+            ended = await run_here(
+                chosen, whole, again=again, settle=settle, progress=_note_progress
+            )
+        except UnknownKind as error:
+            raise error if chosen.home else _without_app(error) from None
         result = ended.outcome.result if isinstance(ended.outcome, Succeeded) else None
         readable = chosen.registry.readable(replace(ended.job, result=result))
         return ended, masked(readable, ended.redaction)
@@ -57,6 +63,12 @@ def run(
     if pdb:
         debugger.post_mortem(ended.error.__traceback__)
     raise typer.Exit(1)
+
+
+def _without_app(error: UnknownKind) -> ConfigError:
+    return ConfigError(
+        f"no app was given, so the handler of {error.kind!r} is not known; add --app MODULE:ATTR"
+    )
 
 
 def _note_progress(progress: Progress) -> None:
