@@ -27,6 +27,7 @@ from windlass.core.policies.breaker import Breaker, Rule, own_rule
 from windlass.core.policies.fairness import Weights
 from windlass.core.policies.keys import Key
 from windlass.core.policies.limit import Limit, queue_limit
+from windlass.core.values.names import RESERVED
 from windlass.handlers.context import Context
 from windlass.handlers.target import Target
 
@@ -241,7 +242,8 @@ class Registry:
             # Imported here: it takes as long to load as this whole module.
             import difflib
 
-            near = difflib.get_close_matches(kind, self._registrations, n=5, cutoff=0.3)
+            own = [name for name in self._registrations if not name.startswith(RESERVED)]
+            near = difflib.get_close_matches(kind, own, n=5, cutoff=0.3)
             raise UnknownKind(kind, tuple(near)) from None
 
     def checked_payload(self, kind: str, value: Any, *, limit: int) -> bytes:

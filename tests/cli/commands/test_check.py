@@ -118,6 +118,12 @@ def test_a_kind_without_a_handler_is_found_and_an_alias_serves_it(old: Shell) ->
     assert check(old) == []
 
 
+def test_no_built_in_kind_is_named_as_similar(old: Shell) -> None:
+    old.enqueue("window.flow")
+    (found,) = check(old)
+    assert "windlass." not in found["problem"]
+
+
 def test_finished_jobs_do_not_matter(old: Shell) -> None:
     old.dead("gone")
     assert check(old) == []
