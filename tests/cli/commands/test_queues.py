@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -125,6 +126,15 @@ def test_a_kind_and_a_key_are_paused_as_a_queue_is(shop: Shell, what: str, name:
 def test_one_thing_is_paused_at_a_time(shop: Shell, args: tuple[str, ...]) -> None:
     shop("queues", "pause", *args).refused("exactly one" if "" not in args else "a key", code=2)
     shop("queues", "resume", *args).refused("exactly one" if "" not in args else "a key", code=2)
+
+
+@pytest.mark.parametrize("what", ["queue", "kind", "key"])
+def test_the_command_that_resumes_a_name_with_a_dash_can_be_run(shell: Shell, what: str) -> None:
+    shell.ok("migrate")
+    shell.ok("queues", "pause", *(["--"] if what == "queue" else [f"--{what}"]), "--bogus")
+    notes = shell("doctor", "--json").json["notes"]
+    (remedy,) = [each["remedy"] for each in notes if "--bogus is paused" in each["problem"]]
+    assert shell.ok(*shlex.split(remedy)[1:]).out == f"{what} --bogus resumed\n"
 
 
 def test_a_job_that_waits_says_what_is_paused(shell: Shell) -> None:

@@ -61,8 +61,10 @@ class Pauses:
 
 def resuming(what: Paused, name: str) -> str:
     """Return the command that ends a pause."""
-    named = shlex.quote(name) if what == "queue" else f"--{what} {shlex.quote(name)}"
-    return f"windlass queues resume {named}"
+    option = f"--{what} "
+    if what == "queue":
+        option = "-- " if name.startswith("-") else ""
+    return f"windlass queues resume {option}{shlex.quote(name)}"
 
 
 def pause_record(queue: str | None, kind: str | None, key: str | None) -> str:
