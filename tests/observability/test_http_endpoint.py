@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import http.client
 import socket
@@ -209,6 +210,28 @@ def test_the_next_port_is_taken_if_the_wanted_one_is_not_free(
     assert f"metrics.moved address={moved}" in warning
     assert f"port {port} is in use" in warning
     assert "set WINDLASS_METRICS_PORT" in warning
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"),
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+    ],
+)
+def test_an_address_that_is_not_of_this_host_is_reported_with_the_setting_of_the_host(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "create_server", refuse)
+    with served(Access(host="192.0.2.1")) as it:
+        it.tell()
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert f'metrics.not_served problem="192.0.2.1:19463: {error.strerror}"' in warning
+    assert "WINDLASS_METRICS_HOST" in warning
+    assert "WINDLASS_METRICS_PORT" not in warning
 
 
 def test_the_endpoint_is_left_out_if_no_port_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,8 @@ _PLAIN = "text/plain; charset=utf-8"
 _JSON = "application/json"
 _LOCAL = "localhost"
 _HOST = re.compile(r"(?:\[([^]]+)\]|([^:]+))(?::\d*)?")
+_OTHER_PORT = "set WINDLASS_METRICS_PORT to another one, or to 0"
+_OTHER_HOST = "set WINDLASS_METRICS_HOST to an address of this host, like 127.0.0.1 or 0.0.0.0"
 _CLOSED = (
     "other hosts need a token for metrics; set WINDLASS_METRICS_TOKEN, or start the worker with "
     "--insecure\n"
@@ -130,13 +132,13 @@ class Endpoint:
         self._silent: dict[asyncio.StreamWriter, None] = {}
         """Connections without a request yet, oldest first."""
         self._answered: set[asyncio.StreamWriter] = set()
-        self._problem = ""
+        self._problem = self._remedy = ""
         self.address = ""
         """The address, `host:port`; empty if there is none."""
 
     def start(self) -> None:
         """Listen on the wanted port, or the next free one; `tell` logs which."""
-        listener, self._problem = _listener(self._access)
+        listener, self._problem, self._remedy = _listener(self._access)
         if listener is None:
             return
         port = listener.getsockname()[1]
@@ -150,8 +152,7 @@ class Endpoint:
     def tell(self) -> None:
         """Log the address of the endpoint, or why there is none."""
         if self._problem:
-            remedy = "set WINDLASS_METRICS_PORT to another one, or to 0"
-            log.warning("metrics.not_served", problem=self._problem, remedy=remedy)
+            log.warning("metrics.not_served", problem=self._problem, remedy=self._remedy)
             return
         log.info("metrics.served", address=self.address, wanted=self._access.port)
         if not self.address.endswith(f":{self._access.port}"):
@@ -261,16 +262,21 @@ class Endpoint:
         return _answer(200, self._metrics(), type_=CONTENT_TYPE)
 
 
-def _listener(access: Access) -> tuple[socket.socket | None, str]:
-    """Return a socket at the first free port, or None and the reason."""
+def _listener(access: Access) -> tuple[socket.socket | None, str, str]:
+    """Return a socket at the first free port, or None, the reason and the remedy."""
     family = socket.AF_INET6 if ":" in access.host else socket.AF_INET
     for port in range(access.port, min(access.port + MAX_PORTS_TRIED, 65_536)):
         try:
-            return socket.create_server((access.host, port), family=family), ""
+            return socket.create_server((access.host, port), family=family), "", ""
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                return None, f"{access.host}:{port}: {error.strerror or error}"
-    return None, f"no port of {access.host} is free, starting at {access.port}"
+                remedy = _OTHER_HOST if _is_about_host(error) else _OTHER_PORT
+                return None, f"{access.host}:{port}: {error.strerror or error}", remedy
+    return None, f"no port of {access.host} is free, starting at {access.port}", _OTHER_PORT
+
+
+def _is_about_host(error: OSError) -> bool:
+    return error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
 
 
 def _values(headers: list[str], wanted: str) -> Iterator[str]:
