@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import resource
 import select
 import socket
 import threading
@@ -66,6 +68,23 @@ def test_a_worker_begins_once_its_supervisor_says_so(
     theirs.offer(Renewed())
     theirs.offer(Begin())
     assert channel.wait_for_begin()
+
+
+def test_a_worker_of_a_process_with_thousands_of_files_begins() -> None:
+    """Prevents the error of `select`, which has no number for the 1,024th file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2_048)), hard))
+    one, other = socket.socketpair()
+    try:
+        high = socket.socket(fileno=fcntl.fcntl(other, fcntl.F_DUPFD, 1_500))
+        theirs, ours = channel_end(one), channel_end(high)
+        theirs.offer(Begin())
+        assert SupervisorChannel(ours).wait_for_begin()
+        theirs.close()
+        ours.close()
+    finally:
+        other.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_worker_whose_supervisor_ended_before_it_ran_does_not_begin(

@@ -172,7 +172,7 @@ class SupervisorChannel:
         """
         deadline = time.monotonic() + _BEGIN_SECONDS
         while (left := deadline - time.monotonic()) > 0:
-            if not select.select([self._channel], [], [], left)[0]:
+            if not self._can_receive(left):
                 break
             messages = self._channel.receive()
             if messages is None:
@@ -186,6 +186,12 @@ class SupervisorChannel:
             "was replaced under a running supervisor, restart `windlass worker`"
         )
 
+    def _can_receive(self, seconds: float) -> bool:
+        """Wait for a message; not by `select`, which has no number for the 1,024th file."""
+        poller = select.poll()
+        poller.register(self._channel, select.POLLIN)
+        return bool(poller.poll(seconds * 1_000))
+
     def wait_for_greeting(self) -> None:
         """Wait briefly for the answer to a hello; called before `start`.
 
@@ -193,7 +199,7 @@ class SupervisorChannel:
         """
         deadline = time.monotonic() + _GREETING_SECONDS
         while (left := deadline - time.monotonic()) > 0:
-            if not select.select([self._channel], [], [], left)[0]:
+            if not self._can_receive(left):
                 return
             messages = self._channel.receive()
             if messages is None or Greeted() in messages:

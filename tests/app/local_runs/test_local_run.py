@@ -59,6 +59,26 @@ def test_a_dead_job_fails_here_as_it_did_and_stays_as_it_is(bed: Bed) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("error", [SystemExit(), SystemExit(4), KeyboardInterrupt()])
+def test_a_def_handler_that_would_end_the_program_fails_here_as_in_a_worker(
+    bed: Bed, error: BaseException
+) -> None:
+    app = bed.app()
+
+    @app.job(max_retries=0)
+    def leave() -> None:
+        raise error
+
+    async def main() -> None:
+        ended, _ = await run(app, (await leave.aenqueue()).id)
+        assert ended.error is error
+        assert ended.next is not None
+        assert ended.next.state is State.DEAD
+        await app.aclose()
+
+    asyncio.run(main())
+
+
 @on_every_store
 def test_recorded_steps_are_not_run_again_and_new_ones_are_not_recorded(bed: Bed) -> None:
     app = bed.app()

@@ -243,14 +243,28 @@ class _Threads:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, call: Callable[[], Any], _kind: object) -> Any:
-        task = asyncio.create_task(asyncio.to_thread(call))
+        task = asyncio.create_task(asyncio.to_thread(_end_of, call))
         self._tasks.add(task)
-        return await asyncio.shield(task)
+        value, error = await asyncio.shield(task)
+        if error is not None:
+            raise error
+        return value
 
     async def end(self) -> None:
         """Wait for the threads: a job that is given back must not run here any more."""
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _end_of(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """Return what a call returns, or the error by which it would end the program.
+
+    A task that ends with such an error ends its event loop.
+    """
+    try:
+        return call(), None
+    except (SystemExit, KeyboardInterrupt) as error:
+        return None, error
 
 
 async def _flush(handlers: HandlerRunners, records: Records) -> None:
