@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +55,19 @@ def test_a_run_shows_payload_result_steps_and_logs(mail: Shell) -> None:
         assert part in said.err
     assert "would have recorded: completed" in said.err
     assert mail.job(job) == before
+
+
+def test_what_a_handler_and_its_processes_print_is_not_in_the_document(mail: Shell) -> None:
+    loud = SHOP.replace("import logging", "import logging, os").replace(
+        "return deliver", "print('printed', flush=True); os.system('echo echoed'); return deliver"
+    )
+    mail.write("shop.py", loud)
+    (job,) = mail.enqueue(payload=b'{"to": "ada"}')
+    command = [sys.executable, "-m", "windlass", "jobs", "run", str(job), "--here", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(done.stdout)["outcome"] == "completed"
+    assert "printed" in done.stderr
+    assert "echoed" in done.stderr
 
 
 def test_a_failure_shows_the_whole_traceback_and_exits_with_1(mail: Shell) -> None:

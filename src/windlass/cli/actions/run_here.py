@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pdb as debugger  # noqa: T100 - it is what --pdb asks for.
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 
 import typer
 from msgspec.structs import replace
@@ -53,7 +56,9 @@ def run(
         readable = chosen.registry.readable(replace(ended.job, result=result))
         return ended, masked(readable, ended.redaction)
 
-    ended, job = target.visit(work)
+    # A document is all that is on standard output.
+    with _prints_to_stderr() if as_json else nullcontext():
+        ended, job = target.visit(work)
     if as_json:
         show.document(_document(ended, job))
     else:
@@ -63,6 +68,23 @@ def run(
     if pdb:
         debugger.post_mortem(ended.error.__traceback__)
     raise typer.Exit(1)
+
+
+@contextmanager
+def _prints_to_stderr() -> Iterator[None]:
+    """Send what handlers and their processes print to standard error."""
+    try:
+        output = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # One of them is closed.
+        output = None
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if output is not None:
+            os.dup2(output, 1)
+            os.close(output)
 
 
 def _without_app(error: UnknownKind) -> ConfigError:
