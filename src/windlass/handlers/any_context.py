@@ -63,7 +63,11 @@ class AnyContext:
 
     @property
     def attempt(self) -> int:
-        """Which run of the job this is, from 1 on."""
+        """How often a worker has claimed the job, this time included.
+
+        The first run may have an attempt above 1: a worker that claimed the job may have given it
+        back, or died, before the handler began. `failures == 0` says that it has not failed yet.
+        """
         return self.job.attempt
 
     @property
