@@ -63,7 +63,7 @@ def a_directory(tmp_path: Path) -> Path:
     [
         (missing_directory, "does not exist; create it"),
         (not_a_database, "is not an SQLite database"),
-        (a_directory, "cannot be written"),
+        (a_directory, "is a directory; name a file"),
     ],
     ids=["missing directory", "not a database", "a directory"],
 )
