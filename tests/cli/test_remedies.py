@@ -35,11 +35,6 @@ def ward(shell: Shell, start: Start) -> Ward:
     return Ward(shell, start)
 
 
-def breaker(ward: Ward) -> list[str]:
-    """Return how the only breaker stands, once it is known."""
-    return [each["state"] for each in ward.shell.ok("breakers", "list", "--json").json["breakers"]]
-
-
 # -- jobs that wait, each for a reason of its own ----------------------------------------------
 
 
@@ -99,7 +94,7 @@ def of_a_key_that_is_paused(ward: Ward) -> UUID:
 def behind_an_open_breaker(ward: Ward) -> UUID:
     ward.work()
     ward.enqueue("test_blood", '{"sick": true}')
-    until(lambda: breaker(ward) == ["open"])
+    until(lambda: ward.breakers() == ["open"])
     return ward.enqueue("test_blood")
 
 
@@ -270,7 +265,6 @@ def dead(ward: Ward) -> UUID:
 
 
 def dead_of_an_invalid_payload(ward: Ward) -> UUID:
-    # As before a deploy that changed the type of the argument.
     (job,) = ward.shell.enqueue("treat", payload=b'{"patient": 7}')
     ward.work()
     ward.reaches(job, State.DEAD)

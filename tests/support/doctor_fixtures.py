@@ -223,6 +223,11 @@ class Ward:
         else:
             self.shell.ok(*words)
 
+    def breakers(self) -> list[str]:
+        """Return the state of each breaker that is known."""
+        listed = self.shell.ok("breakers", "list", "--json").json["breakers"]
+        return [each["state"] for each in listed]
+
     def state(self, job: UUID) -> State:
         """Return the state that a job is in."""
         return self.shell.job(job).state
