@@ -219,6 +219,11 @@ def test_a_server_that_is_away_or_says_no_is_unavailable_in_bounded_time() -> No
         migrate(url)
         refused(url.replace("/shop", "/shoe"), StoreRefused, 'database "shoe" does not exist')
         refused(url.replace("postgres@", "bob@"), StoreRefused, 'role "bob" does not exist')
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("ALTER DATABASE shop CONNECTION LIMIT 0")
+            db.execute("CREATE ROLE guest LOGIN")
+        crowded = url.replace("postgres@", "guest@")
+        refused(crowded, StoreUnavailable, "too many connections.*; raise max_connections")
         _demand_passwords(server)
         wrong = url.replace("postgres@", "postgres:wrong@")
         refused(wrong, StoreRefused, "password authentication failed")

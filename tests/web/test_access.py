@@ -200,7 +200,9 @@ def test_the_token_opens_the_page_by_a_login_and_the_api_as_a_bearer() -> None:
         async with viewer(page, client=("192.0.2.7", 5), headers=bearer) as script:
             assert (await script.get("/api/v1/stats")).status_code == 200
             script.headers["authorization"] = "Bearer wrong-wrong-wrong-wrong"
-            assert (await script.get("/api/v1/stats")).status_code == 401
+            refused = await script.get("/api/v1/stats")
+            assert refused.status_code == 401
+            assert "this is not the token" in refused.text
 
     asyncio.run(main())
 

@@ -264,6 +264,16 @@ def test_levers_move_and_move_back() -> None:
     asyncio.run(main())
 
 
+def test_a_schedule_that_is_not_there_cannot_be_removed() -> None:
+    async def main() -> None:
+        async with viewer(shop().web()) as person:
+            answer = await person.post("/api/v1/actions/remove-schedule", json={"name": "nix"})
+            assert answer.status_code == 404
+            assert "there is no schedule 'nix'" in answer.text
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "x", ""])
 def test_a_limit_that_is_none_is_refused_with_its_reason(value: str) -> None:
     async def main() -> None:

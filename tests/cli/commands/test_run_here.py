@@ -57,7 +57,7 @@ def test_a_run_shows_payload_result_steps_and_logs(mail: Shell) -> None:
     assert mail.job(job) == before
 
 
-def test_what_a_handler_and_its_processes_print_is_not_in_the_document(mail: Shell) -> None:
+def test_the_document_has_nothing_that_a_handler_or_its_processes_print(mail: Shell) -> None:
     loud = SHOP.replace("import logging", "import logging, os").replace(
         "return deliver", "print('printed', flush=True); os.system('echo echoed'); return deliver"
     )

@@ -48,8 +48,8 @@ class JobDead(ResultError):
     def __str__(self) -> str:
         said = f"job {self.job_id} is dead: {self.reason}"
         message = (self.error or "").partition(": ")[2]
-        if not self.error or (message and message in self.reason):
-            return said  # The reason contains it.
+        if not self.error or (message and f": {self.reason}".endswith(f": {message}")):
+            return said  # The reason ends with it.
         return f"{said}: {self.error}"
 
 

@@ -34,7 +34,6 @@ from windlass.store.postgres.connections.connection import (
     Row,
     conninfo_of,
     location_of,
-    translate,
 )
 from windlass.store.postgres.connections.dedicated import CursorWork
 from windlass.store.postgres.connections.forks import start_anew_in_children
@@ -42,6 +41,7 @@ from windlass.store.postgres.connections.heartbeat import Heartbeat
 from windlass.store.postgres.connections.per_loop import ConnectionsPerLoop, LoopConnections
 from windlass.store.postgres.connections.pool import AsyncPool, Pool, PoolSize
 from windlass.store.postgres.connections.retrying import Fate, apersist, persist
+from windlass.store.postgres.connections.server_errors import translate
 from windlass.store.postgres.connections.user_connections import arun_on, run_on
 from windlass.store.postgres.enqueue import Enqueuer
 from windlass.store.postgres.find import find

@@ -12,13 +12,9 @@ from psycopg.rows import tuple_row
 
 from windlass.core.errors import LeaseLost
 from windlass.core.jobs.settle import Transition
-from windlass.store.postgres.connections.connection import (
-    BlockingConnection,
-    LoopConnection,
-    Row,
-    translated,
-)
+from windlass.store.postgres.connections.connection import BlockingConnection, LoopConnection, Row
 from windlass.store.postgres.connections.pool import AsyncPool, Pool
+from windlass.store.postgres.connections.server_errors import translated
 from windlass.store.postgres.parameters import complete_values
 
 _TIMEOUT_SECONDS = 30.0

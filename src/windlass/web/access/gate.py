@@ -26,6 +26,7 @@ _NOT_LOCAL = (
 _BROKEN = "the page met an error that it does not know; its log has the traceback: web.broken"
 _NOT_ALLOWED = "your login does not allow this page; ask its operator"
 _NO_TOKEN = "this needs the token; send it as Authorization: Bearer TOKEN"  # noqa: S105
+_WRONG_TOKEN = "this is not the token; send that of WINDLASS_WEB_TOKEN"  # noqa: S105
 _THROTTLED = "too many wrong tokens came from this address; wait a minute, then try again"
 _FOREIGN = (
     "this request does not come from this page, so nothing was changed; behind a proxy that "
@@ -120,7 +121,8 @@ class Gate:
         if self._site.sessions is None:
             return problem(request, 403, _NOT_LOCAL)
         if is_api(request):
-            return problem(request, 401, _NO_TOKEN, headers={"WWW-Authenticate": "Bearer"})
+            said = _NO_TOKEN if self._bearer(request) is None else _WRONG_TOKEN
+            return problem(request, 401, said, headers={"WWW-Authenticate": "Bearer"})
         query = f"?{request.url.query}" if request.url.query else ""
         back = path + query if request.method in _SAFE and path + query != "/" else None
         return RedirectResponse(url(request, "/login", next=back), status_code=303)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from windlass.app.control.bulk_operations import count_some
 from windlass.core.documents import breaker_facts, schedule_facts
+from windlass.core.errors import UnknownSchedule
 from windlass.core.jobs.queries import JobFilter
 from windlass.core.jobs.states import State
 from windlass.core.policies.breaker_record import BreakerStatus
@@ -255,8 +256,9 @@ async def _schedule(scene: Scene, form: NameForm, *, verb: str) -> Done:
             facts: dict[str, Any] = {"id": str(handle.id)}
             return Done(message="The job is enqueued.", path=f"/jobs/{handle.id}", facts=facts)
         case "remove":
-            removed = await schedules.aremove(form.name)
-            facts = {"schedule": form.name, "removed": removed}
+            if not await schedules.aremove(form.name):
+                raise UnknownSchedule(form.name)
+            facts = {"schedule": form.name, "removed": True}
             return Done(message="The schedule is removed.", path="/schedules", facts=facts)
         case "pause":
             status = await schedules.apause(form.name)

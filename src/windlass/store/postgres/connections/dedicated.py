@@ -9,13 +9,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from windlass.core.errors import StoreBusy, StoreUnavailable
-from windlass.store.postgres.connections.connection import (
-    TRANSIENT,
-    LoopConnection,
-    adapt,
-    retried,
-    translated,
-)
+from windlass.store.postgres.connections.connection import LoopConnection, adapt, retried
+from windlass.store.postgres.connections.server_errors import TRANSIENT, translated
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 15.0

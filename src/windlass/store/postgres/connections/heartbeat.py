@@ -10,7 +10,8 @@ import psycopg
 
 from windlass.core.workers import WorkerPulse
 from windlass.store.json_columns import as_json
-from windlass.store.postgres.connections.connection import BlockingConnection, translated
+from windlass.store.postgres.connections.connection import BlockingConnection
+from windlass.store.postgres.connections.server_errors import translated
 
 
 class Heartbeat:

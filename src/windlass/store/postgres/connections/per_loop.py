@@ -15,17 +15,12 @@ from windlass.core.claims.lanes import Queues
 from windlass.core.errors import StoreError, StoreUnavailable
 from windlass.core.workers import WorkerInfo
 from windlass.store.per_loop import OfOneLoop, PerLoop
-from windlass.store.postgres.connections.connection import (
-    UNKNOWN_STATEMENT,
-    LoopConnection,
-    adapt,
-    retried,
-    translated,
-)
+from windlass.store.postgres.connections.connection import LoopConnection, adapt, retried
 from windlass.store.postgres.connections.dedicated import CursorWork, DedicatedConnection
 from windlass.store.postgres.connections.listener import Listener
 from windlass.store.postgres.connections.pipeline import Pipeline
 from windlass.store.postgres.connections.pool import AsyncPool, PoolSize
+from windlass.store.postgres.connections.server_errors import UNKNOWN_STATEMENT, translated
 from windlass.store.postgres.lane_cache import LaneCache, LaneCaches
 
 T = TypeVar("T")

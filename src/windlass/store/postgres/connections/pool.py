@@ -17,10 +17,9 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from windlass.core.errors import StoreUnavailable
-from windlass.store.postgres.connections.connection import (
+from windlass.store.postgres.connections.connection import BlockingConnection, LoopConnection
+from windlass.store.postgres.connections.server_errors import (
     UNKNOWN_STATEMENT,
-    BlockingConnection,
-    LoopConnection,
     translate,
     translated,
 )

@@ -93,6 +93,10 @@ def translate(error: ReplyError, location: str) -> WindlassError:
     # Redis 7.0 says so without a code of its own.
     code = "NOPERM" if _IN_SCRIPT in said else code
     remedy = _REMEDIES.get(code, "")
+    if "max number of clients" in said:
+        remedy = "raise maxclients, or let fewer processes connect"
+    elif "DB index is out of range" in said:
+        remedy = "name a database that the server has in the URL; the first one is /0"
     message = f"{location}: {said}; {remedy}" if remedy else f"{location}: {said}"
     if code == "BUSY":
         return StoreBusy(f"{message}; another client's script is running, try again")

@@ -390,6 +390,6 @@ def _log_ticks(name: str, rung: Rung) -> None:
             "schedule.missed",
             schedule=name,
             ticks=rung.late,
-            why="no worker was running at that time",
+            why="no worker could enqueue them in time: none was running, or the store was away",
             catch_up=rung.record.schedule.catch_up,
         )

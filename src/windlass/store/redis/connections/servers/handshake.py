@@ -98,7 +98,8 @@ def _refusal(error: ReplyError, address: RedisAddress) -> Exception:
         )
     refusal = translate(error, address.location)
     if isinstance(refusal, StoreUnavailable) and not isinstance(refusal, StoreRefused):
-        return ConnectionLost(str(error), sent=False)  # This error is temporary.
+        # This error is temporary.
+        return ConnectionLost(str(refusal).removeprefix(f"{address.location}: "), sent=False)
     return refusal
 
 
