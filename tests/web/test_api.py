@@ -60,6 +60,7 @@ def test_a_listing_is_searched_bounded_and_continued() -> None:
             for wrong in ({"limit": "501"}, {"limit": "x"}, {"after": "x"}, {"colour": "red"}):
                 answer = await script.get("/api/v1/jobs", params=wrong)
                 assert answer.status_code == 422, wrong
+                assert answer.json()["remedy"], wrong
 
     asyncio.run(main())
 

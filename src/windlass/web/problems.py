@@ -42,6 +42,12 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (ValueError, 422),
     (WindlassError, 500),
 )
+_REMEDIES = {
+    409: "look at the job or the flow again: its state does not allow this",
+    422: "correct the value that it names, and send it again",
+    503: "try again in a moment; `windlass doctor` says what is wrong with the store",
+}
+"""Remedies for errors that name none themselves, by status."""
 
 
 def problem(
@@ -49,6 +55,7 @@ def problem(
 ) -> Response:
     """Answer that something cannot be done: what, and the remedy, after the first semicolon."""
     detail, _, remedy = message.partition("; ")
+    remedy = remedy or _REMEDIES.get(status, "")
     title = HTTPStatus(status).phrase
     if is_api(request):
         body = {
