@@ -223,7 +223,7 @@ def test_a_server_that_is_away_or_says_no_is_unavailable_in_bounded_time() -> No
             db.execute("ALTER DATABASE shop CONNECTION LIMIT 0")
             db.execute("CREATE ROLE guest LOGIN")
         crowded = url.replace("postgres@", "guest@")
-        refused(crowded, StoreUnavailable, "too many connections.*; raise max_connections")
+        refused(crowded, StoreUnavailable, "too many connections.*; raise CONNECTION LIMIT")
         _demand_passwords(server)
         wrong = url.replace("postgres@", "postgres:wrong@")
         refused(wrong, StoreRefused, "password authentication failed")

@@ -125,12 +125,31 @@ def test_outcomes_that_a_worker_may_not_write_are_kept_until_it_may(
     async def main() -> None:
         async with serving(app) as worker:
             handle = await succeed.aenqueue()
-            await until(lambda: worker._parts.engine.completer.is_failing)
+            await until(lambda: worker._parts.engine.completer.delayed)
             db.execute(give.format(role).encode())
             assert await handle.aresult("60s") == 1
         await app.aclose()
 
     with psycopg.connect(url, autocommit=True) as db:
+        asyncio.run(main())
+
+
+def test_an_outcome_that_a_worker_may_not_write_holds_up_no_other(url: str) -> None:
+    app, work = shop_at(as_role(url, "worker"))
+    role = f"{prefix_of(url)}worker"
+
+    async def main() -> None:
+        async with serving(app) as worker:
+            dead = await work.aenqueue("fail")
+            await until(lambda: worker._parts.engine.completer.delayed)
+            await in_state(await work.aenqueue(), State.COMPLETED)
+            assert await dead.astate() is State.RUNNING
+            db.execute(f"GRANT ALL ON windlass.dead_jobs TO {role}".encode())
+            assert (await in_state(dead, State.DEAD)).attempt == 1
+        await app.aclose()
+
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"REVOKE INSERT ON windlass.dead_jobs FROM {role}".encode())
         asyncio.run(main())
 
 

@@ -7,6 +7,7 @@ Only the command line calls `configure_logging`, which puts one handler on the r
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -133,7 +134,7 @@ def configure_logging(
     Fields whose names are sensitive, like `password`, or match one of `redact`, are masked.
     """
     redact_lines(redact)
-    stream = sys.stderr if stream is None else stream
+    stream = stream or sys.stderr or io.StringIO()  # Where stderr is closed, it is None.
     pretty = stream.isatty() if format == "auto" else format == "console"
     render = Console(stream, shown, colors=has_colors(stream)) if pretty else _json
     formatter = _Formatter(render)

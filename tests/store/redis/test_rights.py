@@ -15,7 +15,7 @@ import pytest
 from tests.support.app_on_store import in_state, serving, until
 from tests.support.redis_fixtures import documented_rights
 from tests.support.redis_server import RedisServer
-from windlass import State, Windlass
+from windlass import State, StoreForbidden, Windlass
 from windlass.store.redis.connections.replies import ReplyError, translate
 
 SOURCE = Path(__file__).parents[3] / "src/windlass/store/redis"
@@ -107,7 +107,16 @@ def test_jobs_are_added_after_the_last_worker_has_gone(server: RedisServer) -> N
     assert server.call("ACL", "LOG") == []
 
 
-def test_a_right_that_a_script_lacks_is_named_with_its_remedy() -> None:
+def test_a_right_that_a_script_lacks_is_named_with_its_remedy(server: RedisServer) -> None:
+    rights = [word for word in documented_rights("windlass", "windlass") if word != "+zadd"]
+    server.call(*rights)
+    app = Windlass(server.url.replace("redis://", "redis://windlass:password@"))
+    app.job(name="work")(lambda: None)
+    with pytest.raises(StoreForbidden, match=r"docs/redis\.md lists the rights"):
+        app.enqueue("work", {})
+    app.close()
+
+
+def test_the_words_of_redis_7_0_for_a_right_that_a_script_lacks_are_known() -> None:
     said = "ERR The user executing the script can't run this command or subcommand script: 3114"
-    error = translate(ReplyError(said), "redis://h")
-    assert "docs/redis.md lists the rights" in str(error)
+    assert isinstance(translate(ReplyError(said), "redis://h"), StoreForbidden)

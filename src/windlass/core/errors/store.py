@@ -68,7 +68,7 @@ class QueueFull(StoreError):
 class StoreForbidden(StoreError):
     """The user of the store lacks a right that this needs.
 
-    A worker keeps the outcomes that it may not write, and claims nothing, until the right is given.
+    A worker keeps the outcomes that it may not write, each in its slot, until the right is given.
 
     Remedy:
         Give the user the rights that docs/postgresql.md or docs/redis.md list; on PostgreSQL

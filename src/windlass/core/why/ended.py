@@ -102,10 +102,17 @@ def _why_dead(job: Job) -> str:
     return f"{reason}; {job.error}"
 
 
+def _has_invalid_payload(job: Job) -> bool:
+    """Return whether a job died of its own payload, and not of one that its handler enqueued."""
+    if job.error is None or job.error.type != _INVALID_PAYLOAD:
+        return False
+    return job.error.message.startswith(f"invalid payload for {job.kind!r}:")
+
+
 def _revival(job: Job) -> str:
     """Return what gives a dead job a new life that does not end the same way at once."""
     retry = f"windlass jobs retry {job.id}"
-    if job.error is None or job.error.type != _INVALID_PAYLOAD:
+    if not _has_invalid_payload(job):
         return retry
     if is_bound(job):
         return f"let the handler accept the payload, then: {retry}"

@@ -66,7 +66,8 @@ def translate(error: Exception, location: str) -> WindlassError:
     if isinstance(error, psycopg.OperationalError) and (remedy := _remedy(reason)):
         return StoreRefused(f"{location}: {reason}; {remedy}")
     if isinstance(error, psycopg.OperationalError) and _CROWDED.search(reason):
-        remedy = "raise max_connections, or let fewer processes connect"
+        limit = "CONNECTION LIMIT" if "connections for" in reason else "max_connections"
+        remedy = f"raise {limit}, or let fewer processes connect"
         return StoreUnavailable(f"{location}: {reason}; {remedy}")
     return StoreUnavailable(f"{location}: {reason}")
 

@@ -38,7 +38,8 @@ _REMEDIES = {
     "NOPERM": "docs/redis.md lists the rights that the user needs",
     "CROSSSLOT": "use redis+cluster:// for a cluster",
 }
-_IN_SCRIPT = "user executing the script can't run"
+_IN_SCRIPT = ("user executing the script can't", "ACL failure in script")
+"""How Redis 7.0, and later servers and Valkey, say in a script that the user lacks a right."""
 
 
 class ReplyError(Exception):
@@ -90,8 +91,8 @@ def translate(error: ReplyError, location: str) -> WindlassError:
             f"{location} has reached its maxmemory; raise it, or let workers finish jobs and "
             "shorten their retention",
         )
-    # Redis 7.0 says so without a code of its own.
-    code = "NOPERM" if _IN_SCRIPT in said else code
+    if any(text in said for text in _IN_SCRIPT):
+        code = "NOPERM"
     remedy = _REMEDIES.get(code, "")
     if "max number of clients" in said:
         remedy = "raise maxclients, or let fewer processes connect"

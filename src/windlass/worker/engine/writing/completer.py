@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from msgspec import Struct
 
-from windlass.core.errors import StoreBusy
+from windlass.core.errors import (
+    SchemaMismatch,
+    StoreBusy,
+    StoreError,
+    StoreForbidden,
+    StoreUnavailable,
+)
 from windlass.core.jobs.job import ErrorInfo, Job
 from windlass.core.jobs.settle import Transition, finally_
 from windlass.core.jobs.states import State
@@ -18,7 +25,7 @@ from windlass.observability.logs import get_logger
 from windlass.observability.meters import Meters
 from windlass.process.service import PROBE_SECONDS
 from windlass.store import Store
-from windlass.worker.engine.writing.group_writer import OF_THE_STORE, GroupWriter
+from windlass.worker.engine.writing.group_writer import GroupWriter
 from windlass.worker.state import WorkerState
 
 if TYPE_CHECKING:
@@ -26,6 +33,10 @@ if TYPE_CHECKING:
 
 log = get_logger("windlass.completer")
 _MAX_ERROR_LENGTH = 500
+_LATER = (StoreBusy, SchemaMismatch, StoreForbidden)
+"""Errors that are no fault of the job: its outcome is kept until the store takes it."""
+_PAUSE_SECONDS = 0.1
+"""Seconds between two attempts to write the last outcomes at a shutdown, if they are refused."""
 _GROUP_BYTES = 8 * 1024 * 1024
 """Bytes of results that one group may have; a store holds several copies of them."""
 
@@ -76,7 +87,9 @@ class Completer(GroupWriter[Settlement]):
 
     @property
     def delayed(self) -> int:
-        """Number of outcomes that wait because another transaction locks, or locked, their rows."""
+        """Number of outcomes that the store did not take yet: their rows are, or were, locked by
+        another transaction, or a right or the schema is missing.
+        """
         return len(self._delayed)
 
     def unwritten_jobs(self) -> list[Job]:
@@ -108,18 +121,20 @@ class Completer(GroupWriter[Settlement]):
             self._take_up()
             try:
                 await self.flush()
-            except OF_THE_STORE as error:
+            except StoreUnavailable as error:
                 # The caller of stop() bounds how long this is tried.
                 await self._wait_out(self._back_off(error))
             else:
                 if self._errors:
                     self._errors = 0
                     self._outage.answered(self.name)
+                if self._aside and not self._waiting:
+                    await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _write(self, group: list[Settlement]) -> None:
         try:
             await self._settle(group)
-        except OF_THE_STORE:
+        except StoreUnavailable:
             self._is_failing = True
             raise
         if self._is_failing:
@@ -145,10 +160,10 @@ class Completer(GroupWriter[Settlement]):
         began = time.perf_counter()
         try:
             settled = await self._store.settle([each.transition for each in group])
-        except StoreBusy as error:
+        except _LATER as error:
             await self._delay(group, error)
             return
-        except OF_THE_STORE:
+        except StoreUnavailable:
             self._meters.call_failed("settle")
             raise
         except Exception as error:
@@ -175,16 +190,20 @@ class Completer(GroupWriter[Settlement]):
         for settlement, is_settled in zip(group, settled, strict=True):
             (taken if is_settled else rejected)(settlement)
 
-    async def _delay(self, group: list[Settlement], error: StoreBusy) -> None:
-        """Set aside outcomes whose rows are locked, for example by a transaction of
-        their handler.
+    async def _delay(self, group: list[Settlement], error: StoreError) -> None:
+        """Set aside the outcomes of a group that the store does not take now, and write the others.
+
+        Their rows are locked, for example by a transaction of their handler; or a right is missing,
+        which may be one that only jobs with a certain option need.
         """
         if len(group) > 1:
             for each in group:
                 await self._settle_part([each])
             return
-        log.warning("settle.delayed", **fields_of(group[0].job), error=str(error))
-        self._delayed.add((group[0].transition.id, group[0].transition.token))
+        claim = group[0].transition.id, group[0].transition.token
+        if claim not in self._delayed:
+            log.warning("settle.delayed", **fields_of(group[0].job), error=str(error))
+        self._delayed.add(claim)
         self._set_aside(group[0])
 
     async def _settle_singly(self, group: list[Settlement], error: Exception) -> None:
@@ -209,7 +228,7 @@ class Completer(GroupWriter[Settlement]):
         dead = finally_(job_now, dead)
         try:
             settled = await self._store.settle([dead])
-        except OF_THE_STORE:
+        except StoreUnavailable:
             raise
         except Exception:
             # Dropped, or it would block every other outcome; the job is rescued when its lease

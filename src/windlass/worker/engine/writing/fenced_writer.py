@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from windlass.core.errors import LeaseLost, StoreBusy
+from windlass.core.errors import LeaseLost, StoreBusy, StoreUnavailable
 from windlass.core.jobs.job import Job
 from windlass.observability.log_context import fields_of
 from windlass.observability.logs import get_logger
 from windlass.store import Store
-from windlass.worker.engine.writing.group_writer import OF_THE_STORE, GroupWriter
+from windlass.worker.engine.writing.group_writer import GroupWriter
 
 if TYPE_CHECKING:
     from windlass.worker.engine.engine import Engine
@@ -68,7 +68,7 @@ class FencedWriter(GroupWriter[Note], Generic[I, A]):
         try:
             answers = await self._send([note.item for note in group])
         except Exception as error:
-            if isinstance(error, OF_THE_STORE) and not isinstance(error, StoreBusy):
+            if isinstance(error, StoreUnavailable) and not isinstance(error, StoreBusy):
                 raise
             await self._write_singly(group, error)
             return

@@ -6,13 +6,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from windlass.core.errors import SchemaMismatch, StoreForbidden, StoreUnavailable
 from windlass.process.service import Service
 from windlass.store import Store
 
 T = TypeVar("T")
-OF_THE_STORE = (StoreUnavailable, SchemaMismatch, StoreForbidden)
-"""Errors that no item has caused: a group is kept until the store takes it."""
 _ASIDE_SECONDS = 1.0
 """Seconds until an item that was set aside is written again."""
 
