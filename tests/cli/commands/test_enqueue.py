@@ -196,3 +196,13 @@ def test_a_time_without_a_zone_is_refused_with_times_that_are_taken(shop: Shell,
     said.refused("has no time zone; add one: ", code=2)
     for advised in said.err.partition("add one: ")[2].strip().split(", or "):
         shop.ok("enqueue", "send_email", TO, "--at", advised, "--app", "shop:app")
+
+
+def test_a_url_that_is_given_is_taken_although_the_one_of_the_settings_is_wrong(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{shell.file}"
+    monkeypatch.setenv("WINDLASS_URL", "x.db")
+    said = shell.ok("enqueue", "anything", "--url", url, "--json")
+    monkeypatch.setenv("WINDLASS_URL", url)
+    assert shell.job(UUID(said.json["id"])).kind == "anything"

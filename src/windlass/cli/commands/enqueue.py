@@ -155,10 +155,14 @@ def read_json(text: str) -> Any:
 
 def _producer(kind: str, app: str | None, url: str | None) -> tuple[Windlass, Producer[[Any], Any]]:
     reference = app or target.reference_in_force()
-    chosen = Windlass() if reference is None else target.load(reference)
-    chosen.configure(url=url)
     if reference is not None:
+        chosen = target.load(reference)
+        chosen.configure(url=url)
         load_imports(chosen.settings.imports)
+    else:
+        # Set afterwards, so that an error names the option; a wrong one in the settings is not read.
+        chosen = Windlass("memory://" if url else None)
+        chosen.configure(url=url)
     return chosen, chosen.producer(kind)
 
 
