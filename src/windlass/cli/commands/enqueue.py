@@ -160,7 +160,7 @@ def _producer(kind: str, app: str | None, url: str | None) -> tuple[Windlass, Pr
         chosen.configure(url=url)
         load_imports(chosen.settings.imports)
     else:
-        # Set afterwards, so that an error names the option; a wrong one in the settings is not read.
+        # Set afterwards, so that an error names the option. The one of the settings is not read.
         chosen = Windlass("memory://" if url else None)
         chosen.configure(url=url)
     return chosen, chosen.producer(kind)
