@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import windlass
+from tests.support.django_settings import configure_django
 from windlass.core.failures.describe import describe
 from windlass.core.failures.fingerprint import pattern
 from windlass.core.payloads.redaction import Redaction
@@ -55,7 +56,8 @@ FLOOR = 0.004
 
 
 def expressions() -> Iterator[tuple[str, re.Pattern[Any]]]:
-    """Find the compiled expressions of all modules."""
+    """Find the compiled expressions of all modules; some of them need the settings of Django."""
+    configure_django()
     for module in pkgutil.walk_packages(windlass.__path__, "windlass."):
         if module.name != "windlass.__main__":
             for name, value in vars(importlib.import_module(module.name)).items():
