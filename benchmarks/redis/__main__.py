@@ -24,7 +24,7 @@ from benchmarks.redis.field import QUICK, Field, Sizes
 from benchmarks.redis.neighbours import neighbours
 from benchmarks.redis.races import drain, latency, single, two_processes
 from benchmarks.redis.server import Arena, arena
-from benchmarks.redis.steadiness import aof, contention, waiting
+from benchmarks.redis.steadiness import aof, contention, finished, waiting
 from benchmarks.report import Race, Report
 
 SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
@@ -34,6 +34,7 @@ SCENARIOS: dict[str, Callable[[Field], list[Race]]] = {
     "latency": latency,
     "aof": aof,
     "waiting": waiting,
+    "finished": finished,
     "neighbours": neighbours,
     "contention": contention,
 }

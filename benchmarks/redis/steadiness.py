@@ -1,4 +1,6 @@
-"""Owns what Windlass on Redis is held against itself by: durable files, long queues, contention."""
+"""Owns what Windlass on Redis is held against itself by: durable files, long queues, finished jobs,
+contention.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,11 @@ from benchmarks.timings import FOREVER, Filled, fill, fill_and_drain, rate, reac
 AOF_DRAIN = Measure(name="drain, AOF always", unit="jobs/s")
 AOF_BULK = Measure(name="bulk enqueue, AOF always", unit="jobs/s")
 WAITING = Measure(name="claims from a long queue", unit="jobs/s")
+FINISHED = Measure(name="drain beside finished jobs", unit="jobs/s")
 CONTENTION = Measure(name="16 contend for one record", unit="changes/s")
 CONTENTION_WAIT = Measure(name="16 contend, p99", unit="ms", lower_is_better=True)
+_KEPT = 100_000
+"""How many finished jobs the store keeps."""
 _PROCESSES = 4
 _TASKS = 4
 _WAIT_BAR = 20.0
@@ -89,6 +94,37 @@ def _claims(field: Field, behind: int) -> Callable[[Entrant], float]:
                 reach(worker, jobs)
                 starts: list[int] = worker.ask("stop")
         return rate(starts[:jobs])
+
+    return measure
+
+
+# -- finished jobs ---------------------------------------------------------------------------------
+
+
+def finished(field: Field) -> list[Race]:
+    """Drain while as many finished jobs have to be deleted as come to an end."""
+    many = _KEPT + field.sizes.jobs
+    full, empty = field.take_turns(
+        "finished jobs",
+        [(field.ours, _drains_beside(field, many)), (field.ours, _drains_beside(field, 0))],
+    )
+    return [
+        Race(
+            measure=FINISHED,
+            ours=full.score(float, name=f"Windlass, {many:,} finished"),
+            rivals=[Rival(score=empty.score(float, name="none finished"), bar=0.8)],
+        )
+    ]
+
+
+def _drains_beside(field: Field, finished: int) -> Callable[[Entrant], float]:
+    jobs = field.sizes.jobs
+
+    def measure(entrant: Entrant) -> float:
+        with field.arena.room(entrant) as room:
+            if finished:
+                fill_and_drain(room, finished, patience=FOREVER)
+            return fill_and_drain(room, jobs, patience=FOREVER).drain
 
     return measure
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.redis_fixtures import CLOCK, ClockedRedis, clocked_redis, documented_rights
+from tests.support.redis_fixtures import ClockedRedis, clocked_redis, documented_rights
 from tests.support.redis_server import RedisServer
 from windlass.core.errors import ConfigError, QueueFull, SchemaMismatch
-from windlass.core.jobs.queries import JobFilter, Retention
+from windlass.core.jobs.queries import Retention
 from windlass.core.workers import WorkerPulse
 from windlass.store.redis import RedisStore
-from windlass.store.redis.scripting.script_files import load_scripts
 from windlass.testing.conformance import Bench, laws_for
 from windlass.testing.conformance.bench import MANY, SECOND, leaving
 
@@ -61,26 +60,6 @@ def test_a_full_server_refuses_new_jobs_and_ends_those_it_has(clocked: ClockedRe
 
     asyncio.run(main())
     clocked.run("CONFIG", "SET", "maxmemory", 0)
-
-
-def test_no_more_finished_jobs_are_kept_than_the_setting_says(clocked: ClockedRedis) -> None:
-    async def main() -> None:
-        store = RedisStore(clocked.url, kept=3, scripts=load_scripts(clock=CLOCK))
-        bench = Bench(store, clocked)
-        ids = []
-        for number in range(8):
-            job = await bench.start(queue=f"q{number % 3}")
-            assert await bench.leave(job)
-            await bench.advance(SECOND)
-            ids.append(job.id)
-        assert await store.prune(Retention(finished=None), 2) == 2
-        assert await store.prune(Retention(finished=None), MANY) == 3
-        assert await store.prune(Retention(finished=None), MANY) == 0
-        left = await store.find(JobFilter(), limit=MANY, oldest_first=True)
-        assert [job.id for job in left.jobs] == ids[5:]
-        await store.close()
-
-    asyncio.run(main())
 
 
 def test_an_emptied_server_is_a_finding_and_can_be_used_again(clocked: ClockedRedis) -> None:

@@ -45,6 +45,7 @@ from windlass.store.redis.connections.per_loop import LoopConnections
 from windlass.store.redis.connections.process import RedisConnections
 from windlass.store.redis.connections.script import Command, Script
 from windlass.store.redis.connections.servers.urls import parse
+from windlass.store.redis.prune import prune
 from windlass.store.redis.records import Decision
 from windlass.store.redis.scripting.calls import Names, Talk, apump, overlapped, pump
 from windlass.store.redis.scripting.lone_enqueue import LoneEnqueues
@@ -220,7 +221,7 @@ class RedisStore(NonTransactional):
         return await self._talk(upkeep.rescue(self._names, worker, token, limit))
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        return await self._talk(upkeep.prune(self._names, retention, limit, self._kept))
+        return await self._talk(prune(self._names, retention, limit, self._kept))
 
     # -- leases --------------------------------------------------------------------------------
 

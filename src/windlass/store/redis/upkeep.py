@@ -1,16 +1,13 @@
-"""Owns the upkeep by workers: promotion, recall, rescue and pruning, in pieces."""
+"""Owns the upkeep by workers: promotion, recall and rescue, in pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from windlass.core.jobs.job import Job
-from windlass.core.jobs.queries import Retention
 from windlass.core.jobs.states import State
 from windlass.core.schedules.clock_step import LEAST, SPANS, Places, enqueued_before
-from windlass.store.protocol import WORKERS_KEPT
 from windlass.store.redis import queries
 from windlass.store.redis.connections.script import Argument
 from windlass.store.redis.scripting.calls import Names, Talk, jobs_in
@@ -19,7 +16,6 @@ from windlass.store.redis.scripting.stages import carry_out
 
 _PROMOTED_AT_ONCE = 100
 _RESCUED_AT_ONCE = 100
-_PRUNED_AT_ONCE = 250
 _RECALLED_AT_ONCE = 250
 _READ_AT_ONCE = 1_000
 _EVERYTHING = ("+inf", "WITHSCORES")
@@ -49,20 +45,6 @@ def rescue(names: Names, worker: str, token: int, limit: int) -> Talk[list[Job]]
         jobs += taken
         if len(taken) < piece or len(jobs) >= limit:
             return jobs
-
-
-def prune(names: Names, retention: Retention, limit: int, kept: int) -> Talk[int]:
-    """Delete finished jobs, ended streams, spent keys and workers; return how many."""
-    spans = [_span(retention.finished), _span(retention.dead)]
-    others = (WORKERS_KEPT // MICROSECOND, kept, _span(retention.streams))
-    pruned = jobs = 0
-    while True:
-        piece = min(limit - jobs, _PRUNED_AT_ONCE)
-        (reply,) = yield [names.call("prune", *spans, piece, *others)]
-        jobs += reply[0]
-        pruned += sum(reply)
-        if reply[0] < piece or jobs >= limit:
-            return pruned
 
 
 def recall(names: Names, by: timedelta, ago: timedelta) -> Talk[int]:
@@ -133,7 +115,3 @@ def _move(names: Names, state: State, above: int, moves: Sequence[tuple[bytes, i
         (count,) = yield [names.call("recall", *arguments)]
         moved += count
     return moved
-
-
-def _span(span: timedelta | None) -> Any:
-    return "" if span is None else span // MICROSECOND

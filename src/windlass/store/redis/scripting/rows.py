@@ -1,6 +1,6 @@
 """Owns how jobs are written to Redis and read from there: msgpack, with times in microseconds.
 
-The formats are described in `scripts/library/formats.lua`.
+The formats are described in `lua/library/formats.lua`.
 """
 
 from __future__ import annotations

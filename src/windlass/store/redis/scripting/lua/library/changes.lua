@@ -240,7 +240,7 @@ local function move(verb, id, a)
   if h[STATE] <= RUNNING then return false end
   local last, more = shown(id), lists({id})
   leave(id)
-  forget(id)
+  forget({id})
   heads[id], bodies[id], dirty[id] = false, false, nil
   return last, more
 end

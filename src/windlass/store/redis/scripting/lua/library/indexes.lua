@@ -44,10 +44,11 @@ end
 -- requires: memory skip reference
 -- Drop the keys of a job's large values; a reader may still need them for a moment.
 local function forget_values(id)
-  local j = bodies[id]
-  for _, ref in pairs({reference(j, skip(j, 1)), results[id] and reference(results[id], 1)}) do
-    call('EXPIRE', P .. 'v:' .. ref, 60)
-  end
+  local j, result = bodies[id], results[id]
+  local ref = reference(j, skip(j, 1))
+  if ref then call('EXPIRE', P .. 'v:' .. ref, 60) end
+  ref = result and reference(result, 1)
+  if ref then call('EXPIRE', P .. 'v:' .. ref, 60) end
 end
 
 -- name: note_end
@@ -137,12 +138,19 @@ local function enter(id)
 end
 
 -- name: forget
--- requires: begin forget_values
--- Delete a job that is in no index but the one of all ids.
-local function forget(id)
-  forget_values(id)
-  call('UNLINK', P .. 'j:' .. id, P .. 'h:' .. id, P .. 's:' .. id, P .. 'y:' .. id, P .. 'x:' .. id)
-  call('ZREM', P .. 'all', id)
+-- requires: memory forget_values
+-- Delete jobs that are in no index but the one of all ids.
+local function forget(ids)
+  local keys, streams = {}, call('EXISTS', P .. 'xt') == 1
+  for _, id in ipairs(ids) do
+    forget_values(id)
+    local n = #keys
+    keys[n + 1], keys[n + 2] = P .. 'j:' .. id, P .. 'h:' .. id
+    if heads[id][LISTS] ~= 0 then keys[n + 3], keys[n + 4] = P .. 's:' .. id, P .. 'y:' .. id end
+    if streams then keys[#keys + 1] = P .. 'x:' .. id end
+  end
+  call('UNLINK', unpack(keys))
+  call('ZREM', P .. 'all', unpack(ids))
 end
 
 -- name: wake
