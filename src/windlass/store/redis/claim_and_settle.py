@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from windlass.core.claims.lanes import Ask, Claim
 from windlass.core.jobs.job import Checkpoint, Job
@@ -75,6 +77,8 @@ def _claim_arguments(
 
 def settle(names: Names, transitions: Sequence[Transition]) -> Talk[list[bool]]:
     """Move running jobs, each under its fence; return for each whether it was moved."""
+    if all(move.result is None and is_plain_success(move) for move in transitions):
+        return (yield from _complete(names, transitions))
     settled: list[bool] = []
     for piece in _pieces(transitions):
         items = [item_of(move.result) for move in piece]
@@ -82,6 +86,20 @@ def settle(names: Names, transitions: Sequence[Transition]) -> Talk[list[bool]]:
         replies = yield [*writes(names.namespace, items), call]
         check_written(replies[-1])
         settled += [answer == _ACCEPTED for answer in replies[-1]]
+    return settled
+
+
+def _complete(names: Names, successes: Sequence[Transition]) -> Talk[list[bool]]:
+    """Do the same for successes without a result, as most are: there is less to look at."""
+    settled: list[bool] = []
+    for start in range(0, len(successes), _SETTLED_AT_ONCE):
+        arguments: list[Argument] = []
+        piece = successes[start : start + _SETTLED_AT_ONCE]
+        for token, claimed_together in groupby(piece, key=attrgetter("token")):
+            ids = [move.id.bytes for move in claimed_together]
+            arguments += ("p", token, len(ids), *ids)
+        (reply,) = yield [names.call("settle", *arguments)]
+        settled += [answer == _ACCEPTED for answer in reply]
     return settled
 
 
