@@ -24,7 +24,7 @@ from windlass.store.redis.scripting.rows import (
 from windlass.store.redis.scripting.values import Item, check_written, item_of, writes
 
 _CLAIMED_AT_ONCE = 150
-_ASKS_AT_ONCE = 100
+_ASKS_AT_ONCE = 50
 _BYTES_AT_ONCE = 131_072
 _SETTLED_AT_ONCE = 200
 _LARGE_BYTES_AT_ONCE = 1 << 20

@@ -16,7 +16,7 @@ from windlass.store.redis.scripting.rows import body, encode, is_plain, options
 from windlass.store.redis.scripting.values import LARGE, Item, check_written, item_of, writes
 
 PLAIN_AT_ONCE = 200
-ANY_AT_ONCE = 100
+ANY_AT_ONCE = 50
 BYTES_AT_ONCE = 131_072
 """Bounds of a script: the server does nothing else meanwhile."""
 PLAIN_OVERLAPPING = 100

@@ -14,7 +14,7 @@ from windlass.store.redis.scripting.calls import Names, Talk, jobs_in
 from windlass.store.redis.scripting.rows import MICROSECOND, NUMBERS, lane_bytes, micros
 from windlass.store.redis.scripting.stages import carry_out
 
-_PROMOTED_AT_ONCE = 100
+_PROMOTED_AT_ONCE = 50
 _RESCUED_AT_ONCE = 100
 _RECALLED_AT_ONCE = 250
 _READ_AT_ONCE = 1_000
@@ -26,11 +26,11 @@ def promote(names: Names, limit: int) -> Talk[int]:
     promoted = 0
     while promoted < limit:
         piece = min(limit - promoted, _PROMOTED_AT_ONCE)
-        ((count, entry),) = yield [names.call("promote", piece)]
+        ((count, entry, may_be_more),) = yield [names.call("promote", piece)]
         promoted += count
         if entry:
             yield from carry_out(names, entry)
-        elif count < piece:
+        elif not may_be_more:
             break
     return promoted
 

@@ -5,7 +5,7 @@
 -- records with the number of moves: name, text before the number, number before, always
 -- Returns 'stale', now, records | 'fenced', id | 'missing' | 'done', jobs after their moves, lists, what is left
 -- flags: allow-oom
--- requires: is_missing skip load add settle_one unpark move write_heads finish
+-- requires: is_missing skip load arrive add settle_one unpark move write_heads finish
 local change, MANY = cmsgpack.unpack(ARGV[1]), 200
 local names, records, alarms, settles = change[1], change[2], change[3], change[4]
 local added, unparked, verbs, heard, counts = change[5], change[6], change[7], change[8], change[9]
@@ -83,8 +83,12 @@ for _, transition in ipairs(settles) do
   settle_one(ARGV[at], ARGV[at + 1], transition, ARGV[at + 2])
   at = at + 3
 end
+local new_ids = {}
+for i = 1, #added do new_ids[i] = ARGV[first_added + 2 * i - 2] end
+load(new_ids)
+expected = #added
 for i, options in ipairs(added) do
-  add(ARGV[first_added + 2 * i - 2], ARGV[first_added + 2 * i - 1], options)
+  add(new_ids[i], ARGV[first_added + 2 * i - 1], options)
 end
 local todo = {}
 for _, name in ipairs(unparked) do

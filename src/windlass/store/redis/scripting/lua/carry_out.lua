@@ -2,7 +2,7 @@
 -- ARGV = batch, piece, number of pieces
 -- A piece is, for each job, its id, the lengths of job and options, job, options.
 -- flags: allow-oom
--- requires: add write_heads finish
+-- requires: load arrive add write_heads finish
 local batch, piece, pieces = P .. 'stage:' .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local key, done = batch .. ':' .. piece, P .. 'done:' .. ARGV[1] .. ':' .. piece
 local jobs = call('GET', key)
@@ -13,14 +13,19 @@ if not jobs then
   over()
   return call('GET', done) or ''
 end
-local at, answer = 1, {}
+local at, ids, made, options, answer = 1, {}, {}, {}, {}
 while at <= #jobs do
-  local id = jobs:sub(at, at + 15)
   local n, m = struct.unpack('>I4I4', jobs, at + 16)
-  local j, options = jobs:sub(at + 24, at + 23 + n), jobs:sub(at + 24 + n, at + 23 + n + m)
-  local added, is_duplicate = add(id, j, cmsgpack.unpack(options))
-  answer[#answer + 1] = added .. is_duplicate
+  ids[#ids + 1] = jobs:sub(at, at + 15)
+  made[#ids] = jobs:sub(at + 24, at + 23 + n)
+  options[#ids] = jobs:sub(at + 24 + n, at + 23 + n + m)
   at = at + 24 + n + m
+end
+load(ids)
+expected = #ids
+for i, id in ipairs(ids) do
+  local added, is_duplicate = add(id, made[i], cmsgpack.unpack(options[i]))
+  answer[i] = added .. is_duplicate
 end
 write_heads()
 finish()

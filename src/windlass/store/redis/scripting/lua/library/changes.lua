@@ -26,8 +26,18 @@ local function amend(holder, j, lane, options)
   enter(holder)
 end
 
+-- name: arrive
+-- requires: begin
+-- Return the number of a job that arrives. Who adds many jobs sets `expected`, and takes their numbers at once.
+local expected, taken, last_number = 1, 0, 0
+local function arrive()
+  if taken == 0 then last_number, taken = call('INCRBY', P .. 'ver', 2 * expected), expected end
+  taken = taken - 1
+  return last_number - 2 * taken
+end
+
 -- name: add
--- requires: load leave enter u64 instant amend reference skip
+-- requires: load leave enter u64 instant amend reference skip arrive
 -- Add a job with whatever it has; return its id, or the holder of its unique key and 1.
 -- options = due, expiry (each 'r' or 'a' and a value, or ''), unique key, until, on_duplicate,
 -- idempotency key, waiting_for
@@ -54,13 +64,12 @@ local function add(id, j, options)
   local due = options[1] ~= '' and math.max(instant(options[1], options[2]), now) or now
   local ref = reference(j, skip(j, 1))
   if ref then call('PERSIST', P .. 'v:' .. ref) end
-  j = j .. u64(now) .. u64(call('INCRBY', P .. 'ver', 2))
+  j = j .. u64(now) .. u64(arrive())
   bodies[id], results[id] = j, NIL
   heads[id] = {(due > now or options[9]) and SCHEDULED or PENDING, due, 0, 0, 0, 0, '', '', 0, 0,
     options[9], false, key, options[8], options[3] ~= '' and instant(options[3], options[4]) or 0,
     false, false, '', 0, parts(lane)[1], ''}
-  call('SET', P .. 'j:' .. id, j)
-  call('ZADD', P .. 'all', 0, id)
+  new_jobs[#new_jobs + 1] = id
   enter(id)
   return id, 0
 end

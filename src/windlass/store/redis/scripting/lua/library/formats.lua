@@ -26,7 +26,7 @@ local call, P, now = redis.call, KEYS[1], clock()
 -- name: memory
 -- requires: begin
 -- Jobs as this call knows them, and what it will write when it finishes.
-local heads, bodies, results, dirty = {}, {}, {}, {}
+local heads, bodies, results, dirty, new_jobs = {}, {}, {}, {}, {}
 local counts, lanes, dues, woken, ended_jobs = {}, {}, {}, {}, {}
 
 -- name: parts

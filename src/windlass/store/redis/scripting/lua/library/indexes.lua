@@ -183,12 +183,22 @@ end
 -- requires: packed
 local function write_heads()
   local set = {}
-  for id in pairs(dirty) do
-    if heads[id] then
-      set[#set + 1] = P .. 'h:' .. id
-      set[#set + 1] = packed(id)
-    end
+  local function write(key, value)
     if #set >= 1000 then call('MSET', unpack(set)); set = {} end
+    set[#set + 1] = key
+    set[#set + 1] = value
+  end
+  local ids = {}
+  for _, id in ipairs(new_jobs) do
+    if bodies[id] then
+      write(P .. 'j:' .. id, bodies[id])
+      ids[#ids + 1] = 0
+      ids[#ids + 1] = id
+    end
+  end
+  for i = 1, #ids, 1000 do call('ZADD', P .. 'all', unpack(ids, i, math.min(i + 999, #ids))) end
+  for id in pairs(dirty) do
+    if heads[id] then write(P .. 'h:' .. id, packed(id)) end
   end
   if #set > 0 then call('MSET', unpack(set)) end
 end
