@@ -140,6 +140,19 @@ def test_invalid_limits_are_refused(crawler: Shell, args: list[str], told: str) 
     assert told in " ".join(said.err.replace("│", " ").split())
 
 
+def test_limits_of_other_apps_workers_can_be_changed_where_they_are_listed(crawler: Shell) -> None:
+    """Prevents: `limits list --app` shows a limit that `limits set --app` does not know."""
+    uses = {"render": {"licences": 3}}
+    reported = {"licences": LimitInfo(concurrency=8)}
+    crawler.register("w1", kinds=("render",), limits=reported, uses=uses)
+    assert limits(crawler)["licences"]["concurrency"] == 8
+    crawler.ok("limits", "set", "licences", "--concurrency", 4, "--app", "shop:app")
+    assert limits(crawler)["licences"]["concurrency"] == 4
+    said = crawler("limits", "set", "licences", "--concurrency", 2, "--app", "shop:app")
+    assert said.code == 2
+    assert "kind 'render' uses 3 units" in " ".join(said.err.replace("│", " ").split())
+
+
 def test_a_job_that_waits_says_which_limit_is_used_up(crawler: Shell) -> None:
     said = crawler.ok("enqueue", "crawl", "--app", "shop:app", '{"host": "x"}', "--json")
     job_id = said.json["id"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from windlass.app.control.part import ControlPart
 from windlass.app.loop_thread import blocking
@@ -33,11 +33,13 @@ class LimitControl(ControlPart):
         limit takes effect as running jobs end, and as used tokens cool.
 
         Raises:
-            ValueError: it is no limit, or this app has none of that name.
+            ValueError: it is no limit, or neither this app nor a live worker has one of that name.
         """
         record = OVERRIDE + check_name("limit", name)
         change = Change.of(rate=rate, burst=burst, concurrency=concurrency)
-        self._check_limit(name, change)
+        if self._app.registry.limits:  # An app that imports no handlers cannot know.
+            workers = await self._app.store.workers()
+            KnownLimits(self._app.registry, workers).check(name, change)
         changes = change.written()
         if rate is not None:
             changes = {"burst": None, **changes}  # The burst of the former rate ends with it.
@@ -101,31 +103,6 @@ class LimitControl(ControlPart):
                     found[name].add(kind)
         return found
 
-    def _check_limit(self, name: str, change: Change) -> None:
-        known = self._app.registry.limits
-        if not known:
-            return  # An app that imports no handlers cannot know.
-        if name not in known:
-            raise ValueError(
-                f"there is no limit {name!r}; known limits: {', '.join(sorted(known))}"
-            )
-        if change.burst is not None and change.rate is None and known[name].rate is None:
-            raise ValueError(
-                f"limit {name!r} has no rate, so it cannot have a burst; set a rate first"
-            )
-        if known[name].ordered and change.concurrency not in (None, 1):
-            raise ValueError(
-                f"limit {name!r} is ordered, so its concurrency is always 1 for each key"
-            )
-        for kind in self._app.registry:
-            registration = self._app.registry[kind]
-            units = registration.units
-            if registration.shared_limit == name and units > (change.concurrency or units):
-                raise ValueError(
-                    f"kind {kind!r} uses {units} units of {name!r}, so it could never start; set "
-                    "a higher limit"
-                )
-
 
 def _described(changes: Json) -> str:
     return " ".join(f"{name}={value}" for name, value in changes.items())
@@ -167,6 +144,36 @@ class KnownLimits:
     def get(self, name: str) -> Limit | None:
         """Return a limit as in the code; None if it is unknown."""
         return self._registry.limits.get(name) or self._stored.get(name)
+
+    def check(self, name: str, change: Change) -> None:
+        """Refuse a change of a limit that is unknown, or with which jobs could never start."""
+        limit = self.get(name)
+        if limit is None:
+            known = ", ".join(sorted(self.names()))
+            raise ValueError(f"there is no limit {name!r}; known limits: {known}")
+        if change.burst is not None and change.rate is None and limit.rate is None:
+            raise ValueError(
+                f"limit {name!r} has no rate, so it cannot have a burst; set a rate first"
+            )
+        if limit.ordered and change.concurrency not in (None, 1):
+            raise ValueError(
+                f"limit {name!r} is ordered, so its concurrency is always 1 for each key"
+            )
+        for kind, units in self._units_of(name):
+            if units > (change.concurrency or units):
+                raise ValueError(
+                    f"kind {kind!r} uses {units} units of {name!r}, so it could never start; set "
+                    "a higher limit"
+                )
+
+    def _units_of(self, name: str) -> Iterator[tuple[str, int]]:
+        """Return how many units each kind uses of a limit."""
+        for kind in self._registry:
+            if self._registry[kind].shared_limit == name:
+                yield kind, self._registry[kind].units
+        for kind, uses in self._uses.items():
+            if name in uses and kind not in self._registry:
+                yield kind, uses[name]
 
     def order_of(self, kind: str, queue: str) -> Limit | None:
         """Return the limit that keeps jobs of a kind in order; None if there is none."""
