@@ -167,8 +167,10 @@ def test_a_file_that_was_deleted_is_noticed_and_made_anew(
 
     async def main() -> None:
         await store.enqueue([new(1)])
+        assert await store.findings() == []
         remove(path)
         await store.enqueue([new(2)])
+        assert [each.name for each in await store.findings()] == ["file_replaced"]
         jobs = (await store.find(JobFilter(), limit=10)).jobs
         assert [job.id for job in jobs] == [job_id(2, 2)]
         assert len((await store.sweep()).heads) == 1

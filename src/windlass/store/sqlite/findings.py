@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from windlass.core.jobs.queries import Finding
@@ -13,6 +14,8 @@ from windlass.store.sqlite.connections.write_lock import WriteLock, is_stopped
 
 _LARGE_WAL_BYTES = 256 * 1024 * 1024
 _LARGE_SLACK_BYTES = 64 * 1024 * 1024
+_REPLACED_FOR = timedelta(hours=1)
+"""For how long a process reports that it found another file."""
 
 
 def disk_of(path: Path) -> Disk | None:
@@ -24,8 +27,18 @@ def disk_of(path: Path) -> Disk | None:
     return Disk(free=used.free, size=used.total)
 
 
-def findings_of(path: Path, write_lock: WriteLock) -> Iterator[Finding]:
+def findings_of(
+    path: Path, write_lock: WriteLock, replaced_at: datetime | None
+) -> Iterator[Finding]:
     """Return the problems of a file that exists."""
+    if replaced_at is not None and datetime.now(UTC) - replaced_at < _REPLACED_FOR:
+        yield Finding(
+            name="file_replaced",
+            problem=f"{path} was deleted or replaced by {replaced_at:%Y-%m-%d %H:%M:%S} UTC while "
+            "this process had it open: what was in the former file only is gone",
+            remedy="restore the former file if its jobs are needed; stop workers before you "
+            "replace it",
+        )
     if (holder := write_lock.holder()) is not None and is_stopped(holder):
         yield Finding(
             name="writer_stopped",

@@ -288,7 +288,8 @@ class SqliteStore(NonTransactional):
 
     async def findings(self) -> list[Finding]:
         def look() -> list[Finding]:
-            return list(findings_of(self._path, self._file.ready().write_lock))
+            threads = self._file.ready()
+            return list(findings_of(self._path, threads.write_lock, threads.replaced_at))
 
         return await asyncio.wrap_future(in_thread(look))
 

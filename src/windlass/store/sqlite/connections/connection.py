@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -28,6 +29,8 @@ class FileConnection:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self._next_file_check = 0.0
+        self.replaced_at: datetime | None = None
+        """When another file, or none, was last found where the open one had been."""
         self._in_use = threading.Lock()
 
     def suspend(self, timeout: float) -> bool:
@@ -64,6 +67,8 @@ class FileConnection:
             inode = 0
         connection = self._connection
         if inode != self._inode and connection is not None:
+            if self._inode:
+                self.replaced_at = datetime.now(UTC)
             self._connection = None
             connection.close()
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,6 +53,11 @@ class Threads:
     def connections(self) -> tuple[Writer | Reader | ChangeWatch, ...]:
         """Everything that may have a connection open."""
         return (self.writer, self.sweeper, self.reader, self.watch)
+
+    @property
+    def replaced_at(self) -> datetime | None:
+        """When another file, or none, was last found where an open one had been."""
+        return max(filter(None, (each.replaced_at for each in self.connections)), default=None)
 
 
 class FileAccess:
