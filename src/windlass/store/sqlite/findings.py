@@ -34,8 +34,8 @@ def findings_of(
     if replaced_at is not None and datetime.now(UTC) - replaced_at < _REPLACED_FOR:
         yield Finding(
             name="file_replaced",
-            problem=f"{path} was deleted or replaced by {replaced_at:%Y-%m-%d %H:%M:%S} UTC while "
-            "this process had it open: what was in the former file only is gone",
+            problem=f"{path} was found deleted or replaced at {replaced_at:%Y-%m-%d %H:%M:%S} "
+            "UTC, while this process had it open: what was in the former file only is gone",
             remedy="restore the former file if its jobs are needed; stop workers before you "
             "replace it",
         )
