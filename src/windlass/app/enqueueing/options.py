@@ -51,16 +51,17 @@ class Options:
             check_name("idempotency key", self.idempotency_key)
         if self.key:
             check_name("key", self.key)
-        if not all(isinstance(text, str) for pair in self.headers.items() for text in pair):
-            raise ValueError(f"headers must be a mapping of text to text, got {self.headers!r}")
-        _check_headers(self.headers)
-        if IDEMPOTENCY_KEY in self.headers:
-            check_name("idempotency key", self.headers[IDEMPOTENCY_KEY])
+        if self.headers:
+            _check_headers(self.headers)
         tags = {TAGS: ",".join(checked_tags(self.tags))} if self.tags else {}
         object.__setattr__(self, "sent_headers", self.headers | tags)
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
+    if not all(isinstance(text, str) for pair in headers.items() for text in pair):
+        raise ValueError(f"headers must be a mapping of text to text, got {headers!r}")
+    if IDEMPOTENCY_KEY in headers:
+        check_name("idempotency key", headers[IDEMPOTENCY_KEY])
     size = sum(len(text) for pair in headers.items() for text in pair)
     if size <= MAX_HEADERS:
         size = len(encode_json("headers", headers))
