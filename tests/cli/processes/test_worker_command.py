@@ -32,6 +32,8 @@ PLAIN = [
     ["--debug", "worker", "shop:app", "--insecure", "--reload"],
     ["worker", "shop:app", "--debug", "--url=postgresql://a=b@c/d?e=f"],
     ["worker", "shop:app", "--lease", "20s", "--lease", "30s"],
+    ["worker", "--app", "shop:app", "--burst"],
+    ["worker", "other:app", "--app=shop:app"],
     *(["worker", "shop:app", f"--{name.replace('_', '-')}", "a"] for name in VALUED),
 ]
 
@@ -76,7 +78,7 @@ def test_the_app_of_the_environment_is_served(monkeypatch: pytest.MonkeyPatch) -
         ["worker", "shop:app", "--poll_interval", "1s"],
         ["worker", "--drain", "17"],
         ["worker", "--", "shop:app"],
-        ["worker", "--app", "shop:app"],
+        ["worker", "--app", "shop.py"],
         ["jobs", "list"],
     ],
     ids=" ".join,

@@ -83,6 +83,7 @@ def read_typed(arguments: Sequence[str], environ: Mapping[str, str] = os.environ
         return None
     command, *rest = words or [""]
     reference, *more = rest or [environ.get("WINDLASS_APP", "")]
+    reference = values.pop("app", reference)
     if command != "worker" or more or not _is_plain(reference):
         return None
     name = values.pop("name", "")
@@ -107,7 +108,10 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         if option in _SWITCHES and not has_value:
             yield option, ""
             continue
-        if option.removeprefix("--").replace("-", "_") not in (*VALUED, "name") or "_" in option:
+        if (
+            option.removeprefix("--").replace("-", "_") not in (*VALUED, "name", "app")
+            or "_" in option
+        ):
             raise ValueError(option)
         value = value if has_value else next(remaining, "")
         if not value.strip() or value.startswith("-"):
