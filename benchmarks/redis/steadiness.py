@@ -1,4 +1,4 @@
-"""Owns what Windlass on Redis is held against itself by: durable files, long queues, finished jobs,
+"""Owns the races of Windlass on Redis against itself: durable files, long queues, finished jobs,
 contention.
 """
 
@@ -21,7 +21,7 @@ WAITING = Measure(name="claims from a long queue", unit="jobs/s")
 FINISHED = Measure(name="drain beside finished jobs", unit="jobs/s")
 CONTENTION = Measure(name="16 contend for one record", unit="changes/s")
 CONTENTION_WAIT = Measure(name="16 contend, p99", unit="ms", lower_is_better=True)
-_KEPT = 100_000
+_KEPT_JOBS = 100_000
 """How many finished jobs the store keeps."""
 _PROCESSES = 4
 _TASKS = 4
@@ -103,27 +103,30 @@ def _claims(field: Field, behind: int) -> Callable[[Entrant], float]:
 
 def finished(field: Field) -> list[Race]:
     """Drain while as many finished jobs have to be deleted as come to an end."""
-    many = _KEPT + field.sizes.jobs
+    finished_before = _KEPT_JOBS + field.sizes.jobs
     full, empty = field.take_turns(
         "finished jobs",
-        [(field.ours, _drains_beside(field, many)), (field.ours, _drains_beside(field, 0))],
+        [
+            (field.ours, _drains_beside(field, finished_before)),
+            (field.ours, _drains_beside(field, 0)),
+        ],
     )
     return [
         Race(
             measure=FINISHED,
-            ours=full.score(float, name=f"Windlass, {many:,} finished"),
+            ours=full.score(float, name=f"Windlass, {finished_before:,} finished"),
             rivals=[Rival(score=empty.score(float, name="none finished"), bar=0.8)],
         )
     ]
 
 
-def _drains_beside(field: Field, finished: int) -> Callable[[Entrant], float]:
+def _drains_beside(field: Field, jobs_before: int) -> Callable[[Entrant], float]:
     jobs = field.sizes.jobs
 
     def measure(entrant: Entrant) -> float:
         with field.arena.room(entrant) as room:
-            if finished:
-                fill_and_drain(room, finished, patience=FOREVER)
+            if jobs_before:
+                fill_and_drain(room, jobs_before, patience=FOREVER)
             return fill_and_drain(room, jobs, patience=FOREVER).drain
 
     return measure

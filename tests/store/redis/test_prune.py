@@ -1,27 +1,33 @@
-"""What can go is listed in pages and deleted in pieces, across queues and beside other changes."""
+"""Jobs to be pruned are listed in pages and deleted in pieces, beside other workers and changes."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tests.support.redis_fixtures import CLOCK, ClockedRedis
+from tests.support.redis_fixtures import CLOCK, ClockedRedis, clocked_redis
 from tests.support.redis_indexes import check_indexes
-from windlass.core.jobs.job import IDEMPOTENCY_KEY, Job, Saga
+from tests.support.redis_server import RedisServer
+from windlass.core.jobs.job import IDEMPOTENCY_KEY, Checkpoint, Job, Saga
 from windlass.core.jobs.moves import Verb
 from windlass.core.jobs.queries import JobFilter, Retention
 from windlass.core.jobs.states import State
+from windlass.core.jobs.streams import ChunkGroup
 from windlass.store.redis import RedisStore
-from windlass.store.redis import prune as pruning
+from windlass.store.redis.connections.script import Command
+from windlass.store.redis.scripting.calls import Talk
 from windlass.store.redis.scripting.rows import micros
 from windlass.store.redis.scripting.script_files import load_scripts
-from windlass.testing.conformance import Bench
-from windlass.testing.conformance.bench import DAY, HOUR, MANY, SECOND
+from windlass.store.redis.upkeep import prune as pruning
+from windlass.testing.conformance import Bench, ManualClock
+from windlass.testing.conformance.bench import DAY, HOUR, MANY, SECOND, attempt_of, leaving
 
 FOREVER = Retention(finished=None)
+LARGE = b'"' + b"x" * 2_000 + b'"'
 
 
 async def ended_jobs(bench: Bench, queues: list[str], **fields: Any) -> list[Job]:
@@ -38,6 +44,15 @@ async def ended_jobs(bench: Bench, queues: list[str], **fields: Any) -> list[Job
 def died(job: Job) -> datetime:
     assert job.finished_at is not None
     return job.finished_at
+
+
+async def answers(store: RedisStore, commands: Sequence[Command]) -> Sequence[Any]:
+    """Run the commands of one round trip."""
+
+    def talk() -> Talk[Sequence[Any]]:
+        return (yield commands)
+
+    return await store._talk(talk())
 
 
 async def left(store: RedisStore) -> list[object]:
@@ -104,6 +119,119 @@ def test_age_and_number_together(redis_clock: ClockedRedis) -> None:
     asyncio.run(main())
 
 
+def test_workers_that_prune_together_delete_no_more_than_the_excess(
+    redis_clock: ClockedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: each of them counts the excess, and deletes as many as that."""
+    monkeypatch.setattr(pruning, "_DELETED_AT_ONCE", 7)
+
+    async def main() -> None:
+        stores = [
+            RedisStore(redis_clock.url, kept=20, scripts=load_scripts(clock=CLOCK))
+            for _ in range(6)
+        ]
+        jobs = await ended_jobs(Bench(stores[0], redis_clock), [*"abacabadab"] * 10)
+        for _ in range(3):
+            await asyncio.gather(*(store.prune(FOREVER, 60) for store in stores))
+        assert await left(stores[0]) == [job.id for job in jobs[-20:]]
+        for store in stores:
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_was_overtaken_deletes_no_more_than_the_excess(
+    redis_clock: ClockedRedis,
+) -> None:
+    """Prevents: it counted before another worker had pruned, and deletes as many again."""
+
+    async def main() -> None:
+        store = RedisStore(redis_clock.url, kept=10, scripts=load_scripts(clock=CLOCK))
+        jobs = await ended_jobs(Bench(store, redis_clock), [*"aab"] * 10)
+        talk = pruning.prune(store._names, FOREVER, MANY, 10)
+        replies = await answers(store, next(talk))
+        replies = await answers(store, talk.send(replies))
+        assert await store.prune(FOREVER, MANY) == 20
+        with pytest.raises(StopIteration):
+            while True:
+                replies = await answers(store, talk.send(replies))
+        assert await left(store) == [job.id for job in jobs[-10:]]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_jobs_are_listed_again_only_of_queues_that_ran_out(redis_clock: ClockedRedis) -> None:
+    """Prevents: one queue has all old jobs, and every queue is listed for each page of it."""
+
+    async def main() -> None:
+        async with redis_clock.opened() as store:
+            bench = Bench(store, redis_clock)
+            jobs = await ended_jobs(bench, ["old"] * 90)
+            jobs += await ended_jobs(bench, [f"q{number}" for number in range(30)])
+            talk = pruning.prune(store._names, FOREVER, 80, 30)
+            listed = 0
+            commands = next(talk)
+            with pytest.raises(StopIteration) as ended:
+                while True:
+                    listed += sum(command[0] == "ZRANGE" for command in commands)
+                    commands = talk.send(await answers(store, commands))
+            assert ended.value.value == 80
+            assert 31 < listed < 40
+            assert await left(store) == [job.id for job in jobs[80:]]
+
+    asyncio.run(main())
+
+
+def test_a_prune_ends_while_jobs_stream_whose_streams_are_not_kept(
+    redis_server: RedisServer,
+) -> None:
+    """Prevents: live streams are stamped anew, listed anew, and so on for ever."""
+
+    async def main() -> None:
+        with clocked_redis(redis_server) as place:
+            store = RedisStore(place.url)  # By the server's clock, which goes on.
+            bench = Bench(store, ManualClock(datetime.now(UTC)))
+            worker = await bench.worker()
+            await store.enqueue([bench.new() for _ in range(120)])
+            for job in await bench.claim(worker):
+                place.run("ZADD", f"{{{place.prefix}}}:xt", 1, job.id.bytes)
+            nothing = Retention(finished=None, streams=timedelta(0))
+            async with asyncio.timeout(60):
+                assert await store.prune(nothing, MANY) == 0
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_every_key_of_a_pruned_job_is_deleted(redis_clock: ClockedRedis) -> None:
+    """Steps, histories, streams and large values go with their job, also if it was undoing."""
+
+    async def main() -> None:
+        async with redis_clock.opened() as store:
+            bench = Bench(store, redis_clock)
+            for saga in (None, Saga.UNDOING):
+                job = await bench.start(payload=LARGE)
+                token = job.token or 0
+                assert await store.checkpoint([Checkpoint(id=job.id, token=token, steps=("{}",))])
+                where = {"attempt": 1, "offset": 0, "resumed": 0, "steps": 0}
+                group = ChunkGroup(id=job.id, token=token, chunks=(b'"a"',), **where)
+                assert await store.stream_append([group])
+                moved = leaving(job, attempt=attempt_of(job), result=LARGE, saga=saga)
+                assert await store.settle([moved]) == [True]
+            await bench.advance(DAY)
+            assert await store.prune(Retention(finished=HOUR, streams=HOUR), MANY) == 4
+            start = f"{{{redis_clock.prefix}}}:".encode()
+            keys = [key.removeprefix(start) for key in redis_clock.run("KEYS", start + b"*")]
+            assert not [key for key in keys if key[:2] in (b"j:", b"h:", b"s:", b"y:", b"x:")]
+            assert not {b"all", b"xt", b"n"} & set(keys)
+            values = [key for key in keys if key.startswith(b"v:")]
+            assert len(values) == 4
+            assert all(redis_clock.run("TTL", start + key) > 0 for key in values)
+
+    asyncio.run(main())
+
+
 def test_dead_jobs_that_stay_do_not_hide_those_behind_them(
     redis_clock: ClockedRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +269,7 @@ def test_a_job_that_died_again_after_it_was_listed_is_kept(redis_clock: ClockedR
                     job = await bench.start_again(dead.id)
                 else:
                     assert await bench.leave(job, State.DEAD)
-                assert await store._talk(pruning.delete(store._names, "D:", [listed])) == 0
+                assert await store._talk(pruning._delete(store._names, "D:", [listed])) == 0
                 assert await bench.state(dead.id) is again
             check_indexes(redis_clock.run, redis_clock.prefix)
             assert await store.prune(Retention(dead=HOUR), MANY) == 0

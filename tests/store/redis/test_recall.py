@@ -6,9 +6,9 @@ import asyncio
 from datetime import timedelta
 
 from tests.support.redis_fixtures import ClockedRedis
-from windlass.store.redis import upkeep
 from windlass.store.redis.scripting.calls import Talk
 from windlass.store.redis.store import RedisStore
+from windlass.store.redis.upkeep import recall
 from windlass.testing.conformance import Bench
 from windlass.testing.conformance.bench import HOUR, MINUTE
 
@@ -17,7 +17,7 @@ NO_TIME = timedelta(0)
 
 def slowly(store: RedisStore, redis_clock: ClockedRedis, arriving: Bench) -> Talk[int]:
     """Recall as at the start of a worker; a job arrives after the sweep, a minute later."""
-    talk = upkeep.recall(store._names, NO_TIME, NO_TIME)
+    talk = recall.recall(store._names, NO_TIME, NO_TIME)
     replies = yield next(talk)
     redis_clock.set(redis_clock() + MINUTE)
     store.enqueue_blocking([arriving.new()], timeout=MINUTE)

@@ -119,7 +119,8 @@ class KnownLimits:
         self._registry = registry
         alive = [each.info for each in workers if each.alive]
         self._kinds = {kind for info in alive for kind in info.kinds}
-        self._uses = {kind: uses for info in alive for kind, uses in info.uses.items()}
+        self._reported_units = [use for info in alive for use in info.uses.items()]
+        self._uses = dict(self._reported_units)
         reported = {name: limit for info in alive for name, limit in info.limits.items()}
         found = {name: _read(name, limit) for name, limit in reported.items()}
         self._stored = {name: limit for name, limit in found.items() if limit is not None}
@@ -171,9 +172,9 @@ class KnownLimits:
         for kind in self._registry:
             if self._registry[kind].shared_limit == name:
                 yield kind, self._registry[kind].units
-        for kind, uses in self._uses.items():
-            if name in uses and kind not in self._registry:
-                yield kind, uses[name]
+        for kind, units in self._reported_units:
+            if name in units and kind not in self._registry:
+                yield kind, units[name]
 
     def order_of(self, kind: str, queue: str) -> Limit | None:
         """Return the limit that keeps jobs of a kind in order; None if there is none."""

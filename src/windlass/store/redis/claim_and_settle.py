@@ -24,7 +24,7 @@ from windlass.store.redis.scripting.rows import (
 from windlass.store.redis.scripting.values import Item, check_written, item_of, writes
 
 _CLAIMED_AT_ONCE = 150
-_ASKS_AT_ONCE = 50
+_ASKS_AT_ONCE = 100
 _BYTES_AT_ONCE = 131_072
 _SETTLED_AT_ONCE = 200
 _LARGE_BYTES_AT_ONCE = 1 << 20
@@ -90,7 +90,7 @@ def settle(names: Names, transitions: Sequence[Transition]) -> Talk[list[bool]]:
 
 
 def _complete(names: Names, successes: Sequence[Transition]) -> Talk[list[bool]]:
-    """Do the same for successes without a result, as most are: there is less to look at."""
+    """Complete jobs without a result, as most are: there is less to look at."""
     settled: list[bool] = []
     for start in range(0, len(successes), _SETTLED_AT_ONCE):
         arguments: list[Argument] = []

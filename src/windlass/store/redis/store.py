@@ -28,15 +28,7 @@ from windlass.store.depth_counts import depths_of
 from windlass.store.json_columns import as_json
 from windlass.store.non_transactional import NonTransactional
 from windlass.store.protocol import Capabilities, Schema
-from windlass.store.redis import (
-    claim_and_settle,
-    health,
-    layout,
-    queries,
-    records,
-    streams,
-    upkeep,
-)
+from windlass.store.redis import claim_and_settle, health, layout, queries, records, streams
 from windlass.store.redis import enqueue as enqueueing
 from windlass.store.redis import find as finding
 from windlass.store.redis.connections.blocking import BlockingConnections
@@ -45,13 +37,15 @@ from windlass.store.redis.connections.per_loop import LoopConnections
 from windlass.store.redis.connections.process import RedisConnections
 from windlass.store.redis.connections.script import Command, Script
 from windlass.store.redis.connections.servers.urls import parse
-from windlass.store.redis.prune import prune
 from windlass.store.redis.records import Decision
 from windlass.store.redis.scripting.calls import Names, Talk, apump, overlapped, pump
 from windlass.store.redis.scripting.lone_enqueue import LoneEnqueues
 from windlass.store.redis.scripting.rows import MICROSECOND
 from windlass.store.redis.scripting.script_files import load_scripts
 from windlass.store.redis.sleepers import LoopState
+from windlass.store.redis.upkeep.promote_and_rescue import promote, rescue
+from windlass.store.redis.upkeep.prune import prune
+from windlass.store.redis.upkeep.recall import recall
 from windlass.store.sql_files import Migration
 
 T = TypeVar("T")
@@ -211,14 +205,14 @@ class RedisStore(NonTransactional):
 
     async def promote(self, limit: int) -> int:
         self._here().doubt()
-        return await self._talk(upkeep.promote(self._names, limit), again=True)
+        return await self._talk(promote(self._names, limit), again=True)
 
     async def recall(self, by: timedelta, ago: timedelta) -> int:
         self._here().doubt()
-        return await self._talk(upkeep.recall(self._names, by, ago))
+        return await self._talk(recall(self._names, by, ago))
 
     async def rescue(self, *, worker: str, token: int, limit: int) -> list[Job]:
-        return await self._talk(upkeep.rescue(self._names, worker, token, limit))
+        return await self._talk(rescue(self._names, worker, token, limit))
 
     async def prune(self, retention: Retention, limit: int) -> int:
         return await self._talk(prune(self._names, retention, limit, self._kept))

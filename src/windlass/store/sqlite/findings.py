@@ -14,8 +14,8 @@ from windlass.store.sqlite.connections.write_lock import WriteLock, is_stopped
 
 _LARGE_WAL_BYTES = 256 * 1024 * 1024
 _LARGE_SLACK_BYTES = 64 * 1024 * 1024
-_REPLACED_FOR = timedelta(hours=1)
-"""For how long a process reports that it found another file."""
+_REPORTED_FOR = timedelta(hours=1)
+"""For how long a process reports that its file was replaced."""
 
 
 def disk_of(path: Path) -> Disk | None:
@@ -31,11 +31,11 @@ def findings_of(
     path: Path, write_lock: WriteLock, replaced_at: datetime | None
 ) -> Iterator[Finding]:
     """Return the problems of a file that exists."""
-    if replaced_at is not None and datetime.now(UTC) - replaced_at < _REPLACED_FOR:
+    if replaced_at is not None and datetime.now(UTC) - replaced_at < _REPORTED_FOR:
         yield Finding(
             name="file_replaced",
             problem=f"{path} was found deleted or replaced at {replaced_at:%Y-%m-%d %H:%M:%S} "
-            "UTC, while this process had it open: what was in the former file only is gone",
+            "UTC, while this process had it open: jobs that were only in the former file are lost",
             remedy="restore the former file if its jobs are needed; stop workers before you "
             "replace it",
         )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta, timezone
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from windlass.core.changes import Changes
 from windlass.core.jobs.ids import job_id
 from windlass.core.jobs.job import NewJob, UniqueKey
 from windlass.core.jobs.queries import JobFilter
@@ -67,6 +69,30 @@ async def an_enqueue_that_is_repeated_adds_nothing(bench: Bench) -> None:
         answers = await bench.store.enqueue(batch)
         assert answers[-1].id == new.id
     assert len((await bench.store.find(JobFilter(), limit=MANY)).jobs) == 2
+
+
+def _as_decided(changes: Changes[None], _records: object, _now: object) -> Changes[None]:
+    return changes
+
+
+@law
+async def an_id_that_is_repeated_hides_no_job_behind_it(bench: Bench) -> None:
+    """The jobs behind a repeated id are added, and those that exist already stay as they are."""
+    for more in (1, 60):
+        running = await bench.start()
+        known, new = bench.new(), bench.new()
+        late = [bench.new(due=HOUR) for _ in range(more)]
+        await bench.store.enqueue([known])
+        again = bench.new(id=running.id)
+        await bench.store.enqueue([known, known, new, new, again, *late])
+        assert await bench.job(running.id) == running
+        assert await bench.state(new.id) is State.PENDING
+        assert [await bench.state(job.id) for job in late] == [State.SCHEDULED] * more
+        added = bench.new()
+        changes = Changes(answer=None, enqueue=[new, new, again, added])
+        await bench.store.apply([], partial(_as_decided, changes))
+        assert await bench.job(running.id) == running
+        assert await bench.state(added.id) is State.PENDING
 
 
 @law

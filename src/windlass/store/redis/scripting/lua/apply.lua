@@ -5,7 +5,7 @@
 -- records with the number of moves: name, text before the number, number before, always
 -- Returns 'stale', now, records | 'fenced', id | 'missing' | 'done', jobs after their moves, lists, what is left
 -- flags: allow-oom
--- requires: is_missing skip load arrive add settle_one unpark move write_heads finish
+-- requires: is_missing skip load arrive add settle_one unpark move write_jobs finish
 local change, MANY = cmsgpack.unpack(ARGV[1]), 200
 local names, records, alarms, settles = change[1], change[2], change[3], change[4]
 local added, unparked, verbs, heard, counts = change[5], change[6], change[7], change[8], change[9]
@@ -47,6 +47,9 @@ for _, verb in ipairs(verbs) do
   end
   at = at + 4
 end
+local new_ids = {}
+for i = 1, #added do new_ids[i] = ARGV[first_added + 2 * i - 2] end
+load(new_ids)
 
 -- Nothing was written up to here, and nothing fails from here on.
 at = first_news
@@ -83,9 +86,6 @@ for _, transition in ipairs(settles) do
   settle_one(ARGV[at], ARGV[at + 1], transition, ARGV[at + 2])
   at = at + 3
 end
-local new_ids = {}
-for i = 1, #added do new_ids[i] = ARGV[first_added + 2 * i - 2] end
-load(new_ids)
 expected = #added
 for i, options in ipairs(added) do
   add(new_ids[i], ARGV[first_added + 2 * i - 1], options)
@@ -122,6 +122,6 @@ for _, count in ipairs(counts) do
     write(count[1], count[2] .. string.format('%d', count[3] + number) .. '}')
   end
 end
-write_heads()
+write_jobs()
 finish()
 return {'done', moved, extra, todo}

@@ -2,7 +2,7 @@
 -- ARGV = batch, piece, number of pieces
 -- A piece is, for each job, its id, the lengths of job and options, job, options.
 -- flags: allow-oom
--- requires: load arrive add write_heads finish
+-- requires: load arrive add write_jobs finish
 local batch, piece, pieces = P .. 'stage:' .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local key, done = batch .. ':' .. piece, P .. 'done:' .. ARGV[1] .. ':' .. piece
 local jobs = call('GET', key)
@@ -27,7 +27,7 @@ for i, id in ipairs(ids) do
   local added, is_duplicate = add(id, made[i], cmsgpack.unpack(options[i]))
   answer[i] = added .. is_duplicate
 end
-write_heads()
+write_jobs()
 finish()
 call('UNLINK', key)
 call('SET', done, table.concat(answer), 'EX', 3600)

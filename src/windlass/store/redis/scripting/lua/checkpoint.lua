@@ -1,7 +1,7 @@
 -- Add to the step logs of running jobs, each under its fence; a '1' or '0' for each.
 -- ARGV = id, token, saga, number of steps, steps... for each
 -- flags: allow-oom
--- requires: load write_heads
+-- requires: load write_jobs
 local at, out = 1, {}
 while at <= #ARGV do
   local id, n = ARGV[at], tonumber(ARGV[at + 3])
@@ -19,5 +19,5 @@ while at <= #ARGV do
   out[#out + 1] = held and '1' or '0'
   at = at + 4 + n
 end
-write_heads()
+write_jobs()
 return table.concat(out)

@@ -1,7 +1,7 @@
 -- Jobs with options, or with ids that may be known already; id and 1 if it is a holder's, for each.
 -- ARGV = id, job, options for each
 -- Returns -1 if a payload is missing.
--- requires: load arrive add is_missing skip write_heads finish
+-- requires: load arrive add is_missing skip write_jobs finish
 local answer, ids = {}, {}
 for at = 2, #ARGV, 3 do
   if is_missing(ARGV[at], skip(ARGV[at], 1)) then return -1 end
@@ -14,6 +14,6 @@ for at = 1, #ARGV, 3 do
   answer[#answer + 1] = id
   answer[#answer + 1] = is_duplicate
 end
-write_heads()
+write_jobs()
 finish()
 return answer

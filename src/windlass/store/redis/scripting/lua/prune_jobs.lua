@@ -25,8 +25,9 @@ local function take_out(queue, ids)
   for i, id in ipairs(ids) do
     local j, raw, h, result = rows[2 * i - 1], rows[2 * i], nil, nil
     if j and raw then h, result = head(raw) end
-    -- A person has yet to handle the steps that could not be undone.
-    if h and h[STATE] > RUNNING and h[FINISHED] <= last and h[SAGA] ~= 'undoing' then
+    -- A person has yet to handle the steps of a dead job that could not be undone.
+    local undoing = h and h[STATE] == DEAD and h[SAGA] == 'undoing'
+    if h and h[STATE] > RUNNING and h[FINISHED] <= last and not undoing then
       heads[id], bodies[id], results[id] = h, j, result
       count(h[STATE], queue, -1)
       deleted[#deleted + 1] = id

@@ -6,9 +6,13 @@
 local limit, pruned, more = tonumber(ARGV[1]), 0, 0
 
 local function listed(name, horizon)
-  local found = call('ZRANGEBYSCORE', P .. name, '-inf', horizon, 'LIMIT', 0, limit)
-  if #found == limit then more = 1 end
-  return found
+  return call('ZRANGEBYSCORE', P .. name, '-inf', horizon, 'LIMIT', 0, limit)
+end
+
+-- Count what was deleted of a list that has as many entries as were asked for, or fewer.
+local function deleted(number, of)
+  pruned = pruned + number
+  if number > 0 and #of == limit then more = 1 end
 end
 
 local function before(span) return '(' .. string.format('%.0f', now - span) end
@@ -18,19 +22,21 @@ if ARGV[2] ~= '' then
   if #keys > 0 then
     call('HDEL', P .. 'dk', unpack(keys))
     call('ZREM', P .. 'dt', unpack(keys))
-    pruned = pruned + #keys
+    deleted(#keys, keys)
   end
 end
-for _, key in ipairs(listed('ut', now)) do
+local held, freed = listed('ut', now), 0
+for _, key in ipairs(held) do
   local hold = call('HGET', P .. 'u', key)
   if hold and hold:sub(17, 17) == 't' and struct.unpack('>I8', hold, 18) <= now then
     call('HDEL', P .. 'u', key)
-    pruned = pruned + 1
+    freed = freed + 1
   end
   call('ZREM', P .. 'ut', key)
 end
+deleted(freed, held)
 local horizon = now - ARGV[3]
-local streams = listed('xt', before(ARGV[3]))
+local streams, ended = listed('xt', before(ARGV[3])), 0
 load(streams)
 for _, id in ipairs(streams) do
   local h = heads[id]
@@ -40,15 +46,18 @@ for _, id in ipairs(streams) do
   else
     call('UNLINK', P .. 'x:' .. id)
     call('ZREM', P .. 'xt', id)
-    pruned = pruned + 1
+    ended = ended + 1
   end
 end
-for _, worker in ipairs(call('SMEMBERS', P .. 'workers')) do
-  local w = call('HMGET', P .. 'w:' .. worker, 'ended', 'seen')
-  if w[1] == '1' and now - w[2] > tonumber(ARGV[4]) then
-    call('DEL', P .. 'w:' .. worker)
-    call('SREM', P .. 'workers', worker)
-    pruned = pruned + 1
+deleted(ended, streams)
+if more == 0 then -- Workers are few, and looked at once.
+  for _, worker in ipairs(call('SMEMBERS', P .. 'workers')) do
+    local w = call('HMGET', P .. 'w:' .. worker, 'ended', 'seen')
+    if w[1] == '1' and now - w[2] > tonumber(ARGV[4]) then
+      call('DEL', P .. 'w:' .. worker)
+      call('SREM', P .. 'workers', worker)
+      pruned = pruned + 1
+    end
   end
 end
 return {pruned, more}

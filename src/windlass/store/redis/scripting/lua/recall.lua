@@ -1,7 +1,7 @@
 -- Give jobs another due time, if they are still where a clock that was set back has left them.
 -- ARGV = state, due times above which they are there; id and due time for each
 -- flags: allow-oom
--- requires: load leave enter write_heads finish
+-- requires: load leave enter write_jobs finish
 local state, above, n = tonumber(ARGV[1]), tonumber(ARGV[2]), 0
 for at = 3, #ARGV, 2 do
   local id = ARGV[at]
@@ -14,6 +14,6 @@ for at = 3, #ARGV, 2 do
     n = n + 1
   end
 end
-write_heads()
+write_jobs()
 finish()
 return n

@@ -1,7 +1,7 @@
 -- End leases that ran out, and take over jobs of workers without one, in order of arrival.
 -- ARGV = worker, token, limit
 -- flags: allow-oom
--- requires: load leave enter is_live shown lists write_heads finish
+-- requires: load leave enter is_live shown lists write_jobs finish
 local worker, token, limit, MOST = ARGV[1], ARGV[2], tonumber(ARGV[3]), 1000
 local live, own = is_live(worker)
 if not live or now - own[5] < tonumber(own[3]) then return {0, '', {}} end
@@ -31,6 +31,6 @@ for _, id in ipairs(ids) do
   enter(id)
 end
 local more = lists(ids)
-write_heads()
+write_jobs()
 finish()
 return {#ids, table.concat(out), more}

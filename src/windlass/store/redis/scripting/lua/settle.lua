@@ -3,7 +3,7 @@
 -- Groups p and r are plain successes of jobs that were claimed together: their heads are alike, so
 -- one of them is unpacked and packed for all.
 -- flags: allow-oom
--- requires: is_missing settle_one count note_end reference write_heads finish
+-- requires: is_missing settle_one count note_end reference write_jobs finish
 local at, out, reads = 1, {}, {}
 while at <= #ARGV do
   local group, step = ARGV[at], ARGV[at] == 'p' and 1 or 2
@@ -87,6 +87,6 @@ while at <= #ARGV do
 end
 for i = 1, #set, 1000 do call('MSET', unpack(set, i, math.min(i + 999, #set))) end
 for worker, ids in pairs(gone) do call('SREM', P .. 'run:' .. worker, unpack(ids)) end
-write_heads()
+write_jobs()
 finish()
 return table.concat(out)

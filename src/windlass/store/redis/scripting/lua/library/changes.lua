@@ -28,7 +28,8 @@ end
 
 -- name: arrive
 -- requires: begin
--- Return the number of a job that arrives. Who adds many jobs sets `expected`, and takes their numbers at once.
+-- Return the number of a job that arrives. A script that adds many jobs sets `expected`, and takes the
+-- numbers of all of them at once.
 local expected, taken, last_number = 1, 0, 0
 local function arrive()
   if taken == 0 then last_number, taken = call('INCRBY', P .. 'ver', 2 * expected), expected end

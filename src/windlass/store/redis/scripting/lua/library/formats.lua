@@ -113,29 +113,32 @@ end
 
 -- name: load
 -- requires: memory first_head
+-- Read those of some jobs that are not in memory; false stands for a job that does not exist.
 local function load(ids)
-  local keys = {}
+  local wanted, keys = {}, {}
   for _, id in ipairs(ids) do
     if bodies[id] == nil then
+      bodies[id] = false
+      wanted[#wanted + 1] = id
       keys[#keys + 1] = P .. 'j:' .. id
       keys[#keys + 1] = P .. 'h:' .. id
     end
   end
-  if #keys == 0 then return end
-  local got, i = call('MGET', unpack(keys)), 1
-  for _, id in ipairs(ids) do
-    if bodies[id] == nil then
-      local j, raw = got[i], got[i + 1]
-      i = i + 2
-      bodies[id] = j
-      if not j then
-        heads[id] = false
-      elseif raw then
-        local off, h = cmsgpack.unpack_one(raw)
-        heads[id], results[id] = h, off == -1 and NIL or raw:sub(off + 1)
-      else
-        heads[id], results[id] = first_head(j), NIL
-      end
+  local got, first
+  for i, id in ipairs(wanted) do
+    if i % 500 == 1 then
+      first = 2 * i - 1
+      got = call('MGET', unpack(keys, first, math.min(first + 999, #keys)))
+    end
+    local j, raw = got[2 * i - first], got[2 * i - first + 1]
+    bodies[id] = j
+    if not j then
+      heads[id] = false
+    elseif raw then
+      local off, h = cmsgpack.unpack_one(raw)
+      heads[id], results[id] = h, off == -1 and NIL or raw:sub(off + 1)
+    else
+      heads[id], results[id] = first_head(j), NIL
     end
   end
 end

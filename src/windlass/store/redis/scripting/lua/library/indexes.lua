@@ -1,5 +1,5 @@
 -- The places in which a job is listed. Every change of a job is leave, change, enter; only these two
--- know the indexes, and only `finish` writes heads, counters and wake-ups.
+-- know the indexes. `write_jobs` writes what jobs became, and `finish` counters and wake-ups.
 
 -- name: count
 -- requires: memory
@@ -179,9 +179,10 @@ local function wake(groups, queue, kind, jobs, word, hand_over)
   end
 end
 
--- name: write_heads
+-- name: write_jobs
 -- requires: packed
-local function write_heads()
+-- Write new jobs, and the heads of those that changed.
+local function write_jobs()
   local set = {}
   local function write(key, value)
     if #set >= 1000 then call('MSET', unpack(set)); set = {} end

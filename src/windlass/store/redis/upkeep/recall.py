@@ -1,50 +1,20 @@
-"""Owns the upkeep by workers: promotion, recall and rescue, in pieces."""
+"""Owns the recall of jobs that a clock set back has left behind later ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
 
-from windlass.core.jobs.job import Job
 from windlass.core.jobs.states import State
 from windlass.core.schedules.clock_step import LEAST, SPANS, Places, enqueued_before
 from windlass.store.redis import queries
 from windlass.store.redis.connections.script import Argument
 from windlass.store.redis.scripting.calls import Names, Talk, jobs_in
 from windlass.store.redis.scripting.rows import MICROSECOND, NUMBERS, lane_bytes, micros
-from windlass.store.redis.scripting.stages import carry_out
 
-_PROMOTED_AT_ONCE = 50
-_RESCUED_AT_ONCE = 100
 _RECALLED_AT_ONCE = 250
 _READ_AT_ONCE = 1_000
 _EVERYTHING = ("+inf", "WITHSCORES")
-
-
-def promote(names: Names, limit: int) -> Talk[int]:
-    """Make scheduled jobs that are due pending, earliest first; return how many."""
-    promoted = 0
-    while promoted < limit:
-        piece = min(limit - promoted, _PROMOTED_AT_ONCE)
-        ((count, entry, may_be_more),) = yield [names.call("promote", piece)]
-        promoted += count
-        if entry:
-            yield from carry_out(names, entry)
-        elif not may_be_more:
-            break
-    return promoted
-
-
-def rescue(names: Names, worker: str, token: int, limit: int) -> Talk[list[Job]]:
-    """Take over jobs of workers without a live lease."""
-    jobs: list[Job] = []
-    while True:
-        piece = min(limit - len(jobs), _RESCUED_AT_ONCE)
-        (reply,) = yield [names.call("rescue", worker, token, piece)]
-        taken = yield from jobs_in(names, reply)
-        jobs += taken
-        if len(taken) < piece or len(jobs) >= limit:
-            return jobs
 
 
 def recall(names: Names, by: timedelta, ago: timedelta) -> Talk[int]:

@@ -1,0 +1,1 @@
+"""Owns the upkeep by workers: promotion, rescue, recall and pruning, in pieces."""
