@@ -19,6 +19,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from windlass.core.errors import ConfigError, PayloadInvalid, PayloadTooLarge
+from windlass.core.payloads import models
 from windlass.core.payloads.decode_errors import invalid
 from windlass.core.payloads.json_checks import (
     Hook,
@@ -283,9 +284,8 @@ def _to_json(
         return sealing.seal(inner)
     if is_message(value):
         return messages.to_json(value)
-    # Models are recognised by their method, so that pydantic is never imported here.
-    if hasattr(type(value), "model_dump"):
-        return value.model_dump(mode="json")
+    if models.is_model(value):
+        return models.to_json(value)
     for plain, convert in _PLAIN.items():
         if isinstance(value, plain) and type(value) is not plain:
             return convert(value)
@@ -346,9 +346,8 @@ def _from_json(sealing: Sealing | None, hint: Any, value: Any) -> Any:
         return _opened(sealing, hidden_type(hint), sealing.open(value))
     if is_message_class(hint):
         return from_json(hint, value)
-    validate: Callable[[Any], Any] | None = getattr(hint, "model_validate", None)
-    if validate is not None:
-        return validate(value)
+    if models.is_model_class(hint):
+        return models.from_json(hint, value)
     raise NotImplementedError(f"a payload cannot hold the type {hint!r}")
 
 
