@@ -16,12 +16,14 @@ from windlass import (
     ConfigError,
     Context,
     PayloadInvalid,
+    ResultTimeout,
     Retry,
     Snooze,
     State,
     Unique,
     Windlass,
 )
+from windlass.app import handle
 from windlass.testing import Travel, travel, travel_fixture
 
 t = travel_fixture(app)
@@ -123,6 +125,33 @@ def test_time_can_be_moved_to_a_moment_but_not_back(t: Travel) -> None:
     t.assert_completed(at_new_year)
     with pytest.raises(ValueError, match="time can only move forward from 2031-01-01"):
         t.advance_to(new_year - timedelta(days=1))
+    with pytest.raises(ValueError, match="must have a time zone, got 2099-01-01T00:00:00"):
+        t.advance_to(datetime(2099, 1, 1))  # noqa: DTZ001 - that is what is refused.
+
+
+def test_a_result_that_no_travel_will_bring_is_not_waited_for(
+    t: Travel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a test that forgets to run the jobs hangs, without a message."""
+    monkeypatch.setattr(handle, "_STANDS_STILL_SECONDS", 0.05)
+    for job in (note.enqueue("now"), note.using(delay="1d").enqueue("later")):
+        with pytest.raises(ResultTimeout, match=r"still \w+; under travel\(\) .* t\.run_due\(\)"):
+            job.result()
+    t.advance("1d")
+    assert job.state() is State.COMPLETED
+    job.result()
+
+
+def test_a_result_that_another_task_brings_is_waited_for() -> None:
+    async def main() -> None:
+        with travel(app) as own:
+            job = await note.aenqueue("now")
+            waiting = asyncio.create_task(job.aresult())
+            await asyncio.sleep(0.05)
+            await own.arun_due()
+            await waiting
+
+    asyncio.run(main())
 
 
 def test_a_travel_begins_at_the_given_time_and_others_may_follow() -> None:

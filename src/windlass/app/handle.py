@@ -14,7 +14,7 @@ from windlass.app.loop_thread import blocking
 from windlass.app.streams import AsyncStream, Listener, Stream
 from windlass.core.errors import JobCancelled, JobDead, ResultError, ResultTimeout, UnknownJob
 from windlass.core.jobs.job import Job
-from windlass.core.jobs.states import FINISHED, State
+from windlass.core.jobs.states import FINISHED, WAITING, State
 from windlass.core.payloads.codec import decode_json
 from windlass.core.payloads.secret import Sealing
 from windlass.core.values.durations import Duration, duration, human
@@ -27,6 +27,9 @@ T = TypeVar("T")
 C = TypeVar("C")
 _MIN_POLL_SECONDS = 0.002
 _MAX_POLL_SECONDS = 0.25
+_STANDS_STILL = "under travel() jobs run only in t.run_due() and t.advance(...); call one first"
+_STANDS_STILL_SECONDS = 3.0
+"""Seconds after which a job that waits under `travel` is given up: another task may run it."""
 
 
 class Handle(Struct, Generic[R], eq=False, gc=False):
@@ -83,22 +86,26 @@ class Handle(Struct, Generic[R], eq=False, gc=False):
             JobDead: it failed for good.
             JobCancelled: it was cancelled.
         """
-        until = (
-            None
-            if timeout is None
-            else time.monotonic() + duration(timeout, "timeout").total_seconds()
-        )
+        began = time.monotonic()
+        until = None if timeout is None else began + duration(timeout, "timeout").total_seconds()
         pause = _MIN_POLL_SECONDS
         while (job := await self.ainfo()).state not in FINISHED:
             if until is not None and time.monotonic() >= until:
                 waited = human(duration(timeout or 0))
                 raise ResultTimeout(self.id, f"still {job.state} after {waited}")
+            if until is None and job.state in WAITING and self._waits_for_a_test(began):
+                raise ResultTimeout(self.id, f"still {job.state}; {_STANDS_STILL}")
             left = pause if until is None else max(until - time.monotonic(), 0)
             await asyncio.sleep(min(pause, left))
             pause = min(pause * 1.5, _MAX_POLL_SECONDS)
         return self._value(job)
 
     result = blocking(aresult)
+
+    def _waits_for_a_test(self, began: float) -> bool:
+        """Return whether nothing will run the job, as far as a few seconds tell."""
+        stands_still = self._app.store.capabilities.stands_still
+        return stands_still and time.monotonic() - began > _STANDS_STILL_SECONDS
 
     @overload
     def astream(

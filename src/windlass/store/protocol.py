@@ -48,6 +48,8 @@ class Capabilities:
     """The first use creates or migrates the store; if False, only `migrate` does."""
     wakes: bool = True
     """The store notifies waiting workers of new jobs, or should; if False, they poll by choice."""
+    stands_still: bool = False
+    """Its time passes, and its jobs run, only when a test says so."""
 
 
 @dataclass(frozen=True, kw_only=True)

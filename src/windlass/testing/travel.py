@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeVar
 
@@ -41,6 +42,8 @@ class _TravelStore(MemoryStore):
 
     With `tx_at_once`, jobs enqueued in a user's transaction appear at once; else they are refused.
     """
+
+    capabilities = replace(MemoryStore.capabilities, stands_still=True)
 
     def __init__(self, clock: _Clock, *, tx_at_once: bool) -> None:
         super().__init__(size=sys.maxsize, kept=None, clock=clock)
@@ -191,7 +194,9 @@ class Travel(JobAssertions):
         Raises:
             ValueError: the time is in the past, or has no time zone.
         """
-        if at.tzinfo is None or at < self.now:
+        if at.tzinfo is None:
+            raise ValueError(f"a time must have a time zone, got {at.isoformat()}")
+        if at < self.now:
             raise ValueError(
                 f"time can only move forward from {self.now.isoformat()}, got {at.isoformat()}"
             )

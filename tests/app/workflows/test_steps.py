@@ -224,6 +224,9 @@ def test_a_step_has_a_timeout_of_its_own(bed: Bed) -> None:
             "failed",
             "done",
         ]
+        (failed,) = job.history
+        assert failed.error is not None
+        assert failed.error.message == "step 'nap' had no result within 20ms"
 
     asyncio.run(main())
 

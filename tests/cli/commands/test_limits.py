@@ -140,6 +140,15 @@ def test_invalid_limits_are_refused(crawler: Shell, args: list[str], told: str) 
     assert told in " ".join(said.err.replace("│", " ").split())
 
 
+def test_an_app_without_limits_knows_that_there_are_none(shop: Shell) -> None:
+    """Prevents: in an incident `limits set` says that a kind is limited, and it is not."""
+    said = shop("limits", "set", "kind:charge", "--rate", "1/m", "--app", "shop:app")
+    assert said.code == 2
+    text = " ".join(said.err.replace("│", " ").split())
+    assert "there is no limit 'kind:charge'; known limits: none. Only limits that" in text
+    assert "limits nothing as yet" in shop.ok("limits", "set", "typo", "--rate", "1/m").err
+
+
 def test_limits_of_other_apps_workers_can_be_changed_where_they_are_listed(crawler: Shell) -> None:
     """Prevents: `limits list --app` shows a limit that `limits set --app` does not know."""
     uses = {"render": {"licences": 3}}

@@ -166,6 +166,8 @@ def test_a_drain_pauses_the_queue_and_says_how_it_went(shell: Shell) -> None:
     shell.start(queue="other", worker="w2")
     late = shell("queues", "pause", "mail", "--wait", "--timeout", "100ms")
     late.refused("queue mail is paused, but 2 jobs still running")
+    idle = shell("queues", "pause", "quiet", "--wait", "--timeout", "100ms")
+    idle.refused("queue quiet is paused, but workers may not have noticed it yet")
     said = shell("queues", "pause", "mail", "--wait", "--timeout", "0.1", "--json")
     assert (said.code, said.json) == (
         1,

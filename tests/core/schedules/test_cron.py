@@ -240,6 +240,16 @@ def test_the_next_tick_is_after_now_where_a_clock_is_changed(
 # -- intervals -------------------------------------------------------------------------------------
 
 
+def test_an_interval_ends_with_the_calendar() -> None:
+    """Prevents: `windlass schedules next` shows a traceback."""
+    century = Cadence(every=timedelta(days=36_500))
+    ticks = [datetime(9_700, 1, 1, tzinfo=UTC)]
+    while (tick := century.following(ticks[-1])) is not None:
+        ticks.append(tick)
+    assert [tick.year for tick in ticks] == [9_700, 9_799, 9_899, 9_999]
+    assert century.resumed(ticks[-1], datetime(9_999, 12, 30, tzinfo=UTC)) is None
+
+
 def test_an_interval_begins_one_interval_from_now_and_keeps_its_pace() -> None:
     made = cadence(every="90s", cron=None, tz=None)
     first = made.first(NOON.replace(microsecond=7))

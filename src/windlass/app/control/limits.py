@@ -11,7 +11,7 @@ from windlass.core.changes import Changes
 from windlass.core.policies.limit import OVERRIDE, RECORD, Change, Limit, queue_limit
 from windlass.core.policies.limit_usage import LimitState, limit_state
 from windlass.core.records import Json
-from windlass.core.values.names import check_name
+from windlass.core.values.names import check_name, is_builtin
 from windlass.core.workers import LimitInfo, WorkerRecord
 from windlass.handlers.registry import Registry
 
@@ -37,9 +37,8 @@ class LimitControl(ControlPart):
         """
         record = OVERRIDE + check_name("limit", name)
         change = Change.of(rate=rate, burst=burst, concurrency=concurrency)
-        if self._app.registry.limits:  # An app that imports no handlers cannot know.
-            workers = await self._app.store.workers()
-            KnownLimits(self._app.registry, workers).check(name, change)
+        workers = await self._app.store.workers()
+        KnownLimits(self._app.registry, workers).check(name, change)
         changes = change.written()
         if rate is not None:
             changes = {"burst": None, **changes}  # The burst of the former rate ends with it.
@@ -149,9 +148,14 @@ class KnownLimits:
     def check(self, name: str, change: Change) -> None:
         """Refuse a change of a limit that is unknown, or with which jobs could never start."""
         limit = self.get(name)
+        if limit is None and all(map(is_builtin, self._registry)):
+            return  # An app that imports no handlers cannot know.
         if limit is None:
-            known = ", ".join(sorted(self.names()))
-            raise ValueError(f"there is no limit {name!r}; known limits: {known}")
+            known = ", ".join(sorted(self.names())) or "none"
+            raise ValueError(
+                f"there is no limit {name!r}; known limits: {known}. Only limits that the code "
+                "declares can be changed"
+            )
         if change.burst is not None and change.rate is None and limit.rate is None:
             raise ValueError(
                 f"limit {name!r} has no rate, so it cannot have a burst; set a rate first"

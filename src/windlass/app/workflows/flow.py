@@ -135,8 +135,8 @@ class Flow:
         `windlass flows show` calls it: the kind, unless one is given.
 
         Raises:
-            FlowInvalid: a parent is not in this flow, the job is unique, its undo could expire, or
-                the flow was enqueued already.
+            FlowInvalid: a parent is not in this flow or is named twice, the job is unique, its undo
+                could expire, or the flow was enqueued already.
         """
         self._refuse_late(checked_draft("a job of a flow", draft).job)
         if undo is not None:
@@ -146,6 +146,8 @@ class Flow:
         policy = self._on_failure if on_failure is None else _policy(on_failure)
         parents = [(self._number(each), _policy_of(each, policy)) for each in after]
         called = check_name("job of a flow", draft.job.kind if name is None else name)
+        if len({number for number, _ in parents}) < len(parents):
+            raise FlowInvalid(f"{called!r} depends on a job twice; name each parent once")
         for each in (draft, *([] if undo is None else [undo])):
             _refuse_unique(each.job)
         if undo is not None:

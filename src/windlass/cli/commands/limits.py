@@ -93,6 +93,8 @@ def set_limit(
         show.document(facts.limit_facts(changed))
     else:
         show.say(f"limit {name} is {_described(changed)}")
+        if not changed.kinds:
+            show.note("no handler of a live worker uses it, so it limits nothing as yet")
 
 
 @limits.command("reset", epilog=options.example("windlass limits reset kind:crawl"))

@@ -146,7 +146,8 @@ def _pause_and_wait(
         show.say(f"queue {queue} paused; none of its jobs is running")
     if not is_idle:
         jobs = show.plural(running, "job")
-        show.error(f"queue {queue} is paused, but {jobs} still running")
+        rest = f"{jobs} still running" if running else "workers may not have noticed it yet"
+        show.error(f"queue {queue} is paused, but {rest}; repeat it with a longer --timeout")
         raise typer.Exit(1)
 
 

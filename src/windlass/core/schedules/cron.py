@@ -46,7 +46,7 @@ class Cadence(Struct, frozen=True, kw_only=True):
 
     def following(self, tick: datetime) -> datetime | None:
         """Return the tick after one; for a cron line, after any moment."""
-        return tick + self.every if self.every is not None else _following(self, tick)
+        return _following(self, tick) if self.every is None else _later(tick, self.every)
 
     @property
     def gap(self) -> timedelta:
@@ -57,7 +57,7 @@ class Cadence(Struct, frozen=True, kw_only=True):
         """Return the first tick after now of a schedule that was to tick at some time."""
         if self.every is None or tick > now:
             return self.following(now) if self.every is None else tick
-        return tick + ((now - tick) // self.every + 1) * self.every
+        return _later(tick, ((now - tick) // self.every + 1) * self.every)
 
     def recalled(self, tick: datetime, now: datetime) -> datetime | None:
         """Return the first tick from now on of a schedule whose next one is much later."""
@@ -163,6 +163,14 @@ class _Clock(CronSim):
 
 # Many schedules have the same times, and are considered together.
 @lru_cache(maxsize=1_000)
+def _later(tick: datetime, span: timedelta) -> datetime | None:
+    """Return a time so long after a tick; None behind the end of the calendar."""
+    try:
+        return tick + span
+    except OverflowError:
+        return None
+
+
 def _following(cadence: Cadence, tick: datetime) -> datetime | None:
     return next(cadence.ticks_after(tick), None)
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from windlass.core.jobs.job import Job, Saga
 from windlass.core.jobs.retry import Retry
 from windlass.core.payloads.secret import Cipher
+from windlass.core.values.durations import human
 from windlass.store import Store
 
 DEFAULT = Retry()
@@ -75,6 +76,23 @@ class Call(Struct, frozen=True, kw_only=True):
     undo: Callable[..., Any] | None = None
     undo_retry: Retry = DEFAULT
     timeout: timedelta | None = None
+
+    async def within_timeout(self, result: Awaitable[Any]) -> Any:
+        """Return a result, if it comes in time.
+
+        Raises:
+            TimeoutError: it did not; the error names the step.
+        """
+        if self.timeout is None:
+            return await result
+        try:
+            async with asyncio.timeout(self.timeout.total_seconds()) as limit:
+                return await result
+        except TimeoutError as error:
+            if not limit.expired():
+                raise  # The function's own.
+            late = f"step {self.name!r} had no result within {human(self.timeout)}"
+            raise TimeoutError(late) from error
 
 
 @dataclass(frozen=True, kw_only=True)

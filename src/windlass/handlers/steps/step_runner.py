@@ -328,10 +328,7 @@ class StepRunner:
 
     async def perform(self, call: Call, function: Callable[..., Any]) -> Any:
         """Call a function, or the undo of one, with the arguments of a step."""
-        if call.timeout is None:
-            return await self._called(call, function)
-        async with asyncio.timeout(call.timeout.total_seconds()):
-            return await self._called(call, function)
+        return await call.within_timeout(self._called(call, function))
 
     async def _called(self, call: Call, function: Callable[..., Any]) -> Any:
         if is_async(function):
