@@ -210,6 +210,28 @@ def test_keys_are_rotated_for_all_jobs_that_wait_or_are_dead(bed: Bed) -> None:
 
 
 @on_embedded_stores
+def test_a_rotation_counts_jobs_whose_steps_need_an_older_key(bed: Bed) -> None:
+    """Prevents: the key is removed after the rotation, and these jobs are dead."""
+    first, app = bed.app(encryption_keys=OLD), bed.app(encryption_keys=f"{NEW},{OLD}")
+    app.store = first.store
+
+    async def login() -> Secret[str]:
+        return Secret(HIDDEN)
+
+    @first.job
+    async def sync(ctx: Context) -> None:
+        await ctx.step("login", login)
+        await ctx.sleep("1h")
+
+    async def main() -> None:
+        handle = await sync.aenqueue()
+        await served(handle, first, State.SCHEDULED)
+        assert await rotate_keys(app) == Rotated(looked_at=1, in_steps=1)
+
+    asyncio.run(main())
+
+
+@on_embedded_stores
 def test_a_secret_whose_key_is_gone_is_left_alone_by_a_rotation(bed: Bed) -> None:
     first, app = bed.app(encryption_keys=OLD), bed.app(encryption_keys=NEW)
     app.store = first.store

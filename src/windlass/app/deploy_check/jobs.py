@@ -139,7 +139,7 @@ def _of_key(key: str, jobs: Concerned) -> CheckFinding:
         key,
         f"{_named(jobs, f'encryption key {key!r}')}, which is not configured here",
         "add it to WINDLASS_ENCRYPTION_KEYS, behind the first one, here and for the new workers; "
-        "or windlass keys rotate with both keys",
+        "or windlass keys rotate with both keys, which does not reach secrets in recorded steps",
         jobs,
     )
 

@@ -33,6 +33,8 @@ class Rotated:
     rotated: int = 0
     unreadable: int = 0
     """Jobs whose key is not configured; they stay unchanged."""
+    in_steps: int = 0
+    """Jobs with such a secret in a recorded step, which needs its key until the job has ended."""
 
 
 def sealed_by(text: bytes) -> set[str]:
@@ -67,8 +69,9 @@ async def _rotate_some(
     app: Windlass, jobs: Sequence[Job], done: Rotated, *, dry_run: bool
 ) -> Rotated:
     moves: list[Move] = []
-    unreadable = 0
+    unreadable = in_steps = 0
     for job in jobs:
+        in_steps += any(_is_outdated(step.encode(), app.encryption) for step in job.steps)
         try:
             payload = resealed(job, app.encryption)
         except ValueError:
@@ -85,7 +88,13 @@ async def _rotate_some(
         outdated=done.outdated + len(moves) + unreadable,
         rotated=done.rotated + rotated,
         unreadable=done.unreadable + unreadable,
+        in_steps=done.in_steps + in_steps,
     )
+
+
+def _is_outdated(text: bytes, encryption: Encryption) -> bool:
+    sealed = (found[1].decode() for found in _SEALED.finditer(text))
+    return not all(map(encryption.is_current, sealed))
 
 
 def resealed(job: Job, encryption: Encryption) -> bytes | None:

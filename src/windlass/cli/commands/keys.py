@@ -82,6 +82,12 @@ def _tell(done: Rotated, *, dry_run: bool, as_json: bool) -> None:
             show.note(
                 f"{show.plural(left, 'job')} ran or changed in the meantime; repeat the command"
             )
+    if done.in_steps and not as_json:
+        jobs = show.plural(done.in_steps, "job")
+        show.note(
+            f"recorded steps of {jobs} have secrets of an older key, which are not re-encrypted; "
+            "keep that key until these jobs have ended"
+        )
     if done.unreadable:
         unreadable = show.plural(done.unreadable, "job")
         show.error(

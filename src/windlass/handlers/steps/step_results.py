@@ -82,8 +82,8 @@ class StepResults:
             return self._decoded(raw, hint, is_secret=is_secret)
         except (ValueError, NotImplementedError) as error:
             raise StepError(
-                f"the recorded result of step {name!r} no longer matches the return annotation of "
-                f"its function ({error}); restore the annotation, or give the step another name"
+                f"the recorded result of step {name!r} cannot be read as its function's return "
+                f"annotation says ({error}); restore the annotation, or give the step another name"
             ) from None
 
     def _decoded(self, encoded: bytes, hint: Any, *, is_secret: bool) -> Any:
