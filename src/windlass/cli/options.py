@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -14,6 +15,7 @@ import typer
 
 from windlass.app import Windlass
 from windlass.cli import app_target, completion
+from windlass.core.failures.fingerprint import is_fingerprint
 from windlass.core.jobs.ids import read_id
 from windlass.core.jobs.queries import Where
 from windlass.core.jobs.states import State
@@ -180,13 +182,24 @@ class Conditions:
             "key": self.key,
             "worker": worker,
             "error": self.error,
-            # As listings show deaths without an error.
-            "fingerprint": "" if self.group == "-" else self.group,
+            "fingerprint": None if self.group is None else _fingerprint(self.group),
             "older_than": span(self.older_than),
             "newer_than": span(self.newer_than),
             "search": self.find,
         }
         return cast("Where", {name: value for name, value in given.items() if value is not None})
+
+
+def _fingerprint(group: str) -> str:
+    if group == "-":
+        return ""  # As listings show deaths without an error.
+    if not is_fingerprint(group):
+        raise typer.BadParameter(
+            f"must be a group as `windlass dead groups` lists it, got {group!r}; --find "
+            f"{shlex.quote(f'error:{group}')} takes the beginning of one, and other words",
+            param_hint="--group",
+        )
+    return group
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -184,6 +184,11 @@ def test_a_whole_group_is_listed_redriven_and_purged(shell: Shell) -> None:
     group, other = (each["group"] for each in shell.ok("dead", "groups", "--json").json["groups"])
     listed = shell.ok("dead", "list", "--group", group, "--json").json["jobs"]
     assert {job["id"] for job in listed} == {str(job) for job in meant}
+    for wrong in (group[:4], "zzz"):
+        part = shell("dead", "redrive", "--group", wrong, "--dry-run")
+        assert part.code == 2
+        told = " ".join(part.err.replace("│", " ").split())
+        assert f"as `windlass dead groups` lists it, got {wrong!r}; --find error:{wrong}" in told
     said = shell.ok("dead", "redrive", "--group", group, "--limit", "2", "--dry-run")
     assert said.out == "2 dead jobs would be redriven\n"
     assert len(left(shell)) == 5

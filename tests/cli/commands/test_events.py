@@ -29,7 +29,19 @@ def test_an_event_is_sent_and_seen_once_a_worker_heard_it(shell: Shell) -> None:
     shell.ok("worker", "shop:app", "--burst")
     (first, second) = shell.ok("events", "show", "paid:42", "--json").json["sent"]
     assert (first["payload"], second["payload"]) == ({"by": "card"}, None)
-    assert first["id"] in shell.ok("events", "show", "paid:42").out
+    listed = shell.ok("events", "show", "paid:42").out
+    assert first["id"] in listed
+    assert '{"by": "card"}' in listed
+
+
+def test_secrets_in_the_payload_of_an_event_are_masked(shell: Shell) -> None:
+    shell.write("shop.py", SHOP)
+    shell.ok("migrate")
+    shell.ok("events", "send", "login", '{"user": "ada", "password": "hunter2"}')
+    shell.ok("worker", "shop:app", "--burst")
+    (event,) = shell.ok("events", "show", "login", "--json").json["sent"]
+    assert event["payload"] == {"user": "ada", "password": "***"}
+    assert "hunter2" not in shell.ok("events", "show", "login").out
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 from rich.text import Text
 
 from windlass.app import Windlass
+from windlass.app.masking import redaction_of
 from windlass.cli import options
 from windlass.cli.commands.enqueue import read_json
 from windlass.cli.output import console as show
@@ -49,9 +52,11 @@ def send(
 def show_events(name: Name, *, target: options.Target, as_json: options.AsJson = False) -> None:
     """List recent events of this name that a worker has read."""
 
-    async def work(chosen: Windlass) -> tuple[Event, ...]:
+    async def work(chosen: Windlass) -> list[Event]:
         topic = topic_of(name)
-        return events_of((await chosen.store.records(topic)).get(topic))
+        recorded = events_of((await chosen.store.records(topic)).get(topic))
+        redaction = redaction_of(chosen)
+        return [replace(event, payload=redaction.value(event.payload)) for event in recorded]
 
     found = target.visit(work)
     if as_json:
@@ -66,7 +71,11 @@ def show_events(name: Name, *, target: options.Target, as_json: options.AsJson =
             f"no event {name} is recorded; if it was just sent, a worker has yet to record it"
         )
         return
-    listing = Listing(Column("sent"), Column("id"))
+    listing = Listing(Column("sent"), Column("id"), Column("payload"))
     for event in found:
-        listing.add(Text(show.moment(event.at, datetime.now(UTC))), show.cell(event.id))
+        listing.add(
+            Text(show.moment(event.at, datetime.now(UTC))),
+            show.cell(event.id),
+            show.cell(json.dumps(event.payload, ensure_ascii=False)),
+        )
     listing.print(show.stdout())

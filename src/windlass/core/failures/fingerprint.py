@@ -29,6 +29,11 @@ def fingerprint(kind: str, error: ErrorInfo) -> str:
     return sha256("\n".join(parts).encode(errors="replace")).hexdigest()[:_LENGTH]
 
 
+def is_fingerprint(text: str) -> bool:
+    """Return whether a text can be the name of an error, and not only its beginning."""
+    return re.fullmatch(rf"[0-9a-f]{{{_LENGTH}}}", text) is not None
+
+
 def pattern(message: str) -> str:
     """Return the first line of a message with placeholders for what varies."""
     line = message.strip().partition("\n")[0][:500]
