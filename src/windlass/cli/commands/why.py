@@ -34,7 +34,14 @@ def why(job_id: options.Id, *, target: options.Target, as_json: options.AsJson =
     show.say(Text.assemble(named, "  ", show.state(job.state), what))
     for reason in found.reasons:
         _print(reason)
-    if job.state is State.PENDING and not found.knows_limits:
+    if job.state is not State.PENDING or found.knows_limits:
+        return
+    if target.app is not None:
+        show.note(
+            f"{target.app} has no handler of kind {job.kind}, and no live worker has one: start a "
+            "worker of the app that has it"
+        )
+    else:
         show.note(
             f"whether a limit holds kind {job.kind} back is unknown; add --app MODULE:ATTR, or "
             "start a worker with its handler"
