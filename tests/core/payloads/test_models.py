@@ -139,7 +139,7 @@ def test_a_value_that_pydantic_hides_is_refused(model: BaseModel, field: str) ->
     ],
     ids=["revealed", "empty"],
 )
-def test_what_is_not_hidden_is_stored(model: BaseModel) -> None:
+def test_secrets_that_a_model_reveals_or_leaves_empty_are_stored(model: BaseModel) -> None:
     written = encode_json("result", {"model": model})
     read = decode_json(msgspec.json.encode(msgspec.json.decode(written)["model"]), type(model))
     assert read == model
