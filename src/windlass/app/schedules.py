@@ -150,7 +150,7 @@ class Schedules(Acting):
     resume = blocking(aresume)
 
     async def arun(self, name: str) -> Handle[Any]:
-        """Enqueue the job now, paused or not, and return it; the ticks are not affected.
+        """Enqueue the job now, paused or not, and return it; the next tick stays the same.
 
         Raises:
             UnknownSchedule: there is none of that name.

@@ -246,6 +246,16 @@ def test_the_remedy_for_a_wrong_setting_names_that_setting(
     assert found["remedy"] == remedy
 
 
+@pytest.mark.parametrize("variable", ["WINDLASS_ENCRYPTION_KEYS", "WINDLASS_CONCURRENCY"])
+def test_the_remedy_for_a_wrong_variable_is_not_in_the_code_that_reads_it(
+    shop: Shell, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "abc")
+    (found,) = shop("doctor", "--json", "--app", "shop:app").json["problems"]
+    assert found["problem"].startswith(f"importing 'shop' failed: {variable} must be")
+    assert found["remedy"] == f"correct {variable}"
+
+
 def test_a_missing_package_is_to_be_installed() -> None:
     error = ConfigError("a postgresql:// URL needs psycopg (no): pip install 'windlass[postgres]'")
     found = advice.of_store(error, "WINDLASS_URL")

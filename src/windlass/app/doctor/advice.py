@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from windlass.core.errors import StoreUnavailable, WindlassError
+from windlass.core.errors import ConfigError, StoreUnavailable, WindlassError
 from windlass.core.failures.describe import where
 from windlass.core.jobs.queries import Finding
 
 _INSTALL = re.compile(r"pip install .+")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+ ")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _REMEDY = re.compile(r"(?P<problem>.+)(?:; |\): )(?P<remedy>\S.+)", re.DOTALL)
 _NO_REMEDY = ("it was ", "it is ", "there ")
@@ -42,6 +43,11 @@ def of_store(error: WindlassError, source: str) -> Finding:
 
 
 def _of_import(error: WindlassError) -> str:
+    said = str(error.__cause__)
+    if isinstance(error.__cause__, ConfigError) and _VARIABLE.match(said):
+        # The code that reads the environment is right.
+        parts = _split(said)
+        return _of_setting(said) if parts is None else parts.remedy
     frames = list(_FRAME.finditer(where(error.__cause__ or error)))
     if not frames:
         return "correct the module's name, or run this in its directory"

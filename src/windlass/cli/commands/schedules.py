@@ -147,7 +147,7 @@ def resume_schedule(
 def run_schedule(
     name: Name, *, target: options.ActingTarget, as_json: options.AsJson = False
 ) -> None:
-    """Enqueue the job of a schedule now, paused or not; its ticks are not affected."""
+    """Enqueue the job of a schedule now, paused or not; its next tick stays the same."""
 
     async def work(chosen: Windlass) -> tuple[str, bool]:
         handle = await chosen.schedules.arun(name)

@@ -229,7 +229,7 @@ def _of_breaker(name: str) -> AnyAction:
 _SCHEDULES = {
     "pause": ("Pause", Role.OPERATOR, "It enqueues nothing until it is resumed."),
     "resume": ("Resume", Role.OPERATOR, "It ticks from its next time on; nothing is caught up."),
-    "run": ("Run now", Role.OPERATOR, "One job is enqueued now; its ticks are not affected."),
+    "run": ("Run now", Role.OPERATOR, "One job is enqueued now; the next tick stays the same."),
     "remove": ("Remove", Role.ADMIN, "It never ticks again, unless the app's code declares it."),
 }
 
