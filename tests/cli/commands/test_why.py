@@ -63,7 +63,7 @@ def test_an_app_without_the_handler_is_named(shop: Shell) -> None:
     """Prevents: --app is asked for although it was given, and a worker that would not help."""
     (job,) = shop.enqueue("unheard_of")
     said = shop.ok("why", job, "--app", "shop:app")
-    assert "shop:app has no handler of kind unheard_of, and no live worker has one" in said.err
+    assert "the app has no handler of kind unheard_of, and no live worker has one" in said.err
 
 
 def test_a_job_that_is_not_there_is_refused(shop: Shell) -> None:

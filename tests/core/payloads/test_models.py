@@ -49,6 +49,16 @@ class Strict(BaseModel):
     pair: tuple[int, str]
 
 
+class Swapped(BaseModel):
+    value: int = Field(alias="amount")
+    amount: int = Field(alias="qty")
+
+
+class Crate(BaseModel):
+    items: list[Swapped]
+    label: str = Field(default="", validation_alias=pydantic.AliasChoices("tag", "name"))
+
+
 class Binary(BaseModel):
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
     data: bytes
@@ -73,6 +83,8 @@ ADDRESS = Aliased.model_validate({"postalCode": "1010", "readAs": 2, "written_as
         Computed(width=2),
         ComputedAndMore(width=2, other=3),  # type: ignore[call-arg]
         Strict(day=date(2030, 1, 2), pair=(1, "a")),
+        Swapped(amount=1, qty=2),
+        Crate.model_validate({"items": [Swapped(amount=1, qty=2)], "tag": "a"}),
         Binary(data=b"\xff\x00"),
         Box[Nested](inside=Nested(addresses=[ADDRESS])),
         Numbers({1: {2, 3}}),
@@ -102,6 +114,24 @@ class Logins(BaseModel):
     key: SecretBytes = SecretBytes(b"")
 
 
+class Anything(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    about: dict[str, Any] = {}
+
+
+class Initial(pydantic.Secret[str]):
+    def _display(self) -> str:
+        return self.get_secret_value()[:1] + "***"
+
+
+class Wrapped(BaseModel):
+    password: SecretStr
+
+    @pydantic.model_serializer(mode="wrap", when_used="json")
+    def add_version(self, write: Any) -> dict[str, Any]:
+        return {"version": 1, **write(self)}
+
+
 class Revealed(BaseModel):
     password: SecretStr
 
@@ -120,8 +150,12 @@ class Revealed(BaseModel):
         ),
         (Logins(by_user={}, key=SecretBytes(b"x")), "key"),
         (Box[set[SecretStr]](inside={SecretStr("a")}), "inside.0"),
+        (Anything(about={"a": {"b": SecretStr("a")}}), "about.a.b"),
+        (Anything(more=SecretStr("a")), "more"),  # type: ignore[call-arg]
+        (Box[Initial](inside=Initial("hunter2")), "inside"),
+        (Wrapped(password=SecretStr("a")), "password"),
     ],
-    ids=["field", "nested", "bytes", "set"],
+    ids=["field", "nested", "bytes", "set", "any", "extra", "display", "serializer"],
 )
 def test_a_value_that_pydantic_hides_is_refused(model: BaseModel, field: str) -> None:
     """Prevents: asterisks are stored instead of a password, and the job completes with them."""
@@ -136,8 +170,9 @@ def test_a_value_that_pydantic_hides_is_refused(model: BaseModel, field: str) ->
     [
         Revealed(password=SecretStr("hunter2")),
         Logins(by_user={}, key=SecretBytes(b"")),
+        Anything(about={"stars": "*****"}),
     ],
-    ids=["revealed", "empty"],
+    ids=["revealed", "empty", "asterisks"],
 )
 def test_secrets_that_a_model_reveals_or_leaves_empty_are_stored(model: BaseModel) -> None:
     written = encode_json("result", {"model": model})
@@ -145,15 +180,31 @@ def test_secrets_that_a_model_reveals_or_leaves_empty_are_stored(model: BaseMode
     assert read == model
 
 
-def test_older_versions_of_pydantic_read_fields_by_their_aliases(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Before 2.11 a model with an alias can be read by that alone."""
-    monkeypatch.setattr(models, "_reads_names", lambda _: False)
-    model = Nested(addresses=[Aliased(postalCode="1010")])
-    written: Any = models.to_json(model)
-    assert written["addresses"][0]["postalCode"] == "1010"
-    assert models.from_json(Nested, written) == model
+class Populated(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    read_as: int = Field(default=0, validation_alias="readAs")
+    written_as: int = Field(default=0, serialization_alias="writtenAs")
+
+
+def test_older_versions_of_pydantic_lose_nothing_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 2.11 a field with an alias is read by its name only if its model says so."""
+    monkeypatch.setattr(models, "_keys_of", lambda _: {})
+    model = Populated(read_as=2, written_as=3)
+    assert models.from_json(Populated, models.to_json(model)) == model
+    with pytest.raises(pydantic.ValidationError, match="postalCode"):
+        models.from_json(Aliased, models.to_json(ADDRESS))
+
+
+class Migrated(BaseModel):
+    name: str
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Migrated:
+        return super().model_validate({"name": obj["first_name"]}, **options)
+
+
+def test_a_model_that_reads_older_forms_itself_is_asked() -> None:
+    assert decode_json(b'{"first_name": "Ada"}', Migrated) == Migrated(name="Ada")
 
 
 def test_models_with_aliases_are_arguments_results_and_steps() -> None:

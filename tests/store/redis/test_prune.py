@@ -12,8 +12,9 @@ import pytest
 from tests.support.redis_fixtures import CLOCK, ClockedRedis, clocked_redis
 from tests.support.redis_indexes import check_indexes
 from tests.support.redis_server import RedisServer
+from windlass.core.changes import Changes
 from windlass.core.jobs.job import IDEMPOTENCY_KEY, Checkpoint, Job, Saga
-from windlass.core.jobs.moves import Verb
+from windlass.core.jobs.moves import Move, Verb
 from windlass.core.jobs.queries import JobFilter, Retention
 from windlass.core.jobs.states import State
 from windlass.core.jobs.streams import ChunkGroup
@@ -136,6 +137,36 @@ def test_workers_that_prune_together_delete_no_more_than_the_excess(
         assert await left(stores[0]) == [job.id for job in jobs[-20:]]
         for store in stores:
             await store.close()
+
+    asyncio.run(main())
+
+
+def test_jobs_that_ended_together_have_one_order_for_all_workers(
+    redis_clock: ClockedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: two workers order them differently, and delete more than the excess together."""
+    monkeypatch.setattr(pruning, "_LEAST_PAGE", 0)
+
+    async def main() -> None:
+        store = RedisStore(redis_clock.url, kept=300, scripts=load_scripts(clock=CLOCK))
+        bench = Bench(store, redis_clock)
+        new = [bench.new(queue=f"q{number // 100}") for number in range(600)]
+        await store.enqueue(new)
+        moves = [Move(verb=Verb.CANCEL, id=job.id) for job in new]
+        await store.apply([], lambda _, __: Changes(answer=None, moves=moves))
+        talk = pruning.prune(store._names, FOREVER, 250, 300)
+        commands = next(talk)
+        while getattr(commands[0][0], "name", "") != "prune_jobs":
+            commands = talk.send(await answers(store, commands))
+        commands = talk.send(await answers(store, commands))
+        assert await left(store) == [job.id for job in new[-len(await left(store)) :]]
+        await store.prune(FOREVER, 200)
+        with pytest.raises(StopIteration):
+            while True:
+                commands = talk.send(await answers(store, commands))
+        await store.prune(FOREVER, MANY)
+        assert await left(store) == [job.id for job in new[300:]]
+        await store.close()
 
     asyncio.run(main())
 

@@ -86,7 +86,7 @@ def _tell(done: Rotated, *, dry_run: bool, as_json: bool) -> None:
         jobs = show.plural(done.in_steps, "job")
         show.note(
             f"recorded steps of {jobs} have secrets of an older key, which are not re-encrypted; "
-            "keep that key until these jobs have ended"
+            "keep that key until these jobs are completed, cancelled or deleted"
         )
     if done.unreadable:
         unreadable = show.plural(done.unreadable, "job")

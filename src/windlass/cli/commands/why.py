@@ -9,6 +9,7 @@ from windlass.app.control.why import Why, why_facts
 from windlass.cli import options
 from windlass.cli.output import console as show
 from windlass.core.jobs.states import State
+from windlass.core.values.names import is_builtin
 from windlass.core.values.text import inert
 from windlass.core.why.reason import Reason
 
@@ -21,7 +22,11 @@ def why(job_id: options.Id, *, target: options.Target, as_json: options.AsJson =
     The most important reason comes first. Limits are those of --app, or as live workers report.
     """
 
+    has_handlers = False
+
     async def work(chosen: Windlass) -> Why:
+        nonlocal has_handlers
+        has_handlers = not all(map(is_builtin, chosen.registry))
         return await chosen.control.awhy(await chosen.jobs.ajob_id(job_id))
 
     found = target.visit(work)
@@ -36,9 +41,9 @@ def why(job_id: options.Id, *, target: options.Target, as_json: options.AsJson =
         _print(reason)
     if job.state is not State.PENDING or found.knows_limits:
         return
-    if target.app is not None:
+    if has_handlers:
         show.note(
-            f"{target.app} has no handler of kind {job.kind}, and no live worker has one: start a "
+            f"the app has no handler of kind {job.kind}, and no live worker has one: start a "
             "worker of the app that has it"
         )
     else:

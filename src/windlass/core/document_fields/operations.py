@@ -252,7 +252,7 @@ SHAPES: Mapping[str, Fields] = {
         "outdated": "How many have a secret that an older key encrypted.",
         "rotated": "How many were encrypted again.",
         "unreadable": "How many need a key that is not configured.",
-        "in_steps": "How many have such a secret in a step, and need its key until they end.",
+        "in_steps": "How many have such a secret in a step, and need its key until they are over.",
         "dry_run": "Whether jobs were only counted.",
     },
     "migration": {

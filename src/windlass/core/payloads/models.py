@@ -1,4 +1,4 @@
-"""Owns pydantic models in payloads and results: what is written reads back as an equal model.
+"""Owns pydantic models in payloads and results: all fields that a model writes are read back.
 
 Models are recognised by their methods, so that pydantic is never imported here.
 """
@@ -6,7 +6,8 @@ Models are recognised by their methods, so that pydantic is never imported here.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -32,25 +33,23 @@ def to_json(model: Any) -> Any:
     kind: Any = type(model)
     if not _is_of_pydantic(kind):
         return model.model_dump(mode="json")
-    form = {"round_trip": True, "by_alias": not _reads_names(kind)}
-    written = model.model_dump(mode="json", **form)
-    if _may_hide(kind) and (field := _hidden(model.model_dump(**form), written)) is not None:
-        raise TypeError(
-            f"field {field!r} of {kind.__qualname__} would be stored as asterisks, and its value "
-            "lost; give it as a parameter with the annotation Secret[str] of windlass"
-        )
+    written = model.model_dump(mode="json", round_trip=True, by_alias=False)
+    if b"*" in msgspec.json.encode(written):
+        field = _hidden(model.model_dump(round_trip=True, by_alias=False), written)
+        if field is not None:
+            raise TypeError(
+                f"field {field!r} of {kind.__qualname__} would be stored as asterisks, and its "
+                "value lost; give it as a parameter with the annotation Secret[str] of windlass"
+            )
     return written
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Return the model of a decoded JSON value; fields may have their names or their aliases."""
-    if not _is_of_pydantic(kind):
+    """Return the model of a decoded JSON value; fields have their names, or their aliases."""
+    if not _is_of_pydantic(kind) or _validates_itself(kind):
         return kind.model_validate(value)
     # As JSON: a strict model takes dates as text there, and nowhere else.
-    text = msgspec.json.encode(value)
-    if _reads_names(kind):
-        return kind.model_validate_json(text, by_alias=True, by_name=True)
-    return kind.model_validate_json(text)
+    return kind.model_validate_json(msgspec.json.encode(value), **_keys_of(kind))
 
 
 def _is_of_pydantic(kind: Any) -> bool:
@@ -58,28 +57,64 @@ def _is_of_pydantic(kind: Any) -> bool:
 
 
 @lru_cache(1_000)
-def _reads_names(kind: Any) -> bool:
-    """Return whether fields with an alias can be read by their names: since pydantic 2.11."""
-    return "by_name" in inspect.signature(kind.model_validate_json).parameters
+def _validates_itself(kind: Any) -> bool:
+    """Return whether a model has a `model_validate` of its own, which may read older forms."""
+    owner = next(each for each in kind.__mro__ if "model_validate" in vars(each))
+    return not owner.__module__.startswith("pydantic.")
 
 
 @lru_cache(1_000)
-def _may_hide(kind: Any) -> bool:
-    """Return whether a model has fields like SecretStr, in it or in a model of a field."""
-    try:
-        return b'"writeOnly":true' in msgspec.json.encode(kind.model_json_schema())
-    except Exception:  # noqa: BLE001 - a type of the user's may have no schema, and raise anything.
-        return True
+def _keys_of(kind: Any) -> dict[str, bool]:
+    """Return by which keys fields are read: names and aliases, where pydantic can (since 2.11).
+
+    Names alone, if an alias is the name of another field, which would get its value.
+    """
+    if "by_name" not in inspect.signature(kind.model_validate_json).parameters:
+        return {}
+    is_ambiguous = any(map(_has_ambiguous_alias, _models_in(kind, set())))
+    return {"by_name": True, "by_alias": not is_ambiguous}
+
+
+def _has_ambiguous_alias(kind: Any) -> bool:
+    fields = kind.model_fields
+    return any(
+        alias in fields and alias != name
+        for name, field in fields.items()
+        for alias in _aliases_of(field)
+    )
+
+
+def _aliases_of(field: Any) -> Iterator[str]:
+    alias = field.validation_alias or field.alias
+    # `AliasChoices` has several, and an `AliasPath` begins with one.
+    for each in getattr(alias, "choices", [alias]):
+        first = getattr(each, "path", [each])[0]
+        if isinstance(first, str):
+            yield first
+
+
+def _models_in(hint: Any, seen: set[Any]) -> Iterator[Any]:
+    """Yield the models in a type, and in the fields of those."""
+    if isinstance(getattr(hint, "model_fields", None), dict):
+        if hint not in seen:
+            seen.add(hint)
+            yield hint
+            for field in hint.model_fields.values():
+                yield from _models_in(field.annotation, seen)
+    else:
+        for inner in typing.get_args(hint):
+            yield from _models_in(inner, seen)
 
 
 def _hidden(value: Any, written: Any) -> str | None:
     """Return the path of a field that was written as what hides it, not as its value."""
     if hasattr(value, "get_secret_value"):
-        is_asterisks = isinstance(written, str) and bool(written) and not written.strip("*")
-        return "" if is_asterisks and written != value.get_secret_value() else None
+        is_masked = isinstance(written, str) and "*" in written
+        return "" if is_masked and written != value.get_secret_value() else None
+    pairs: Iterable[tuple[str, Any, Any]]
     if isinstance(value, Mapping) and isinstance(written, Mapping):
-        # Keys of other types than text are written as text, in the same order.
-        pairs = zip(map(str, written), value.values(), written.values(), strict=False)
+        by_text = {str(key): inner for key, inner in value.items()}
+        pairs = ((key, by_text[key], written[key]) for key in written if key in by_text)
     elif isinstance(value, list | tuple | set | frozenset) and isinstance(written, list):
         pairs = zip(map(str, range(len(value))), value, written, strict=False)
     else:

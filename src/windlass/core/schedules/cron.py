@@ -161,8 +161,6 @@ class _Clock(CronSim):
         return True
 
 
-# Many schedules have the same times, and are considered together.
-@lru_cache(maxsize=1_000)
 def _later(tick: datetime, span: timedelta) -> datetime | None:
     """Return a time so long after a tick; None behind the end of the calendar."""
     try:
@@ -171,6 +169,8 @@ def _later(tick: datetime, span: timedelta) -> datetime | None:
         return None
 
 
+# Many schedules have the same times, and are considered together.
+@lru_cache(maxsize=1_000)
 def _following(cadence: Cadence, tick: datetime) -> datetime | None:
     return next(cadence.ticks_after(tick), None)
 

@@ -77,8 +77,8 @@ class Call(Struct, frozen=True, kw_only=True):
     undo_retry: Retry = DEFAULT
     timeout: timedelta | None = None
 
-    async def within_timeout(self, result: Awaitable[Any]) -> Any:
-        """Return a result, if it comes in time.
+    async def within_timeout(self, result: Awaitable[Any], *, is_undo: bool) -> Any:
+        """Return the result of the step, or of its undo, if it comes in time.
 
         Raises:
             TimeoutError: it did not; the error names the step.
@@ -91,7 +91,8 @@ class Call(Struct, frozen=True, kw_only=True):
         except TimeoutError as error:
             if not limit.expired():
                 raise  # The function's own.
-            late = f"step {self.name!r} had no result within {human(self.timeout)}"
+            what = "the undo of step" if is_undo else "step"
+            late = f"{what} {self.name!r} had no result within {human(self.timeout)}"
             raise TimeoutError(late) from error
 
 

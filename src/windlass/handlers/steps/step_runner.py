@@ -328,7 +328,8 @@ class StepRunner:
 
     async def perform(self, call: Call, function: Callable[..., Any]) -> Any:
         """Call a function, or the undo of one, with the arguments of a step."""
-        return await call.within_timeout(self._called(call, function))
+        is_undo = function is not call.function
+        return await call.within_timeout(self._called(call, function), is_undo=is_undo)
 
     async def _called(self, call: Call, function: Callable[..., Any]) -> Any:
         if is_async(function):

@@ -6,11 +6,11 @@ no call holds the server for long, however many jobs and queues there are.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import repeat
-from math import inf
 
 from windlass.core.jobs.queries import Retention
 from windlass.core.jobs.states import State
@@ -113,9 +113,12 @@ class _Finished:
 
     def _oldest(self) -> list[Ended]:
         """Return the listed jobs whose order is known, oldest first."""
-        known_until = min((self._listed[queue][-1][0] for queue in self._has_more), default=inf)
-        jobs = [job for listed in self._listed.values() for job in listed]
-        return sorted(job for job in jobs if job[0] <= known_until)
+        # By time and id, as each queue is listed: many jobs end in the same microsecond.
+        jobs = sorted(job for listed in self._listed.values() for job in listed)
+        if not self._has_more:
+            return jobs
+        last_known = min(self._listed[queue][-1] for queue in self._has_more)
+        return jobs[: bisect_right(jobs, last_known)]
 
     def _drop(self, old: Sequence[Ended]) -> list[bytes]:
         """Forget deleted jobs; return the queues of which others have to be listed."""
