@@ -13,7 +13,6 @@ from windlass.core.failures.describe import where
 from windlass.core.jobs.queries import Finding
 
 _INSTALL = re.compile(r"pip install .+")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+ ")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _REMEDY = re.compile(r"(?P<problem>.+)(?:; |\): )(?P<remedy>\S.+)", re.DOTALL)
 _NO_REMEDY = ("it was ", "it is ", "there ")
@@ -44,8 +43,8 @@ def of_store(error: WindlassError, source: str) -> Finding:
 
 def _of_import(error: WindlassError) -> str:
     said = str(error.__cause__)
-    if isinstance(error.__cause__, ConfigError) and _VARIABLE.match(said):
-        # The code that reads the environment is right.
+    if isinstance(error.__cause__, ConfigError) and said.partition(" ")[0].isupper():
+        # It begins with a variable of the environment: the code that reads it is right.
         parts = _split(said)
         return _of_setting(said) if parts is None else parts.remedy
     frames = list(_FRAME.finditer(where(error.__cause__ or error)))
