@@ -20,6 +20,8 @@ _SLOTS = 2_000
 _BATCH = 250
 LOADED = "loaded:"
 """A kind whose jobs carry as many bytes as are named behind it."""
+SPREAD = "spread:"
+"""A kind whose jobs are spread over as many queues as are named behind it."""
 
 
 class WindlassRedis(BlockingPeer):
@@ -76,6 +78,10 @@ class WindlassRedis(BlockingPeer):
         if kind.startswith(LOADED):
             data = "x" * int(kind.removeprefix(LOADED))
             drafts = [self._loaded.draft(data) for _ in range(count)]
+        elif kind.startswith(SPREAD):
+            queues = int(kind.removeprefix(SPREAD))
+            kinds = [self._noop.using(queue=f"queue-{number}") for number in range(queues)]
+            drafts = [kinds[number % queues].draft() for number in range(count)]
         else:
             drafts = [self._noop.draft() for _ in range(count)]
         await self._app.aenqueue_many(drafts)

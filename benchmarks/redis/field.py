@@ -24,7 +24,7 @@ class Sizes:
     few: int = 10_000
     """To wait behind those that are claimed."""
     many: int = 1_000_000
-    payloads: int = 50_000_000
+    payloads: int = 200_000_000
     """Bytes of payloads to pass, and at most `jobs` jobs, while others look."""
     contentions: int = 500
     """Changes by each of the sixteen that contend."""

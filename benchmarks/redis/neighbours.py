@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from benchmarks.entrants import Entrant
-from benchmarks.peers.windlass_redis import LOADED
+from benchmarks.peers.windlass_redis import LOADED, SPREAD
 from benchmarks.redis.field import Field
 from benchmarks.redis.server import info
 from benchmarks.report import Measure, Race, Rival, Score, percentile
@@ -22,6 +22,7 @@ from tests.support.redis_server import RedisServer
 from windlass.store.redis.scripting.script_files import load_scripts
 
 _SIZES = {"100 B": 100, "4 kB": 4_000, "256 kB": 256_000}
+_QUEUES = 500
 _ALLOWED = 2.0
 """Milliseconds for which a script may hold the server, in 99 of 100 calls."""
 _INTERVAL = 0.0005
@@ -47,21 +48,29 @@ class Held:
 
 
 def neighbours(field: Field) -> list[Race]:
-    """Drain in full, with small and with large payloads, while another client sends GETs."""
+    """Drain in full, with small and with large payloads, while another client sends GETs.
+
+    Jobs of many queues are measured, too: each queue has lists of its own.
+    """
+    sizes = field.sizes
+    cases = {
+        name: (f"{LOADED}{size}", min(sizes.jobs, sizes.payloads // size))
+        for name, size in _SIZES.items()
+    }
+    cases[f"{_QUEUES} queues"] = (f"{SPREAD}{_QUEUES}", sizes.jobs)
     everybody: list[Series[Held]] = field.take_turns(
-        "other clients",
-        [(field.ours, _hold(field, size)) for size in _SIZES.values()],
+        "other clients", [(field.ours, _hold(field, *case)) for case in cases.values()]
     )
     races = []
-    for name, series in zip(_SIZES, everybody, strict=True):
+    for name, series in zip(cases, everybody, strict=True):
         races += [_scripts(name, series), _waits(name, series)]
     return races
 
 
-def _scripts(size: str, series: Series[Held]) -> Race:
+def _scripts(case: str, series: Series[Held]) -> Race:
     longest = max(series.rounds, key=lambda it: it.p99, default=None)
     return Race(
-        measure=Measure(name=f"longest script, {size}", unit="ms", lower_is_better=True),
+        measure=Measure(name=f"longest script, {case}", unit="ms", lower_is_better=True),
         ours=series.score(
             lambda it: it.p99,
             name="Windlass, p99",
@@ -74,22 +83,20 @@ def _scripts(size: str, series: Series[Held]) -> Race:
     )
 
 
-def _waits(size: str, series: Series[Held]) -> Race:
+def _waits(case: str, series: Series[Held]) -> Race:
     return Race(
-        measure=Measure(name=f"others' GET p99, {size}", unit="ms", lower_is_better=True),
+        measure=Measure(name=f"others' GET p99, {case}", unit="ms", lower_is_better=True),
         ours=series.score(lambda it: it.meanwhile, name="while Windlass drains"),
         rivals=[Rival(score=series.score(lambda it: it.idle, name="while nothing happens"))],
     )
 
 
-def _hold(field: Field, size: int) -> Callable[[Entrant], Held]:
-    jobs = min(field.sizes.jobs, field.sizes.payloads // size)
-
+def _hold(field: Field, kind: str, jobs: int) -> Callable[[Entrant], Held]:
     def measure(entrant: Entrant) -> Held:
         with field.arena.room(entrant, **_LOG) as room, _apart(room.server):
             with _looking(room.server) as idle:
                 time.sleep(_IDLE)
-            fill(room, jobs, kind=f"{LOADED}{size}")
+            fill(room, jobs, kind=kind)
             with room.program() as worker, _looking(room.server) as meanwhile:
                 worker.ask("work")
                 reach(worker, jobs)

@@ -82,24 +82,30 @@ def settle(names: Names, transitions: Sequence[Transition]) -> Talk[list[bool]]:
     settled: list[bool] = []
     for piece in _pieces(transitions):
         items = [item_of(move.result) for move in piece]
-        call = names.call("settle", *_settle_arguments(piece, items))
-        replies = yield [*writes(names.namespace, items), call]
-        check_written(replies[-1])
-        settled += [answer == _ACCEPTED for answer in replies[-1]]
+        results, done = writes(names.namespace, items), 0
+        while done < len(piece):
+            call = names.call("settle", *_settle_arguments(piece[done:], items[done:]))
+            *_, reply = yield [*results, call]
+            check_written(reply)
+            settled += [answer == _ACCEPTED for answer in reply]
+            results, done = [], done + len(reply)
     return settled
 
 
 def _complete(names: Names, successes: Sequence[Transition]) -> Talk[list[bool]]:
     """Complete jobs without a result, as most are: there is less to look at."""
     settled: list[bool] = []
-    for start in range(0, len(successes), _SETTLED_AT_ONCE):
+    most = _SETTLED_AT_ONCE
+    while len(settled) < len(successes):
         arguments: list[Argument] = []
-        piece = successes[start : start + _SETTLED_AT_ONCE]
+        piece = successes[len(settled) : len(settled) + most]
         for token, claimed_together in groupby(piece, key=attrgetter("token")):
             ids = [move.id.bytes for move in claimed_together]
             arguments += ("p", token, len(ids), *ids)
         (reply,) = yield [names.call("settle", *arguments)]
         settled += [answer == _ACCEPTED for answer in reply]
+        if len(reply) < len(piece):
+            most = len(reply)  # Of many queues: the script reads no more than it can move.
     return settled
 
 

@@ -1,5 +1,5 @@
 -- Start pending jobs under a live lease, ask by ask, until the bound of a call is reached.
--- ARGV = worker, token, most jobs, most bytes, number of budgets, their sizes; lane, count (below 0:
+-- ARGV = worker, token, most jobs of one lane, most bytes, number of budgets, their sizes; lane, count (below 0:
 -- in order), bits of the budgets for each ask
 -- Returns now, number, jobs, lists, the ask to go on with or 0, how many that has left, budgets left
 -- flags: allow-oom
@@ -7,9 +7,12 @@
 local worker, token, most, most_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local n_budgets = tonumber(ARGV[5])
 local left, out, taken, extra, size, stop, rest = {}, {}, {}, {}, 0, 0, 0
+-- What was taken out of lanes and not started yet: their members with scores, and the queue, for each.
+local popped, waiting = {}, 0
 for i = 1, n_budgets do left[i] = tonumber(ARGV[5 + i]) end
 if not is_live(worker) then return {now, 0, '', {}, 0, 0, left} end
-local PIECE, AHEAD = 50, 2000000
+-- A lane that is looked at takes the server as long as so many jobs.
+local PIECE, AHEAD, PER_LANE, looked_at = 50, 2000000, 2, 0
 
 local function draw(bits, jobs)
   for i = 1, n_budgets do
@@ -17,43 +20,53 @@ local function draw(bits, jobs)
   end
 end
 
-local function start(lane, room)
-  local popped = call('ZPOPMIN', P .. 'L:' .. lane, room)
-  local got = #popped / 2
-  if got == 0 then return 0 end
-  local keys, set, queue, before = {}, {}, parts(lane)[1], #taken
-  for i = 1, got do
-    local id = popped[2 * i - 1]:sub(7)
-    taken[before + i] = id
+-- Start the jobs that were taken out of their lanes, of one lane or of many.
+local function start()
+  if waiting == 0 then return end
+  local keys, set, first, n = {}, {}, #taken - waiting, #out
+  for i = 1, waiting do
+    local id = taken[first + i]
     keys[2 * i - 1], keys[2 * i] = P .. 'j:' .. id, P .. 'h:' .. id
   end
-  local rows = call('MGET', unpack(keys))
-  local made, due
-  for i = 1, got do
-    local j, raw, id = rows[2 * i - 1], rows[2 * i], taken[before + i]
-    if raw then
-      local off, h = cmsgpack.unpack_one(raw)
-      h[STATE], h[ATTEMPT], h[WORKER], h[TOKEN] = RUNNING, h[ATTEMPT] + 1, worker, token
-      h[STARTED], h[PROGRESS] = now, false
-      free_key(id, h, true)
-      if h[LISTS] ~= 0 then heads[id] = h; extra[#extra + 1] = id end
-      if h[CANCEL] == 1 then call('SADD', P .. 'cancel:' .. worker, id) end
-      raw = cmsgpack.pack(h) .. (off == -1 and NIL or raw:sub(off + 1))
-      out[#out + 1] = '\154\196\16' .. id .. j .. raw
-    else
-      local score = popped[2 * i]
-      if score ~= due then -- Jobs that came together have the same head.
-        made = cmsgpack.pack({RUNNING, tonumber(score), 1, 0, 0, 0, worker, token, now, 0, false, false,
-          false, '', 0, false, false, '', 0, queue, ''}) .. NIL
-        due = score
+  local rows, at = call('MGET', unpack(keys)), 0
+  for l = 1, #popped, 2 do
+    local members, queue, made, due = popped[l], popped[l + 1], nil, nil
+    for i = 2, #members, 2 do
+      local id, j, raw = taken[first + 1 + at / 2], rows[at + 1], rows[at + 2]
+      out[n + 1], out[n + 2], out[n + 3] = '\154\196\16', id, j
+      if raw then
+        local off, h = cmsgpack.unpack_one(raw)
+        h[STATE], h[ATTEMPT], h[WORKER], h[TOKEN] = RUNNING, h[ATTEMPT] + 1, worker, token
+        h[STARTED], h[PROGRESS] = now, false
+        free_key(id, h, true)
+        if h[LISTS] ~= 0 then heads[id] = h; extra[#extra + 1] = id end
+        if h[CANCEL] == 1 then call('SADD', P .. 'cancel:' .. worker, id) end
+        raw = cmsgpack.pack(h) .. (off == -1 and NIL or raw:sub(off + 1))
+        out[n + 4] = raw
+      else
+        if members[i] ~= due then -- Jobs that came together have the same head.
+          due = members[i]
+          made = cmsgpack.pack({RUNNING, tonumber(due), 1, 0, 0, 0, worker, token, now, 0, false, false,
+            false, '', 0, false, false, '', 0, queue, ''}) .. NIL
+        end
+        raw = made
+        out[n + 4] = '\192\192'
       end
-      raw = made
-      out[#out + 1] = '\154\196\16' .. id .. j .. '\192\192'
+      set[at + 1], set[at + 2] = keys[at + 2], raw
+      at, n, size = at + 2, n + 4, size + 19 + #j + #out[n + 4]
     end
-    size = size + #out[#out]
-    set[2 * i - 1], set[2 * i] = keys[2 * i], raw
   end
   call('MSET', unpack(set))
+  popped, waiting = {}, 0
+end
+
+local function take(lane, room)
+  local members, queue = call('ZPOPMIN', P .. 'L:' .. lane, room), parts(lane)[1]
+  local got, before = #members / 2, #taken
+  if got == 0 then return 0 end
+  for i = 1, got do taken[before + i] = members[2 * i - 1]:sub(7) end
+  popped[#popped + 1], popped[#popped + 2] = members, queue
+  waiting = waiting + got
   count(PENDING, queue, -got)
   count(RUNNING, queue, got)
   lanes[lane] = true
@@ -68,15 +81,18 @@ for at = 6 + n_budgets, #ARGV, 3 do
   for i = 1, n_budgets do
     if bit.band(bits, bit.lshift(1, i - 1)) ~= 0 and left[i] < room then room = left[i] end
   end
+  if room > 0 and at > 6 + n_budgets then looked_at = looked_at + PER_LANE end
   while room > 0 do
-    if #taken >= most or size >= most_bytes then stop, rest = at, room; break end
-    local piece = math.min(room, most - #taken, PIECE)
-    local got = start(lane, piece)
+    if #taken + looked_at >= most or size >= most_bytes then stop, rest = at, room; break end
+    local piece = math.min(room, most - #taken - looked_at, PIECE - waiting)
+    local got = take(lane, piece)
+    if waiting == PIECE then start() end
     draw(bits, got)
     room = got < piece and 0 or room - got
   end
   if stop ~= 0 then break end
 end
+start()
 if #taken > 0 then
   call('SADD', P .. 'run:' .. worker, unpack(taken))
   call('SADD', P .. 'holders', worker)

@@ -14,27 +14,29 @@ else
   arrival = call('INCRBY', P .. 'ver', 2 * total) - 2 * total
 end
 local stamp = u64(due) .. '\207\0\0'
+local score = string.format('%.0f', due) -- As text: a number is written by sprintf, once for each job.
 local set, ids, members = {}, {}, {}
 for i = 1, total do
   local id, seq = ARGV[at], struct.pack('>I6', arrival + 2 * i)
   set[2 * i - 1], set[2 * i] = P .. 'j:' .. id, ARGV[at + 1] .. stamp .. seq
-  ids[2 * i - 1], ids[2 * i] = 0, id
+  ids[2 * i - 1], ids[2 * i] = '0', id
   members[i] = seq .. id
   at = at + 2
 end
 if call('MSETNX', unpack(set)) == 0 then return 0 end
 for i = 1, n_refs do call('PERSIST', values[i]) end
 call('ZADD', P .. 'all', unpack(ids))
-local done = 0
+local done, firsts = 0, {}
 for l = 1, n_lanes do
   local lane, jobs = ARGV[2 + 2 * l], tonumber(ARGV[3 + 2 * l])
   local of, places = parts(lane), {}
-  for k = 1, jobs do places[2 * k - 1], places[2 * k] = due, members[done + k] end
+  for k = 1, jobs do places[2 * k - 1], places[2 * k] = score, members[done + k] end
   done = done + jobs
   call('ZADD', P .. 'L:' .. lane, unpack(places))
-  call('ZADD', P .. 'heads', 'LT', due - of[3] * 60000000, lane)
+  firsts[2 * l - 1], firsts[2 * l] = due - of[3] * 60000000, lane
   count(PENDING, of[1], jobs)
   woken[lane] = jobs
 end
+call('ZADD', P .. 'heads', 'LT', unpack(firsts))
 finish()
 return 1

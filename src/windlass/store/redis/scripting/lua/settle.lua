@@ -1,4 +1,5 @@
--- Move running jobs, each under its fence; a '1' or '0' for each, or -1 if a result is missing.
+-- Move running jobs, each under its fence; a '1' or '0' for each, or -1 if a result is missing. The answer
+-- is shorter than the list if the bound of a call is reached: the rest is for the next one.
 -- ARGV = groups, in order: 'p' token n id... | 'r' token n (id result)... | 'o' id token move result
 -- Groups p and r are plain successes of jobs that were claimed together: their heads are alike, so
 -- one of them is unpacked and packed for all.
@@ -20,10 +21,11 @@ while at <= #ARGV do
   end
 end
 local raws = #reads > 0 and call('MGET', unpack(reads)) or {}
-local read, set, gone, seen, memo = 0, {}, {}, {}, {}
+local read, set, seen, memo, alike = 0, {}, {}, {}, {}
+-- In plain successes: a head of its own, as jobs of another queue have, costs as much as three more.
+local MOST, OTHER, HEAD, cost = 240, 2.5, 3, 0
 
--- Return what all jobs with this head become: fence, head after it, worker, queue, whether it has
--- neither key, head as a table, whether its cancellation was requested.
+-- Return what all jobs with this head become, and a list for those that do; false if they do not run.
 local function success(raw)
   local off, h = cmsgpack.unpack_one(raw)
   if h[STATE] ~= RUNNING then return false end
@@ -32,35 +34,33 @@ local function success(raw)
   h[STATE], h[FINISHED], h[TOKEN], h[WAITING_FOR] = COMPLETED, now, '', false
   h[CANCEL] = (cancel and h[SAGA] ~= 'undoing') and 1 or 0
   h[ERROR], h[FINGERPRINT], h[REASON] = false, '', false
-  return {token, cmsgpack.pack(h), h[WORKER], h[QUEUE], not h[UNIQUE] and h[DONE_KEY] == '', h, cancel,
-    reference(before, 1)}
+  local packed = cmsgpack.pack(h)
+  local m = {token = token, packed = packed, plain = packed .. NIL, head = h, cancel = cancel, ids = {},
+    has_key = h[UNIQUE] or h[DONE_KEY] ~= '', dropped = reference(before, 1)}
+  alike[#alike + 1] = m
+  cost = cost + HEAD
+  return m
 end
 
 local function complete(id, m, result)
-  seen[id] = true
-  set[#set + 1] = P .. 'h:' .. id
-  set[#set + 1] = m[2] .. result
-  local ref = reference(result, 1)
-  if ref then call('PERSIST', P .. 'v:' .. ref) end
-  if m[8] then call('EXPIRE', P .. 'v:' .. m[8], 60) end
-  local those = gone[m[3]]
-  if not those then those = {}; gone[m[3]] = those end
-  those[#those + 1] = id
-  local version = id:byte(7)
-  if m[5] and (version < 128 or version >= 144) then
-    local ends = ended_jobs[m[4]]
-    if not ends then ends = {}; ended_jobs[m[4]] = ends end
-    ends[id] = now
+  local n = #set
+  set[n + 1] = reads[read]
+  if result then
+    set[n + 2] = m.packed .. result
+    local ref = reference(result, 1)
+    if ref then call('PERSIST', P .. 'v:' .. ref) end
   else
-    note_end(id, m[6], m[4])
+    set[n + 2] = m.plain
   end
-  count(RUNNING, m[4], -1)
-  count(COMPLETED, m[4], 1)
-  if m[7] then call('SREM', P .. 'cancel:' .. m[3], id) end
+  if m.dropped then call('EXPIRE', P .. 'v:' .. m.dropped, 60) end
+  m.ids[#m.ids + 1] = id
+  local version = id:byte(7)
+  if m.has_key or (version >= 128 and version < 144) then note_end(id, m.head, m.head[QUEUE]) end
+  if m.cancel then call('SREM', P .. 'cancel:' .. m.head[WORKER], id) end
 end
 
 at = 1
-while at <= #ARGV do
+while at <= #ARGV and cost < MOST do
   local group = ARGV[at]
   if group == 'o' then
     local id = ARGV[at + 1]
@@ -68,25 +68,48 @@ while at <= #ARGV do
       and settle_one(id, ARGV[at + 2], cmsgpack.unpack(ARGV[at + 3]), ARGV[at + 4])
     if moved then seen[id] = true end
     out[#out + 1] = moved and '1' or '0'
+    cost = cost + OTHER
     at = at + 5
   else
     local token, n, step = ARGV[at + 1], tonumber(ARGV[at + 2]), group == 'p' and 1 or 2
     at = at + 3
     for _ = 1, n do
-      local id, result = ARGV[at], step == 2 and ARGV[at + 1] or NIL
-      at = at + step
+      if cost >= MOST then break end
+      local id = ARGV[at]
       read = read + 1
       local raw = raws[read]
       local m = raw and memo[raw]
       if raw and m == nil then m = success(raw); memo[raw] = m end
-      local moved = m and m[1] == token and not seen[id]
-      if moved then complete(id, m, result) end
-      out[#out + 1] = moved and '1' or '0'
+      if m and m.token == token and not seen[id] then
+        seen[id] = true
+        complete(id, m, step == 2 and ARGV[at + 1])
+        out[#out + 1] = '1'
+      else
+        out[#out + 1] = '0'
+      end
+      cost = cost + 1
+      at = at + step
     end
   end
 end
 for i = 1, #set, 1000 do call('MSET', unpack(set, i, math.min(i + 999, #set))) end
-for worker, ids in pairs(gone) do call('SREM', P .. 'run:' .. worker, unpack(ids)) end
+local score, gone = string.format('%.0f', now), {}
+for _, m in ipairs(alike) do
+  local ids, queue, worker, ends = m.ids, m.head[QUEUE], m.head[WORKER], {}
+  for i = 1, #ids do ends[2 * i - 1], ends[2 * i] = score, ids[i] end
+  for i = 1, #ends, 1000 do call('ZADD', P .. 'F:' .. queue, unpack(ends, i, math.min(i + 999, #ends))) end
+  count(RUNNING, queue, -#ids)
+  count(COMPLETED, queue, #ids)
+  local those = gone[worker]
+  if not those then
+    gone[worker] = ids
+  else
+    for _, id in ipairs(ids) do those[#those + 1] = id end
+  end
+end
+for worker, ids in pairs(gone) do
+  if #ids > 0 then call('SREM', P .. 'run:' .. worker, unpack(ids)) end
+end
 write_jobs()
 finish()
 return table.concat(out)

@@ -204,8 +204,35 @@ local function write_jobs()
   if #set > 0 then call('MSET', unpack(set)) end
 end
 
+-- name: write_counts
+-- requires: memory
+-- Add what this call counted. A command takes longer than what it does: so all counts are read by one, and
+-- written by one.
+local function write_counts()
+  local fields, set, zero = {}, {}, {}
+  for field, by in pairs(counts) do
+    if by ~= 0 then fields[#fields + 1] = field end
+  end
+  for from = 1, #fields, 500 do
+    local before = call('HMGET', P .. 'n', unpack(fields, from, math.min(from + 499, #fields)))
+    set, zero = {}, {}
+    for i, known in ipairs(before) do
+      local field = fields[from + i - 1]
+      local count = (tonumber(known) or 0) + counts[field]
+      if count == 0 then
+        zero[#zero + 1] = field
+      else
+        set[#set + 1] = field
+        set[#set + 1] = count
+      end
+    end
+    if #set > 0 then call('HSET', P .. 'n', unpack(set)) end
+    if #zero > 0 then call('HDEL', P .. 'n', unpack(zero)) end
+  end
+end
+
 -- name: finish
--- requires: memory parts wake
+-- requires: memory parts write_counts wake
 local function finish()
   for queue, jobs in pairs(ended_jobs) do
     local set = {}
@@ -216,17 +243,19 @@ local function finish()
     end
     if #set > 0 then call('ZADD', P .. 'F:' .. queue, unpack(set)) end
   end
-  for field, by in pairs(counts) do
-    if by ~= 0 and call('HINCRBY', P .. 'n', field, by) == 0 then call('HDEL', P .. 'n', field) end
-  end
+  write_counts()
+  local firsts, empty = {}, {}
   for lane in pairs(lanes) do
     local first = call('ZRANGE', P .. 'L:' .. lane, 0, 0, 'WITHSCORES')
     if first[1] then
-      call('ZADD', P .. 'heads', first[2] - parts(lane)[3] * 60000000, lane)
+      firsts[#firsts + 1] = first[2] - parts(lane)[3] * 60000000
+      firsts[#firsts + 1] = lane
     else
-      call('ZREM', P .. 'heads', lane)
+      empty[#empty + 1] = lane
     end
   end
+  for i = 1, #firsts, 1000 do call('ZADD', P .. 'heads', unpack(firsts, i, math.min(i + 999, #firsts))) end
+  for i = 1, #empty, 1000 do call('ZREM', P .. 'heads', unpack(empty, i, math.min(i + 999, #empty))) end
   local sooner = {}
   for queue in pairs(dues) do
     local first = call('ZRANGE', P .. 'S:' .. queue, 0, 0, 'WITHSCORES')
