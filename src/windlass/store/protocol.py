@@ -50,6 +50,13 @@ class Capabilities:
     """The store notifies waiting workers of new jobs, or should; if False, they poll by choice."""
     stands_still: bool = False
     """Its time passes, and its jobs run, only when a test says so."""
+    claim_size: int = 1_000
+    """Most jobs of one claim.
+
+    A store that answers in pieces is done with the last of them: small claims begin earlier there.
+    """
+    claims_under_way: int = 2
+    """Number of claims that a worker may have under way."""
 
 
 @dataclass(frozen=True, kw_only=True)

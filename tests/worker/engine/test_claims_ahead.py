@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.app_on_store import PROMPT, QUICK, Bed, Through, until
 from windlass import State, Windlass
+from windlass.core.claims.lanes import Claim
+from windlass.core.claims.plan import SLOTS as SLOTS_BUDGET
 from windlass.core.jobs.queries import JobFilter
 from windlass.worker.engine import start_pace
 from windlass.worker.engine.start_pace import QuickKinds
@@ -83,6 +86,45 @@ def test_jobs_that_a_policy_bounds_are_never_claimed_beyond_the_free_slots(
 
     asyncio.run(main())
     assert max(store.sizes) <= SLOTS
+
+
+class Bounded(Claims):
+    """A store that wants small claims, and notes how many are under way."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.capabilities = replace(inner.capabilities, claim_size=7, claims_under_way=3)
+        self.asked: list[int] = []
+        self.under_way = self.most_under_way = 0
+
+    async def claim(self, claim: Claim, **named: Any) -> Any:
+        self.asked.append(claim.budgets[SLOTS_BUDGET])
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            for _ in range(20):  # A store in this process would answer before the next claim.
+                await asyncio.sleep(0)
+            return await super().claim(claim, **named)
+        finally:
+            self.under_way -= 1
+
+
+def test_a_worker_claims_as_much_at_once_as_its_store_wants(bed: Bed) -> None:
+    store = Bounded(bed.store())
+    app = bed.app(store=store)
+
+    @app.job
+    async def noop() -> None: ...
+
+    async def main() -> None:
+        await app.aenqueue_many(noop.draft() for _ in range(JOBS))
+        await asyncio.wait_for(app.arun_worker(burst=True, **QUICK), PROMPT)
+        assert await states_of(app) == {State.COMPLETED: JOBS}
+        await app.aclose()
+
+    asyncio.run(main())
+    assert max(store.asked) == 7
+    assert store.most_under_way == 3
 
 
 class Turncoat:

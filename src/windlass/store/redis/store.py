@@ -59,7 +59,15 @@ class RedisStore(NonTransactional):
     those of this release, for tests.
     """
 
-    capabilities = Capabilities(shared=True, durable=True, bounded=False, transactional=False)
+    # A claim is answered in pieces of 150 jobs.
+    capabilities = Capabilities(
+        shared=True,
+        durable=True,
+        bounded=False,
+        transactional=False,
+        claim_size=300,
+        claims_under_way=4,
+    )
 
     def __init__(
         self,

@@ -31,7 +31,6 @@ _MAX_PROMOTED = 1_000
 _EMPTY_CLAIM_SECONDS = 0.005
 _NEWCOMER_POLL_SECONDS = 0.05
 """Seconds between two looks at the lanes while no slot is free and keys take turns."""
-_MAX_CLAIMS_UNDER_WAY = 2
 _MAX_CUT_PLANS = 20
 """Number of plans in a row that may leave lanes to the next plan."""
 _COMMON_BUDGETS = 3
@@ -76,7 +75,8 @@ class Claimer(Service):
         self._gates = engine.gates
         self._demand = engine.demand
         self._meters = meters
-        self._claim_size = claim_size
+        self._claim_size = min(claim_size, store.capabilities.claim_size)
+        self._most_under_way = store.capabilities.claims_under_way
         self._poll_interval = poll_interval
         self._empty_claims = 0
         self._under_way: set[asyncio.Task[float]] = set()
@@ -118,7 +118,7 @@ class Claimer(Service):
 
     def _next_step(self) -> tuple[_Step, Room, int]:
         """Return the next step, and for a claim the room for it and the most it may bring."""
-        if len(self._under_way) == _MAX_CLAIMS_UNDER_WAY:
+        if len(self._under_way) == self._most_under_way:
             return _Step.AWAIT_CLAIM, _NO_ROOM, 0
         self._state.claim_again.clear()
         room = self._room_left()
