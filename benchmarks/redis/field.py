@@ -20,7 +20,7 @@ class Sizes:
     python_jobs: int = 10_000
     """The same of the peers in Python, which need longer for a job."""
     singles: int = 5_000
-    latencies: int = 500
+    latencies: int = 1_000
     few: int = 10_000
     """To wait behind those that are claimed."""
     many: int = 1_000_000

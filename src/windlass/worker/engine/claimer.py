@@ -21,6 +21,7 @@ from windlass.observability.meters import Meters
 from windlass.process.outage import is_away
 from windlass.process.service import Service
 from windlass.store import Store
+from windlass.worker.engine.idle_collection import IdleCollection
 from windlass.worker.state import WorkerState
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Claimer(Service):
         self._is_pipelining = False
         """Whether the next claim is sent before the last one has answered."""
         self._cut_plans = 0
+        self._collection = IdleCollection()
 
     @property
     def is_claiming(self) -> bool:
@@ -277,6 +279,8 @@ class Claimer(Service):
         hopeful = policies.hopeful(sweep.heads)
         self._demand.rested(waiting=any(policies.may_run(head.lane) for head in hopeful))
         self._is_pipelining = False
+        if not self._state.runs:
+            self._collection.rest()
         timeout = self._poll_interval
         if sweep.next_due is not None:
             timeout = min(timeout, sweep.next_due - sweep.now)
