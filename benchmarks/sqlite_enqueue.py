@@ -42,29 +42,32 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.directory) as name, asyncio.Runner() as runner:
         directory = Path(name)
         huey, ours = HueySqlite(directory, []), WindlassSqlite(directory, [])
-        app = Windlass(f"sqlite:///{directory}/awaited.db")
+        # A file for each: a full one takes longer, and the crowd enqueues sixteen times as much.
+        apps = {name: Windlass(f"sqlite:///{directory}/{name}.db") for name in ("one", "crowd")}
+        noops = {name: app.job(name="noop")(_noop) for name, app in apps.items()}
 
-        @app.job
-        async def noop() -> None: ...
-
-        def awaited(producers: int) -> None:
-            runner.run(_enqueue(noop, options.jobs, producers))
+        def awaited(name: str, producers: int) -> None:
+            runner.run(_enqueue(noops[name], options.jobs, producers))
 
         bursts: dict[str, tuple[int, Callable[[], None]]] = {
             "Huey": (1, lambda: _repeat(huey.enqueue, options.jobs)),
             "enqueue": (1, lambda: _repeat(ours.enqueue, options.jobs)),
-            "aenqueue": (1, lambda: awaited(1)),
-            f"aenqueue, {_PRODUCERS} at once": (_PRODUCERS, lambda: awaited(_PRODUCERS)),
+            "aenqueue": (1, lambda: awaited("one", 1)),
+            f"aenqueue, {_PRODUCERS} at once": (_PRODUCERS, lambda: awaited("crowd", _PRODUCERS)),
         }
         found: dict[str, list[Burst]] = {name: [] for name in bursts}
         for number in range(options.rounds + 1):
             for name, (producers, burst) in bursts.items():
                 taken = _timed(burst, options.jobs * producers)
                 found[name] += [taken] if number else []  # The first warms up.
-        runner.run(app.aclose())
+        for app in apps.values():
+            runner.run(app.aclose())
         ours.close()
         huey.close()
     return _report(found)
+
+
+async def _noop() -> None: ...
 
 
 async def _enqueue(noop: Handler[..., Any, Any, Any], jobs: int, producers: int) -> None:

@@ -266,3 +266,75 @@ def test_a_turn_that_fails_as_a_whole_fails_all_its_callers(
     assert all("is full" in str(outcome) for outcome in outcomes)
     asyncio.run(enqueue(store, [new(9)]))
     assert count(store) == 1
+
+
+def test_callers_that_come_while_a_lone_one_lets_the_loop_turn_share_their_commits(
+    store: SqliteStore, quick: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: several callers who each believe to be alone, and flush for each job."""
+    monkeypatch.setattr(loop_writes, "_ALONE_SECONDS", 0.0)
+    said: list[tuple[str, str]] = []
+
+    async def main() -> None:
+        await enqueue(store, [new(1)])  # Alone from now on, and its time is up.
+        trace(quick, said)
+        await enqueue_singly(store, range(2, 10))
+
+    asyncio.run(main())
+    assert [statement for _, statement in said].count("COMMIT") == 1
+    assert count(store) == 9
+
+
+def test_a_lone_job_is_one_statement_and_nothing_around_it(
+    store: SqliteStore, quick: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_writes, "_ALONE_SECONDS", 3_600.0)
+    said: list[tuple[str, str]] = []
+
+    async def main() -> None:
+        await enqueue(store, [new(1)])
+        trace(quick, said)
+        await enqueue(store, [new(2)])
+        await enqueue(store, [new(3, headers={"a": "b"})])
+        await enqueue(store, [new(2)])  # Known already.
+
+    asyncio.run(main())
+    store.enqueue_blocking([new(4)], PATIENCE)
+    assert [thread for thread, _ in said] == ["MainThread"] * 4
+    assert all("INSERT INTO jobs" in statement for _, statement in said)
+    assert count(store) == 4
+
+
+@pytest.mark.parametrize("way", ["blocking", "awaited"])
+def test_a_lone_job_waits_for_another_program_that_writes(
+    store: SqliteStore, path: Path, quick: Writer, way: str
+) -> None:
+    """The other program takes SQLite's own lock, and not the one beside the file."""
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.1, other.execute, ["COMMIT"])
+    timer.start()
+    try:
+        if way == "blocking":
+            store.enqueue_blocking([new(1)], PATIENCE)
+        else:
+            asyncio.run(enqueue(store, [new(1)]))
+    finally:
+        timer.join()
+        other.close()
+    assert count(store) == 1
+
+
+def test_a_lone_job_that_the_file_refuses_is_not_written(
+    store: SqliteStore, path: Path, quick: Writer
+) -> None:
+    with sqlite3.connect(path) as other:
+        other.execute(
+            "CREATE TRIGGER refused BEFORE INSERT ON jobs BEGIN SELECT raise(ABORT, 'no'); END"
+        )
+    with pytest.raises(StoreError, match="no"):
+        store.enqueue_blocking([new(1)], PATIENCE)
+    with sqlite3.connect(path) as other:
+        other.execute("DROP TRIGGER refused")
+    store.enqueue_blocking([new(2)], PATIENCE)
+    assert count(store) == 1

@@ -177,8 +177,15 @@ class Sender:
 
     async def aenqueue_draft(self, draft: Draft[R]) -> Handle[R]:
         """Enqueue one job from a coroutine."""
-        with sending([draft.job], self.settings.traces) as jobs:
-            (answer,) = await self._enqueue(jobs, [draft])
+        if (tracing := tracing_in_force(self.settings.traces)) is not None:
+            with tracing.sending([draft.job]) as jobs:
+                (answer,) = await self._enqueue(jobs, [draft])
+            return self._handle(draft, answer)
+        store = self._store or self.store
+        try:
+            (answer,) = await store.enqueue([draft.job], self.settings.enqueue_timeout)
+        except WriteUncertain as error:
+            raise uncertain(self._app, error, [draft]) from error.__cause__
         return self._handle(draft, answer)
 
     async def aenqueue_many(
@@ -257,7 +264,8 @@ class Sender:
         return await astream(iterable(drafts), plan, enqueue, progress)
 
     def _handle(self, draft: Draft[R], answer: Enqueued) -> Handle[R]:
-        return Handle(self._app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
+        app: Any = self  # Without `_app`, since every enqueue comes here.
+        return Handle(app, answer.id, draft.hint, is_duplicate=answer.is_duplicate)
 
     def _enqueue_blocking(
         self, jobs: Sequence[NewJob], drafts: Sequence[Draft[Any]]

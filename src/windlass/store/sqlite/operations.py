@@ -63,6 +63,16 @@ def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime) -> li
     return [Enqueued(id=job.id) for job in jobs]
 
 
+def enqueue_alone(db: sqlite3.Connection, job: NewJob, now: datetime) -> Enqueued:
+    """Add a job without a unique key, by a single statement."""
+    insert, insert_plain = _INSERTS[1]
+    if is_plain(job):
+        db.execute(insert_plain, plain_row(job, now, micros(now)))
+    else:
+        db.execute(insert, new_row(job, now, micros(now)))
+    return Enqueued(id=job.id)
+
+
 def claim(db: sqlite3.Connection, asked: Claim, worker: str, token: int, now: int) -> list[int]:
     """Start jobs under a live lease, ask by ask, within the budgets; return their numbers."""
     if db.execute(sql["worker_is_live"], {"id": worker, "now": now}).fetchone() is None:

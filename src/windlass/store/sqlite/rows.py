@@ -35,6 +35,7 @@ instant = instants_since(_EPOCH)
 _MICROSECOND = timedelta(microseconds=1)
 STEPS = msgspec.json.Decoder(list[msgspec.Raw])
 _ID_LENGTH = 36
+_encode = msgspec.json.Encoder().encode
 
 
 def micros(moment: datetime) -> int:
@@ -109,7 +110,7 @@ def plain_row(new: NewJob, now: datetime, created_at: int) -> Row:
     if new.due is not None:
         due_at = max(micros(resolve(new.due, now)), created_at)
     return (
-        str(new.id),
+        _encode(new.id)[1:-1].decode(),  # A third of the time of `str`.
         new.kind,
         new.queue,
         new.priority,

@@ -84,11 +84,22 @@ class SqliteStore(NonTransactional):
         if timeout is None:
             return await self._file.write(lambda db: self._insert(db, jobs))
         if len(jobs) <= _SMALL_JOBS and _payload_bytes(jobs) <= _SMALL_BYTES:
-            return await self._file.write_small_within(jobs, self._insert, timeout, "enqueue")
+            is_statement = is_lone(jobs)
+            added = self._file.write_alone(jobs, self._insert, is_statement=is_statement)
+            if added is not None:
+                return added
+            return await self._file.write_small_within(
+                jobs, self._insert, timeout, "enqueue", is_statement=is_statement
+            )
         return await self._file.write_within(lambda db: self._insert(db, jobs), timeout, "enqueue")
 
     def enqueue_blocking(self, jobs: Sequence[NewJob], timeout: timedelta) -> list[Enqueued]:
-        return self._file.write_blocking(lambda db: self._insert(db, jobs), timeout, "enqueue")
+        return self._file.write_blocking(
+            lambda db: self._insert(db, jobs),
+            timeout,
+            "enqueue",
+            is_statement=is_lone(jobs),
+        )
 
     async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
         del fresh  # Reading costs less than a cache.
@@ -296,6 +307,8 @@ class SqliteStore(NonTransactional):
     # -- internals -----------------------------------------------------------------------------
 
     def _insert(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if is_lone(jobs):
+            return [operations.enqueue_alone(db, jobs[0], self._clock())]
         return operations.enqueue(db, jobs, self._clock())
 
     def _micros(self) -> int:
@@ -308,6 +321,11 @@ class SqliteStore(NonTransactional):
                 return [f"{step.number:04}_{step.name}" for step in prepare(self._path)]
         finally:
             write_lock.close()
+
+
+def is_lone(jobs: Sequence[NewJob]) -> bool:
+    """Return whether a single statement adds these jobs."""
+    return len(jobs) == 1 and jobs[0].unique is None
 
 
 def _payload_bytes(jobs: Sequence[NewJob]) -> int:

@@ -11,8 +11,8 @@ _MAX_IN_A_ROW = 50
 class IdleCollection:
     """Collects young objects at rest, before Python would do it in the middle of a job's start.
 
-    A job that is claimed, decoded and begun makes hundreds of objects, so that every thirtieth or so
-    would wait for a collection: 0.25 to 0.6 ms, as long as all the rest takes the worker.
+    Every thirtieth job or so would wait for one: 0.25 to 0.6 ms, about as long as all the rest of
+    its start takes the worker.
     """
 
     def __init__(self) -> None:

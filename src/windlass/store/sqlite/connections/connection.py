@@ -122,6 +122,13 @@ class Busy(sqlite3.OperationalError):
     """Another connection is writing."""
 
 
+def is_busy(error: sqlite3.Error) -> bool:
+    """Return whether a statement failed because another connection is writing."""
+    if isinstance(error, Busy):
+        return True
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
 class Transaction:
     """Commits, or rolls back everything. It does not begin while another connection writes."""
 
@@ -135,7 +142,7 @@ class Transaction:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            if is_busy(error):
                 raise Busy(str(error)) from error
             raise
         except BaseException:

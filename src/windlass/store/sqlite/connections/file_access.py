@@ -182,23 +182,56 @@ class FileAccess:
                 raise self._not_opened(seconds) from None
             return give_up(answer, seconds, what, WriteLock(self._path))
 
+    def write_alone(
+        self, items: Sequence[Item], run: Run[Item, Answer], *, is_statement: bool
+    ) -> list[Answer] | None:
+        """Write a few small items at once for an event loop whose only caller this is.
+
+        Return None if nothing is written, since commits are slow or there are other callers.
+        `is_statement` says that these items are a single statement.
+        """
+        threads = self._threads
+        if threads is None or not threads.writer.is_quick:
+            return None
+        writes = self._loop_writes(threads.writer, run)
+        if not writes.may_write_alone:
+            return None
+        try:
+            return writes.write_alone(items, is_statement)
+        except (Deferred, Closed):
+            return None
+
     async def write_small_within(
-        self, items: Sequence[Item], run: Run[Item, Answer], timeout: timedelta, what: str
+        self,
+        items: Sequence[Item],
+        run: Run[Item, Answer],
+        timeout: timedelta,
+        what: str,
+        *,
+        is_statement: bool,
     ) -> list[Answer]:
         """Do the same for a few small items, in the loop's own thread if commits are quick.
 
-        That waits for nobody; the timeout counts only for the writer thread.
+        That waits for nobody; the timeout counts only for the writer thread. `is_statement` says
+        that the items, if they are written alone, are a single statement.
         """
         threads = self._threads
         if threads is not None and threads.writer.is_quick:
             try:
-                return await self._loop_writes(threads.writer, run).write(items)
+                writes = self._loop_writes(threads.writer, run)
+                return await writes.write(items, is_statement)
             except (Deferred, Closed):
                 pass  # Nothing is written: the writer thread can wait, or the file opens again.
         return await self.write_within(lambda db: run(db, items), timeout, what)
 
     def write_blocking(
-        self, operation: Operation[T], timeout: timedelta, what: str, *, durable: bool = True
+        self,
+        operation: Operation[T],
+        timeout: timedelta,
+        what: str,
+        *,
+        durable: bool = True,
+        is_statement: bool = False,
     ) -> T:
         """Do the same from a thread without an event loop."""
         seconds = timeout.total_seconds()
@@ -206,7 +239,7 @@ class FileAccess:
             writer = (self._threads or self._ready_within(seconds)).writer
             try:
                 if durable:
-                    return writer.write(operation, seconds, what)
+                    return writer.write(operation, seconds, what, is_statement=is_statement)
                 return writer.wait_for(writer.submit(operation, durable=False), seconds, what)
             except Closed:
                 continue
@@ -258,7 +291,7 @@ class FileAccess:
     def _loop_writes(self, writer: Writer, run: Run[Item, Answer]) -> LoopWrites[Item, Answer]:
         loop = asyncio.get_running_loop()
         writes: LoopWrites[Item, Answer] | None = getattr(self._of_thread, "writes", None)
-        if writes is None or not writes.serves(loop, writer):
+        if writes is None or writes.loop is not loop or writes.writer is not writer:
             writes = self._of_thread.writes = LoopWrites(loop, writer, run)
         return writes
 

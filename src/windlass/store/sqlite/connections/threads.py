@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 
 from windlass.core.errors import StoreUnavailable, WriteUncertain
 from windlass.store.sqlite.connections.connection import (
-    Busy,
     FileConnection,
     Transaction,
     WaitingTransaction,
+    is_busy,
 )
 from windlass.store.sqlite.connections.write_lock import WriteLock, unreachable
 
@@ -39,6 +39,7 @@ _PROOFS = 16
 
 After twice as many, a single slow one, as a busy machine has them, changes nothing yet.
 """
+_MAX_PROOFS = 2 * _PROOFS
 
 
 class Closed(Exception):
@@ -162,11 +163,14 @@ class Writer(_SqlThread):
         """Whether commits have lately been so quick that an event loop may do them itself."""
         return self._quick_commits >= _PROOFS
 
-    def write(self, operation: Operation[T], timeout: float, what: str) -> T:
+    def write(
+        self, operation: Operation[T], timeout: float, what: str, *, is_statement: bool = False
+    ) -> T:
         """Run a durable operation for the calling thread, within a timeout.
 
         If nothing else writes or waits, the calling thread runs it: a switch to the writer thread
-        and back would take longer than all the rest but the flush.
+        and back would take longer than all the rest but the flush. One that is a single statement
+        needs no other to begin and to commit.
 
         Raises:
             WriteUncertain: it took too long, and is under way.
@@ -174,7 +178,7 @@ class Writer(_SqlThread):
             Closed: the thread takes no more operations.
         """
         try:
-            return self._write_here(operation)
+            return self.write_here(operation, is_statement=is_statement)
         except Deferred:
             return self.wait_for(self.submit(operation), timeout, what)
 
@@ -201,12 +205,13 @@ class Writer(_SqlThread):
             Closed: the thread takes no more operations.
         """
         if len(operations) == 1:
-            return [self._write_here(operations[0])]
-        return self._write_here(
+            return [self.write_here(operations[0])]
+        return self.write_here(
             lambda connection: [self._try(connection, each) for each in operations]
         )
 
-    def _write_here(self, operation: Operation[T]) -> T:
+    def write_here(self, operation: Operation[T], *, is_statement: bool = False) -> T:
+        """Run a durable operation in the calling thread; raises what `write_at_once` does."""
         if not self._commands.empty() or not self._in_use.acquire(blocking=False):
             raise Deferred
         try:
@@ -216,25 +221,31 @@ class Writer(_SqlThread):
             # Opening may have to wait for the write lock: only the writer thread does that.
             if connection is None or time.monotonic() >= self._next_file_check:
                 raise Deferred
-            return self._write_locked(connection, operation)
-        except Busy:
-            raise Deferred from None  # The writer thread waits for the other connection.
+            return self._write_locked(connection, operation, is_statement)
         except sqlite3.Error as error:
+            if is_busy(error):
+                raise Deferred from None  # The writer thread waits for the other connection.
             self._inode = self._next_file_check = 0  # The writer thread connects again.
             raise unreachable(self._path, error) from error
         finally:
             self._in_use.release()
 
-    def _write_locked(self, connection: sqlite3.Connection, operation: Operation[T]) -> T:
+    def _write_locked(
+        self, connection: sqlite3.Connection, operation: Operation[T], is_statement: bool
+    ) -> T:
         locked = False
         try:
             locked = self._write_lock.acquire_if_free()
             if not locked:
                 raise Deferred
-            self._set_durable(connection, True)
+            if not self._durable:
+                self._set_durable(connection, True)
             began = time.perf_counter()
-            with Transaction(connection):
+            if is_statement:  # A transaction by itself.
                 answer = operation(connection)
+            else:
+                with Transaction(connection):
+                    answer = operation(connection)
             self._note(time.perf_counter() - began)
             return answer
         finally:
@@ -321,10 +332,12 @@ class Writer(_SqlThread):
             self._durable = durable
 
     def _note(self, seconds: float) -> None:
-        if self._durable:
-            is_quick = seconds <= _QUICK_SECONDS
-            proofs = self._quick_commits + 1 if is_quick else self._quick_commits // 2
-            self._quick_commits = min(proofs, 2 * _PROOFS)
+        if not self._durable:
+            return
+        if seconds > _QUICK_SECONDS:
+            self._quick_commits //= 2
+        elif self._quick_commits < _MAX_PROOFS:
+            self._quick_commits += 1
 
 
 def _drop_cancelled(commands: list[_Command[Any]]) -> None:
