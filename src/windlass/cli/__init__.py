@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from windlass.process import CHANNEL_VARIABLE
+from windlass.process.garbage import without_collections
 
 if TYPE_CHECKING:
     from windlass.cli.processes.worker_command import Typed
@@ -35,8 +36,8 @@ def _main() -> None:
 
         # First: the supervisor may ask for the stack of a process that hangs in an import.
         channel = SupervisorChannel.from_environment()
-
-        from windlass.cli.processes.worker_process import main as serve
+        with without_collections():
+            from windlass.cli.processes.worker_process import main as serve
 
         serve(channel)
         return
@@ -44,8 +45,8 @@ def _main() -> None:
 
     if typed := read_typed(sys.argv[1:]):
         first = _first_worker(typed)
-
-        from windlass.cli.processes.supervisor_process import main as supervise
+        with without_collections():
+            from windlass.cli.processes.supervisor_process import main as supervise
 
         supervise(typed, first)
     else:

@@ -17,6 +17,7 @@ from windlass.cli.processes.worker_command import WorkerCommand, read
 from windlass.cli.refusals import reason, refuse
 from windlass.core.errors import WindlassError
 from windlass.observability.logs import configure_logging, get_logger, is_for_people
+from windlass.process.garbage import without_collections
 from windlass.process.supervisor_channel import Hello, SupervisorChannel
 
 log = get_logger("windlass.cli")
@@ -42,8 +43,9 @@ def _serve(command: WorkerCommand, channel: SupervisorChannel) -> None:
     settings = chosen.settings
     configure_logging(settings.log_level, settings.log_format, redact=settings.redact)
     channel.record()
-    refuse_private(chosen.store)
-    served = chosen.worker(name=command.name, burst=command.burst, channel=channel)
+    with without_collections():  # Both are imported by their first use.
+        refuse_private(chosen.store)
+        served = chosen.worker(name=command.name, burst=command.burst, channel=channel)
     patience = served.patience()
     seconds = None if patience is None else patience.total_seconds()
     shared = replace(settings, encryption_keys=())  # A process without handlers needs no keys.
