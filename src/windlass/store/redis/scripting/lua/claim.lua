@@ -11,7 +11,7 @@ local left, out, taken, extra, size, stop, rest = {}, {}, {}, {}, 0, 0, 0
 local popped, waiting = {}, 0
 for i = 1, n_budgets do left[i] = tonumber(ARGV[5 + i]) end
 if not is_live(worker) then return {now, 0, '', {}, 0, 0, left} end
--- A lane that is looked at takes the server as long as so many jobs.
+-- The server takes as long to look at a lane as to start two jobs of it.
 local PIECE, AHEAD, PER_LANE, looked_at = 50, 2000000, 2, 0
 
 local function draw(bits, jobs)
