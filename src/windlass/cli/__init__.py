@@ -6,8 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from windlass.cli.processes.garbage import without_collections
 from windlass.process import CHANNEL_VARIABLE
-from windlass.process.garbage import without_collections
 
 if TYPE_CHECKING:
     from windlass.cli.processes.worker_command import Typed

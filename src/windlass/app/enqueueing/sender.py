@@ -177,15 +177,11 @@ class Sender:
 
     async def aenqueue_draft(self, draft: Draft[R]) -> Handle[R]:
         """Enqueue one job from a coroutine."""
-        if (tracing := tracing_in_force(self.settings.traces)) is not None:
+        if (tracing := tracing_in_force(self.settings.traces)) is None:
+            (answer,) = await self._enqueue([draft.job], [draft])
+        else:
             with tracing.sending([draft.job]) as jobs:
                 (answer,) = await self._enqueue(jobs, [draft])
-            return self._handle(draft, answer)
-        store = self._store or self.store
-        try:
-            (answer,) = await store.enqueue([draft.job], self.settings.enqueue_timeout)
-        except WriteUncertain as error:
-            raise uncertain(self._app, error, [draft]) from error.__cause__
         return self._handle(draft, answer)
 
     async def aenqueue_many(
@@ -277,8 +273,9 @@ class Sender:
             raise uncertain(self._app, error, drafts) from error.__cause__
 
     async def _enqueue(self, jobs: list[NewJob], drafts: list[Draft[Any]]) -> list[Enqueued]:
+        store = self._store or self.store
         try:
-            return await self.store.enqueue(jobs, self.settings.enqueue_timeout)
+            return await store.enqueue(jobs, self.settings.enqueue_timeout)
         except WriteUncertain as error:
             raise uncertain(self._app, error, drafts) from error.__cause__
 

@@ -12,12 +12,12 @@ from typing import Any, cast
 from windlass.app import Windlass
 from windlass.cli import app_target
 from windlass.cli.app_target import refuse_private
+from windlass.cli.processes.garbage import without_collections
 from windlass.cli.processes.signals import serve
 from windlass.cli.processes.worker_command import WorkerCommand, read
 from windlass.cli.refusals import reason, refuse
 from windlass.core.errors import WindlassError
 from windlass.observability.logs import configure_logging, get_logger, is_for_people
-from windlass.process.garbage import without_collections
 from windlass.process.supervisor_channel import Hello, SupervisorChannel
 
 log = get_logger("windlass.cli")

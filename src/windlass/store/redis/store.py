@@ -346,8 +346,7 @@ class RedisStore(NonTransactional):
     async def findings(self) -> list[Finding]:
         info = await self._info()
         emptied = await self._talk(health.read_emptied(self._names))
-        listener = self._connections.here().listener
-        return health.findings(info, listener, emptied=emptied)
+        return health.findings(info, self._connections.here().listener, emptied=emptied)
 
     async def place(self) -> tuple[int, bytes, set[bytes]] | None:
         """Return the slot of all keys, the id of its master, and all masters; None: no cluster."""
@@ -390,10 +389,8 @@ class RedisStore(NonTransactional):
             attempt = 0
             while True:
                 await records.pause(attempt)
-                applied = await self._talk(
-                    records.apply(self._names, names, decide, heard=heard),
-                    replicas=0,
-                )
+                talk = records.apply(self._names, names, decide, heard=heard)
+                applied = await self._talk(talk, replicas=0)
                 if applied is not None:
                     return applied
                 attempt += 1

@@ -21,7 +21,7 @@ from windlass.observability.meters import Meters
 from windlass.process.outage import is_away
 from windlass.process.service import Service
 from windlass.store import Store
-from windlass.worker.engine.idle_collection import IdleCollection
+from windlass.worker.idle_collection import IdleCollection
 from windlass.worker.state import WorkerState
 
 if TYPE_CHECKING:

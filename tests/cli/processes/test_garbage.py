@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from windlass.process.garbage import without_collections
+from windlass.cli.processes.garbage import without_collections
 
 
 def test_a_block_collects_nothing_and_leaves_nothing_to_visit() -> None:

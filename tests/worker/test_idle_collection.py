@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.app_on_store import Bed, in_state, serving, until
 from windlass import State
-from windlass.worker.engine.idle_collection import IdleCollection
+from windlass.worker.idle_collection import IdleCollection
 
 LIMIT = 20_000
 """High enough that nothing else reaches half of it."""
