@@ -121,7 +121,7 @@ RULES: dict[str, Rule] = {
     "processes": Rule(readers.BOUNDS, "Worker processes; 1..8 scales with the load.", (1, 1_000)),
     "claim_size": Rule(
         readers.NUMBER,
-        "Maximum number of jobs that a worker claims at once.",
+        "Maximum number of jobs that a worker claims at once; on Redis at most 360.",
         (1, 10_000),
         ("JOB_BATCH_SIZE",),
     ),

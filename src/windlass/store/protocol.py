@@ -50,10 +50,11 @@ class Capabilities:
     """The store notifies waiting workers of new jobs, or should; if False, they poll by choice."""
     stands_still: bool = False
     """Its time passes, and its jobs run, only when a test says so."""
-    claim_size: int = 1_000
-    """Most jobs of one claim.
+    claim_size: int | None = None
+    """Most jobs of one claim; None: as many as the worker likes.
 
-    A store that answers in pieces is done with the last of them: small claims begin earlier there.
+    The jobs of a claim begin when all of them have come. Where they come in pieces, the first ones
+    of a small claim begin earlier.
     """
     claims_under_way: int = 2
     """Number of claims that a worker may have under way."""

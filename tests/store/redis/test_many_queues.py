@@ -108,12 +108,13 @@ def test_results_of_many_queues_are_all_kept(redis_clock: ClockedRedis) -> None:
 
 def test_a_settle_of_one_queue_is_one_script(redis_clock: ClockedRedis) -> None:
     async def check(store: RedisStore, bench: Bench, worker: str) -> None:
-        await store.enqueue([bench.new() for _ in range(200)])
-        jobs = await bench.claim(worker, most=200)
+        most = claim_and_settle._SETTLED_AT_ONCE
+        await store.enqueue([bench.new() for _ in range(most)])
+        jobs = await bench.claim(worker, most=most)
         calls: list[Command] = []
         talk = claim_and_settle.settle(store._names, [leaving(job) for job in jobs])
         assert all(await apump(talk, noted(store, calls)))
-        assert len(jobs) == 200
+        assert len(jobs) == most
         assert len(calls) == 1
 
     run(redis_clock, check)

@@ -338,3 +338,15 @@ def test_a_lone_job_that_the_file_refuses_is_not_written(
         other.execute("DROP TRIGGER refused")
     store.enqueue_blocking([new(2)], PATIENCE)
     assert count(store) == 1
+
+
+def test_a_lone_job_never_joins_a_transaction_that_was_left_open(
+    store: SqliteStore, quick: Writer
+) -> None:
+    """Prevents: an acknowledged job that is rolled back with what a signal had interrupted."""
+    assert quick._connection is not None
+    quick._connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError):
+        store.enqueue_blocking([new(1)], PATIENCE)
+    store.enqueue_blocking([new(2)], PATIENCE)
+    assert count(store) == 1

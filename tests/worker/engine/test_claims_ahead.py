@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.app_on_store import PROMPT, QUICK, Bed, Through, until
+from tests.support.app_on_store import PROMPT, QUICK, Bed, Through, serving, until
 from windlass import State, Windlass
 from windlass.core.claims.lanes import Claim
 from windlass.core.claims.plan import SLOTS as SLOTS_BUDGET
@@ -125,6 +125,27 @@ def test_a_worker_claims_as_much_at_once_as_its_store_wants(bed: Bed) -> None:
     asyncio.run(main())
     assert max(store.asked) == 7
     assert store.most_under_way == 3
+
+
+def test_claims_that_were_sent_ahead_and_found_nothing_delay_no_later_one(bed: Bed) -> None:
+    """Prevents: a worker that pauses for each of them as if others had been faster, and hears of no
+    new job meanwhile.
+    """
+    app = bed.app(store=Bounded(bed.store()))
+
+    @app.job
+    async def noop() -> None: ...
+
+    async def main() -> None:
+        await app.aenqueue_many(noop.draft() for _ in range(JOBS))
+        async with serving(app) as worker:
+            await until(lambda: worker.processed == JOBS)
+            claimer = worker._parts.engine.claimer
+            await until(lambda: not claimer.is_claiming)
+            assert claimer._empty_claims <= 1
+        await app.aclose()
+
+    asyncio.run(main())
 
 
 class Turncoat:

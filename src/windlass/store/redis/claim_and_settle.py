@@ -23,10 +23,10 @@ from windlass.store.redis.scripting.rows import (
 )
 from windlass.store.redis.scripting.values import Item, check_written, item_of, writes
 
-_CLAIMED_AT_ONCE = 150
+_CLAIMED_AT_ONCE = 120
 _ASKS_AT_ONCE = 100
 _BYTES_AT_ONCE = 131_072
-_SETTLED_AT_ONCE = 200
+_SETTLED_AT_ONCE = 160
 _LARGE_BYTES_AT_ONCE = 1 << 20
 _OTHER_WEIGHT = 2.5
 """Cost of a failure, or of another transition, in plain successes."""
@@ -82,13 +82,14 @@ def settle(names: Names, transitions: Sequence[Transition]) -> Talk[list[bool]]:
     settled: list[bool] = []
     for piece in _pieces(transitions):
         items = [item_of(move.result) for move in piece]
-        results, done = writes(names.namespace, items), 0
+        results, done, most = writes(names.namespace, items), 0, len(piece)
         while done < len(piece):
-            call = names.call("settle", *_settle_arguments(piece[done:], items[done:]))
+            part = slice(done, done + most)
+            call = names.call("settle", *_settle_arguments(piece[part], items[part]))
             *_, reply = yield [*results, call]
             check_written(reply)
             settled += [answer == _ACCEPTED for answer in reply]
-            results, done = [], done + len(reply)
+            results, done, most = [], done + len(reply), 2 * len(reply)
     return settled
 
 
@@ -104,8 +105,8 @@ def _complete(names: Names, successes: Sequence[Transition]) -> Talk[list[bool]]
             arguments += ("p", token, len(ids), *ids)
         (reply,) = yield [names.call("settle", *arguments)]
         settled += [answer == _ACCEPTED for answer in reply]
-        if len(reply) < len(piece):
-            most = len(reply)  # Of many queues: the script reads no more than it can move.
+        # Of many queues a script moves fewer, and should not read many more than it moves.
+        most = min(_SETTLED_AT_ONCE, 2 * len(reply))
     return settled
 
 

@@ -24,8 +24,8 @@ PLAIN_OVERLAPPING = 100
 LARGE_BYTES_AT_ONCE = 1 << 20
 _LARGE_WEIGHT = 2.0
 """Cost of a job whose payload has a key of its own, in jobs without one."""
-_QUEUE_WEIGHT = 1.0
-"""Cost of a change of the queue from one job to the next, where pieces overlap; likewise."""
+_LANE_WEIGHT = 1.0
+"""Cost of another lane in a piece, where pieces overlap; likewise."""
 PIECES_UNDER_WAY = 16
 """Calls under way, each on a connection of its own: the server syncs its file for all of them."""
 
@@ -69,7 +69,7 @@ def reserved_pieces(
 ) -> Iterator[Talk[list[Enqueued]]]:
     """Return the calls that add plain jobs at their places."""
     first = places.first
-    for piece in pieces(jobs, PLAIN_OVERLAPPING, of_queue=_QUEUE_WEIGHT):
+    for piece in pieces(jobs, PLAIN_OVERLAPPING, of_lane=_LANE_WEIGHT):
         yield plain_piece(names, piece, places._replace(first=first))
         first += 2 * len(piece)
 
@@ -94,21 +94,22 @@ def send(names: Names, news: Sequence[News]) -> Talk[None]:
 
 
 def pieces(
-    jobs: Sequence[NewJob], most: int, *, of_queue: float = 0.0
+    jobs: Sequence[NewJob], most: int, *, of_lane: float = 0.0
 ) -> Iterator[Sequence[NewJob]]:
     """Cut jobs into pieces, each within the bounds of a script."""
     start, weight, size, large = 0, 0.0, 0, 0
-    queue = jobs[0].queue if jobs else ""
+    lanes: set[tuple[str, str, int]] = set()
     for at, job in enumerate(jobs):
         length = len(job.payload)
         is_full = size >= BYTES_AT_ONCE or large >= LARGE_BYTES_AT_ONCE
         if at > start and (weight >= most or is_full):
             yield jobs[start:at]
             start, weight, size, large = at, 0.0, 0, 0
+            lanes.clear()
         weight += 1 if length <= LARGE else _LARGE_WEIGHT
-        if job.queue != queue:
-            weight += of_queue
-            queue = job.queue
+        if of_lane and (lane := (job.queue, job.kind, job.priority)) not in lanes:
+            weight += of_lane if lanes else 0.0
+            lanes.add(lane)
         size += min(length, LARGE) + sum(map(len, job.headers.values()))
         large += length
     if start < len(jobs):

@@ -1,4 +1,7 @@
-"""Owns the operations of the SQLite store that write; they run in the writer's transaction."""
+"""Owns the operations of the SQLite store that write; each runs in a transaction of its caller.
+
+Only `enqueue_alone` may do without one: it is a single statement.
+"""
 
 from __future__ import annotations
 

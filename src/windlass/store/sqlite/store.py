@@ -84,7 +84,7 @@ class SqliteStore(NonTransactional):
         if timeout is None:
             return await self._file.write(lambda db: self._insert(db, jobs))
         if len(jobs) <= _SMALL_JOBS and _payload_bytes(jobs) <= _SMALL_BYTES:
-            is_statement = is_lone(jobs)
+            is_statement = _is_lone(jobs)
             added = self._file.write_alone(jobs, self._insert, is_statement=is_statement)
             if added is not None:
                 return added
@@ -98,7 +98,7 @@ class SqliteStore(NonTransactional):
             lambda db: self._insert(db, jobs),
             timeout,
             "enqueue",
-            is_statement=is_lone(jobs),
+            is_statement=_is_lone(jobs),
         )
 
     async def sweep(self, *, fresh: bool = True, queues: Queues = None) -> Sweep:
@@ -307,7 +307,7 @@ class SqliteStore(NonTransactional):
     # -- internals -----------------------------------------------------------------------------
 
     def _insert(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        if is_lone(jobs):
+        if _is_lone(jobs):
             return [operations.enqueue_alone(db, jobs[0], self._clock())]
         return operations.enqueue(db, jobs, self._clock())
 
@@ -323,8 +323,8 @@ class SqliteStore(NonTransactional):
             write_lock.close()
 
 
-def is_lone(jobs: Sequence[NewJob]) -> bool:
-    """Return whether a single statement adds these jobs."""
+def _is_lone(jobs: Sequence[NewJob]) -> bool:
+    """Return whether `_insert` adds these jobs by a single statement."""
     return len(jobs) == 1 and jobs[0].unique is None
 
 

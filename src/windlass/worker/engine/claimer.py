@@ -76,7 +76,7 @@ class Claimer(Service):
         self._gates = engine.gates
         self._demand = engine.demand
         self._meters = meters
-        self._claim_size = min(claim_size, store.capabilities.claim_size)
+        self._claim_size = min(claim_size, store.capabilities.claim_size or claim_size)
         self._most_under_way = store.capabilities.claims_under_way
         self._poll_interval = poll_interval
         self._empty_claims = 0
@@ -140,7 +140,8 @@ class Claimer(Service):
         if claim.asks and not self._is_pipelining and not self._under_way:
             return await self._claim(claim)
         if claim.asks:
-            self._under_way.add(asyncio.create_task(self._claim(claim), name="windlass-claim"))
+            claiming = self._claim(claim, is_ahead=bool(self._under_way))
+            self._under_way.add(asyncio.create_task(claiming, name="windlass-claim"))
             return 0 if self._is_pipelining else await self._await_claim()
         if self._under_way:
             return await self._await_claim()
@@ -232,7 +233,11 @@ class Claimer(Service):
     async def _look(self) -> Sweep:
         return await self._store.sweep(fresh=False, queues=self._state.policies.queues)
 
-    async def _claim(self, claim: Claim) -> float:
+    async def _claim(self, claim: Claim, *, is_ahead: bool = False) -> float:
+        """Claim, start the jobs, and return the seconds to wait before the next claim.
+
+        A claim that was sent ahead, before an earlier one had answered, may well find nothing.
+        """
         wanted = _reservation(claim)
         self._reserve(wanted, 1)
         self._gates.reserve(claim.reserves)
@@ -262,9 +267,9 @@ class Claimer(Service):
         # The keys of this claim may have had fewer jobs than were asked for, and other keys more.
         self._is_pipelining = is_full or (claim.others and len(jobs) > 0)
         self._demand.claimed(more=is_full)
-        self._empty_claims = 0 if jobs else self._empty_claims + 1
+        self._empty_claims = 0 if jobs else self._empty_claims + (not is_ahead)
         self._meters.claimed(jobs, took)
-        if not self._empty_claims:
+        if is_ahead or not self._empty_claims:
             return 0
         # Other workers were faster, or the lease is being renewed: back off.
         pause: float = _EMPTY_CLAIM_SECONDS * 2 ** min(self._empty_claims, 10)

@@ -241,7 +241,8 @@ class Writer(_SqlThread):
             if not self._durable:
                 self._set_durable(connection, True)
             began = time.perf_counter()
-            if is_statement:  # A transaction by itself.
+            # A transaction by itself, unless a signal kept an earlier one from its end.
+            if is_statement and not connection.in_transaction:
                 answer = operation(connection)
             else:
                 with Transaction(connection):

@@ -1,8 +1,8 @@
 -- Move running jobs, each under its fence; a '1' or '0' for each, or -1 if a result is missing. The answer
 -- is shorter than the list if the bound of a call is reached: the rest is for the next one.
 -- ARGV = groups, in order: 'p' token n id... | 'r' token n (id result)... | 'o' id token move result
--- Groups p and r are plain successes of jobs that were claimed together: their heads are alike, so
--- one of them is unpacked and packed for all.
+-- Groups p and r are plain successes of jobs that were claimed together. Of those that were enqueued
+-- together as well the heads are alike, so one of them is unpacked and packed for all.
 -- flags: allow-oom
 -- requires: is_missing settle_one count note_end reference write_jobs finish
 local at, out, reads = 1, {}, {}
@@ -21,11 +21,11 @@ while at <= #ARGV do
   end
 end
 local raws = #reads > 0 and call('MGET', unpack(reads)) or {}
-local read, set, seen, memo, alike = 0, {}, {}, {}, {}
--- In plain successes: a head of its own, as jobs of another queue have, costs as much as three more.
-local MOST, OTHER, HEAD, cost = 240, 2.5, 3, 0
+local read, set, seen, memo, gone, ends = 0, {}, {}, {}, {}, {}
+-- In plain successes with a known head: what a head costs that is another one, and a queue that is.
+local MOST, OTHER, HEAD, QUEUE_COST, cost = 200, 2.5, 1, 2, 0
 
--- Return what all jobs with this head become, and a list for those that do; false if they do not run.
+-- Return what all jobs with this head become, and the lists for those that do; false if they do not run.
 local function success(raw)
   local off, h = cmsgpack.unpack_one(raw)
   if h[STATE] ~= RUNNING then return false end
@@ -34,14 +34,16 @@ local function success(raw)
   h[STATE], h[FINISHED], h[TOKEN], h[WAITING_FOR] = COMPLETED, now, '', false
   h[CANCEL] = (cancel and h[SAGA] ~= 'undoing') and 1 or 0
   h[ERROR], h[FINGERPRINT], h[REASON] = false, '', false
-  local packed = cmsgpack.pack(h)
-  local m = {token = token, packed = packed, plain = packed .. NIL, head = h, cancel = cancel, ids = {},
-    has_key = h[UNIQUE] or h[DONE_KEY] ~= '', dropped = reference(before, 1)}
-  alike[#alike + 1] = m
+  local packed, worker, queue = cmsgpack.pack(h), h[WORKER], h[QUEUE]
   cost = cost + HEAD
-  return m
+  if not gone[worker] then gone[worker] = {} end
+  if not ends[queue] then ends[queue] = {}; cost = cost + QUEUE_COST end
+  return {token = token, packed = packed, plain = packed .. NIL, head = h, cancel = cancel,
+    gone = gone[worker], ends = ends[queue], has_key = h[UNIQUE] or h[DONE_KEY] ~= '',
+    dropped = reference(before, 1)}
 end
 
+local score = string.format('%.0f', now)
 local function complete(id, m, result)
   local n = #set
   set[n + 1] = reads[read]
@@ -53,7 +55,9 @@ local function complete(id, m, result)
     set[n + 2] = m.plain
   end
   if m.dropped then call('EXPIRE', P .. 'v:' .. m.dropped, 60) end
-  m.ids[#m.ids + 1] = id
+  m.gone[#m.gone + 1] = id
+  n = #m.ends
+  m.ends[n + 1], m.ends[n + 2] = score, id
   local version = id:byte(7)
   if m.has_key or (version >= 128 and version < 144) then note_end(id, m.head, m.head[QUEUE]) end
   if m.cancel then call('SREM', P .. 'cancel:' .. m.head[WORKER], id) end
@@ -93,19 +97,11 @@ while at <= #ARGV and cost < MOST do
   end
 end
 for i = 1, #set, 1000 do call('MSET', unpack(set, i, math.min(i + 999, #set))) end
-local score, gone = string.format('%.0f', now), {}
-for _, m in ipairs(alike) do
-  local ids, queue, worker, ends = m.ids, m.head[QUEUE], m.head[WORKER], {}
-  for i = 1, #ids do ends[2 * i - 1], ends[2 * i] = score, ids[i] end
-  for i = 1, #ends, 1000 do call('ZADD', P .. 'F:' .. queue, unpack(ends, i, math.min(i + 999, #ends))) end
-  count(RUNNING, queue, -#ids)
-  count(COMPLETED, queue, #ids)
-  local those = gone[worker]
-  if not those then
-    gone[worker] = ids
-  else
-    for _, id in ipairs(ids) do those[#those + 1] = id end
-  end
+for queue, places in pairs(ends) do
+  local n = #places
+  for i = 1, n, 1000 do call('ZADD', P .. 'F:' .. queue, unpack(places, i, math.min(i + 999, n))) end
+  count(RUNNING, queue, -n / 2)
+  count(COMPLETED, queue, n / 2)
 end
 for worker, ids in pairs(gone) do
   if #ids > 0 then call('SREM', P .. 'run:' .. worker, unpack(ids)) end

@@ -209,21 +209,21 @@ end
 -- Add what this call counted. A command takes longer than what it does: so all counts are read by one, and
 -- written by one.
 local function write_counts()
-  local fields, set, zero = {}, {}, {}
+  local fields = {}
   for field, by in pairs(counts) do
     if by ~= 0 then fields[#fields + 1] = field end
   end
   for from = 1, #fields, 500 do
     local before = call('HMGET', P .. 'n', unpack(fields, from, math.min(from + 499, #fields)))
-    set, zero = {}, {}
+    local set, zero = {}, {}
     for i, known in ipairs(before) do
       local field = fields[from + i - 1]
-      local count = (tonumber(known) or 0) + counts[field]
-      if count == 0 then
+      local jobs = (tonumber(known) or 0) + counts[field]
+      if jobs == 0 then
         zero[#zero + 1] = field
       else
         set[#set + 1] = field
-        set[#set + 1] = count
+        set[#set + 1] = jobs
       end
     end
     if #set > 0 then call('HSET', P .. 'n', unpack(set)) end
