@@ -140,8 +140,8 @@ class Claimer(Service):
         if claim.asks and not self._is_pipelining and not self._under_way:
             return await self._claim(claim)
         if claim.asks:
-            claiming = self._claim(claim, is_ahead=bool(self._under_way))
-            self._under_way.add(asyncio.create_task(claiming, name="windlass-claim"))
+            ahead = self._claim(claim, is_ahead=bool(self._under_way))
+            self._under_way.add(asyncio.create_task(ahead, name="windlass-claim"))
             return 0 if self._is_pipelining else await self._await_claim()
         if self._under_way:
             return await self._await_claim()
@@ -173,14 +173,8 @@ class Claimer(Service):
         # An exhausted lane is skipped for half a second. If there are more exhausted lanes than a
         # plan can look at in that time, the lanes behind them would never be reached.
         thorough = self._cut_plans >= _MAX_CUT_PLANS
-        claim = plan(
-            sweep.heads,
-            self._state.policies,
-            room,
-            at_most=at_most,
-            now=sweep.now,
-            thorough=thorough,
-        )
+        heads, policies, now = sweep.heads, self._state.policies, sweep.now
+        claim = plan(heads, policies, room, at_most=at_most, now=now, thorough=thorough)
         self._cut_plans = self._cut_plans + 1 if claim.cut else 0
         return claim
 
@@ -234,10 +228,7 @@ class Claimer(Service):
         return await self._store.sweep(fresh=False, queues=self._state.policies.queues)
 
     async def _claim(self, claim: Claim, *, is_ahead: bool = False) -> float:
-        """Claim, start the jobs, and return the seconds to wait before the next claim.
-
-        A claim that was sent ahead, before an earlier one had answered, may well find nothing.
-        """
+        """Claim and start jobs; return a pause. One sent ahead of an answer may find nothing."""
         wanted = _reservation(claim)
         self._reserve(wanted, 1)
         self._gates.reserve(claim.reserves)
