@@ -147,7 +147,7 @@ def test_the_machine_turns_red_when_a_function_of_the_schema_is_broken(
 
 
 LUA_BREAKS = {
-    "settle": ("m[1] == token", "m[1] ~= ''"),
+    "settle": ("m.token == token", "m.token ~= ''"),
     "apply": ("h[STATE] ~= RUNNING or h[TOKEN] ~= ARGV[at + 1]", "false"),
     "claim": ("h[ATTEMPT] + 1", "h[ATTEMPT] + 2"),
     "enqueue_any": ("due > h[DUE]", "true"),

@@ -67,7 +67,7 @@ def no_fence_on_redis() -> None:
     functions, scripts = dict(lua.functions), dict(lua.scripts)
     for parts, name, fence in (
         (functions, "settle_one", " or h[TOKEN] ~= token"),
-        (scripts, "settle", " and m[1] == token"),
+        (scripts, "settle", " and m.token == token"),
     ):
         assert fence in parts[name].source
         parts[name] = parts[name]._replace(source=parts[name].source.replace(fence, ""))
