@@ -197,14 +197,17 @@ def acknowledge_before_write() -> None:
     """Acknowledge an enqueue, and write all but one in ten of its jobs."""
     from windlass.core.jobs.job import Enqueued
 
-    inner = operations.enqueue
+    inner, alone = operations.enqueue, operations.enqueue_alone
 
     def enqueue(db: Any, jobs: Sequence[NewJob], now: Any) -> Any:
         kept = [job for job in jobs if job.id.int % 10 or job.unique is not None]
         inner(db, kept, now)
         return [Enqueued(id=job.id) for job in jobs]
 
-    operations.enqueue = enqueue
+    def enqueue_alone(db: Any, job: NewJob, now: Any) -> Any:
+        return alone(db, job, now) if job.id.int % 10 else Enqueued(id=job.id)
+
+    operations.enqueue, operations.enqueue_alone = enqueue, enqueue_alone
 
 
 def limits_counted_locally() -> None:
