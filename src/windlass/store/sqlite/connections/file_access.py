@@ -199,7 +199,7 @@ class FileAccess:
         try:
             return writes.write_alone(items, is_statement)
         except (Deferred, Closed):
-            return None
+            return None  # Nothing is written: `write_small_within` can wait.
 
     async def write_small_within(
         self,

@@ -1,6 +1,6 @@
 -- Start pending jobs under a live lease, ask by ask, until the bound of a call is reached.
--- ARGV = worker, token, most jobs (a lane after the first counts as two), most bytes, number of budgets, their sizes; lane, count (below 0:
--- in order), bits of the budgets for each ask
+-- ARGV = worker, token, most jobs (each lane after the first counts as two of them), most bytes, number of
+-- budgets, their sizes; lane, count (below 0: in order), bits of the budgets for each ask
 -- Returns now, number, jobs, lists, the ask to go on with or 0, how many that has left, budgets left
 -- flags: allow-oom
 -- requires: memory parts count free_key is_live lists finish
