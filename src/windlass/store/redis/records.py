@@ -51,7 +51,7 @@ Decision = Callable[[Mapping[str, Json], Sequence[News], datetime], Changes[T]]
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """The named records as they are, with their versions, and news that were read with them."""
 
     now: int
@@ -112,10 +112,19 @@ async def pause(attempt: int) -> None:
 
 
 def apply(
-    names: Names, wanted: Sequence[str], decide: Decision[T], *, heard: bool
-) -> Talk[Applied[T] | None]:
-    """Let a reducer decide, and apply its changes; None: something changed meanwhile, try again."""
-    seen = yield from _read(names, wanted, heard=heard)
+    names: Names,
+    wanted: Sequence[str],
+    decide: Decision[T],
+    *,
+    heard: bool,
+    seen: Seen | None = None,
+) -> Talk[Applied[T] | Seen | None]:
+    """Let a reducer decide, and apply its changes.
+
+    If something changed meanwhile, nothing was applied: return what is there now, for another try,
+    or None if that has to be read. `seen`: what the last try returned.
+    """
+    seen = seen or (yield from _read(names, wanted, heard=heard))
     records = {
         name: msgspec.json.decode(value[_VERSION_BYTES:])
         for name, value in zip(wanted, seen.records, strict=True)
@@ -130,7 +139,7 @@ def apply(
     verdict, *rest = replies[-1]
     check_written(verdict)
     if verdict == b"stale":
-        return None
+        return None if heard else Seen(*rest)
     if verdict == b"fenced":
         raise LeaseLost(UUID(bytes=rest[0]))
     packed, lists, todo = rest
@@ -140,12 +149,12 @@ def apply(
     return Applied(answer=changes.answer, moved=after)
 
 
-def _read(names: Names, wanted: Sequence[str], *, heard: bool) -> Talk[_Seen]:
+def _read(names: Names, wanted: Sequence[str], *, heard: bool) -> Talk[Seen]:
     (reply,) = yield [names.call("news" if heard else "read", *wanted)]
-    return _Seen(*reply)
+    return Seen(*reply)
 
 
-def _news(topics: Sequence[str], seen: _Seen) -> list[News]:
+def _news(topics: Sequence[str], seen: Seen) -> list[News]:
     """Return the news that were read, oldest first."""
     ordered = []
     for topic, entries in zip(topics, seen.news, strict=False):
@@ -187,7 +196,7 @@ def _plan_redrive(names: Names, move: Move, now: int) -> Talk[tuple[object, byte
     return _REFUSED if after is None else list(after.steps), bytes(fields[8]) + bytes(fields[9])
 
 
-def _arguments(document: _Document[Any], wanted: Sequence[str], seen: _Seen) -> list[Argument]:
+def _arguments(document: _Document[Any], wanted: Sequence[str], seen: Seen) -> list[Argument]:
     changes = document.changes
     arguments: list[Argument] = [value[:_VERSION_BYTES] for value in seen.records]
     heard = []

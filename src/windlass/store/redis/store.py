@@ -386,14 +386,14 @@ class RedisStore(NonTransactional):
     async def _apply(self, names: Sequence[str], decide: Decision[T], *, heard: bool) -> Applied[T]:
         here = self._here()
         async with here.turns.at(names):
-            attempt = 0
+            attempt, seen = 0, None
             while True:
                 await records.pause(attempt)
-                talk = records.apply(self._names, names, decide, heard=heard)
-                applied = await self._talk(talk, replicas=0)
-                if applied is not None:
-                    return applied
-                attempt += 1
+                talk = records.apply(self._names, names, decide, heard=heard, seen=seen)
+                outcome = await self._talk(talk, replicas=0)
+                if isinstance(outcome, Applied):
+                    return outcome
+                attempt, seen = attempt + 1, outcome
 
     def _write_blocking(self, talk: Talk[T], deadline: float) -> T:
         run, replicas = self._connections.blocking.run, self._address.wait_replicas

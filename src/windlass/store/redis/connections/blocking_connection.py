@@ -33,7 +33,9 @@ from windlass.store.redis.connections.servers.sockets import (
 from windlass.store.redis.connections.servers.topology import Topology
 from windlass.store.redis.connections.servers.urls import Endpoint, RedisAddress
 
-_CHUNK = 262_144
+_FIRST_BYTES = 4_096
+"""Read at first. Most replies are short, and space for more is got from the kernel and given back to it each time."""
+_MORE_BYTES = 262_144
 
 
 class BlockingConnection:
@@ -89,14 +91,17 @@ class BlockingConnection:
 
     def _replies(self, count: int, deadline: float) -> list[object]:
         gets, replies = self._reader.gets, []
+        size = _FIRST_BYTES
         while True:
             while (reply := gets()) is not False:
                 replies.append(reply)
                 if len(replies) == count:
                     return replies
-            data = self._socket.recv(_CHUNK)
+            data = self._socket.recv(size)
             if not data:
                 raise ConnectionResetError(0, "the server closed the connection")
+            if len(data) == size:
+                size = _MORE_BYTES
             self._reader.feed(data)
             if self._reader.has_data():
                 self._set_limit(deadline)

@@ -34,6 +34,7 @@ NOTHING = b"\xc0"
 encode = msgspec.msgpack.Encoder().encode
 instant = instants_since(EPOCH)
 _no_headers = encode(encode({}))
+_no_options = _no_headers + NOTHING + NOTHING
 _rows = msgspec.msgpack.Decoder(list[Row]).decode
 _row = msgspec.msgpack.Decoder(Row).decode
 _headers = msgspec.msgpack.Decoder(dict[str, str]).decode
@@ -64,10 +65,23 @@ def queue_bytes(queue: str) -> bytes:
 
 def body(job: NewJob, payload: bytes) -> tuple[bytes, bytes]:
     """Return the lane of a new job, and what its producer made, with the item of its payload."""
-    lane = lane_bytes((job.queue, job.kind, job.priority, job.key))
+    lane, item = _lane_and_item((job.queue, job.kind, job.priority, job.key))
+    return lane, item + payload + options_item(job)
+
+
+def options_item(job: NewJob) -> bytes:
+    """Return the headers, `max_retries` and timeout of a new job, as items one after the other."""
+    if not job.headers and job.max_retries is None and job.timeout is None:
+        return _no_options
     headers = encode(encode(job.headers)) if job.headers else _no_headers
     timeout = None if job.timeout is None else job.timeout // MICROSECOND
-    return lane, encode(lane) + payload + headers + encode(job.max_retries) + encode(timeout)
+    return headers + encode(job.max_retries) + encode(timeout)
+
+
+@lru_cache(10_000)
+def _lane_and_item(lane: tuple[str, str, int, str]) -> tuple[bytes, bytes]:
+    name = lane_bytes(lane)
+    return name, encode(name)
 
 
 def is_plain(job: NewJob) -> bool:
