@@ -12,10 +12,10 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.app_on_store import Bed, Through, in_state, on_embedded_stores, serving, until
 from tests.worker.counting_store import Counting, awaited

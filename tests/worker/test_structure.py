@@ -74,7 +74,7 @@ def _parameters(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             arguments = item.args.args + item.args.kwonlyargs
             yield from ((each.arg, each.annotation) for each in arguments if each.annotation)
-        elif isinstance(item, ast.AnnAssign) and "dataclass" in map(_called, node.decorator_list):
+        elif isinstance(item, ast.AnnAssign) and "Struct" in map(_called, node.bases):
             yield ast.unparse(item.target), item.annotation
 
 

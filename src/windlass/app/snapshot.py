@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from windlass.app.app import Windlass
 from windlass.app.masking import redaction_of
@@ -12,8 +12,7 @@ from windlass.core.stats.live_counts import Trend
 from windlass.core.stats.stats import Stats, StatsFacts, stats_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """The store's answer at one moment."""
 
     stats: Stats

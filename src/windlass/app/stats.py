@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from windlass.core.claims.lanes import Sweep
 from windlass.core.errors import StoreError
@@ -114,8 +115,7 @@ async def gather_facts(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Look:
+class _Look(Struct, frozen=True, kw_only=True):
     sweep: Sweep
     samples: Mapping[str, Json]
     kinds: Mapping[str, Json]

@@ -4,8 +4,9 @@ page show them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from windlass.core.jobs.states import State
 from windlass.core.policies.pauses import Pauses
@@ -22,8 +23,7 @@ _MAX_SAMPLE_SECONDS = 30.0
 """Age of a sample after which a worker should have taken two more."""
 
 
-@dataclass(frozen=True)
-class Alarm:
+class Alarm(Struct, frozen=True):
     """A problem; one that is not urgent is a warning."""
 
     text: str

@@ -7,13 +7,13 @@ change as the action that it is about, or not at all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast, get_args
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.core.changes import Changes, MoveCount
 from windlass.core.records import Json
@@ -72,8 +72,7 @@ class AuditPage(Struct, frozen=True, kw_only=True):
     """How far back entries were read, where that ended the page before its limit."""
 
 
-@dataclass(kw_only=True)
-class Note:
+class Note(Struct, kw_only=True):
     """An action that is to be written; one in several changes has one entry, which they share.
 
     An action on several spaces has an entry in each.

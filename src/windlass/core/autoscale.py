@@ -8,7 +8,8 @@ the one that led to it, so that a steady load leads to a steady number. Measurin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.core.values.ranges import Bounds
 from windlass.core.workers import WorkerPulse
@@ -31,8 +32,7 @@ _WARY = 0.75
 """The share of the last excessive number up to which slots may rise, until that is forgotten."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pauses:
+class Pauses(Struct, frozen=True, kw_only=True):
     """Seconds: between decisions, before another rise, another relief, a fall; until strain is
     past."""
 
@@ -48,8 +48,7 @@ PROCESSES_PAUSES = Pauses(look=1.0, rise=10.0, relief=10.0, fall=60.0)
 """A process takes a second to start, and reports its load with its heartbeats only."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlotsLoad:
+class SlotsLoad(Struct, frozen=True, kw_only=True):
     """Measurements of a worker since its slots last changed."""
 
     waiting: bool
@@ -70,8 +69,7 @@ class SlotsLoad:
     since_strain: float = math.inf
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessesLoad:
+class ProcessesLoad(Struct, frozen=True, kw_only=True):
     """Load of the processes of a supervisor, by their pulses."""
 
     pulses: tuple[WorkerPulse, ...]
@@ -84,8 +82,7 @@ class ProcessesLoad:
     since_change: float = math.inf
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """The number of slots or processes to have, and why."""
 
     target: int

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 from windlass.core.jobs.job import Job, NewJob
 from windlass.core.jobs.moves import Move
@@ -16,8 +17,7 @@ from windlass.core.records import Json, News
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class MoveCount:
+class MoveCount(Struct, frozen=True, kw_only=True):
     """A record to which the store adds the number of moves of the same change that happened.
 
     `field`, a plain name, is the number's place. If none happened, the record is written only with
@@ -39,8 +39,7 @@ class MoveCount:
         return {name: value for name, value in self.record.items() if name != self.field}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changes(Generic[T]):
+class Changes(Struct, Generic[T], frozen=True, kw_only=True):
     """Changes that happen together or not at all, and the `answer` for the caller.
 
     A settle whose fence does not match undoes everything; a move that the job's state refuses does
@@ -68,8 +67,7 @@ class Changes(Generic[T]):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Applied(Generic[T]):
+class Applied(Struct, Generic[T], frozen=True, kw_only=True):
     """The result of changes. `moved` holds, for each move in order, the job after it or None."""
 
     answer: T

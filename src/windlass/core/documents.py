@@ -264,8 +264,8 @@ def _plain(value: Any) -> Any:
         case tuple():
             return [_plain(each) for each in value]
         case msgspec.Struct():
-            return msgspec.to_builtins(value)
+            return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
         case _ if is_dataclass(value):
             return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
         case _:
-            return value
+            return msgspec.to_builtins(value)

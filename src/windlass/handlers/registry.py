@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from windlass.core.claims.plan import Pool
 from windlass.core.errors import ConfigError, UnknownKind
@@ -37,16 +38,14 @@ Middleware = Callable[[Context, CallNext], Awaitable[Any]]
 CallHook = Callable[[], object]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Batch:
+class Batch(Struct, frozen=True, kw_only=True):
     """How many jobs one call takes, and how long the first of them waits for the others."""
 
     size: int
     timeout: timedelta
 
 
-@dataclass(frozen=True, kw_only=True)
-class Registration:
+class Registration(Struct, frozen=True, kw_only=True):
     """A kind with its handler, and the defaults of its jobs."""
 
     kind: str

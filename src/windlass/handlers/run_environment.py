@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from windlass.core.jobs.job import Job, Progress
 from windlass.core.jobs.settle import Transition
@@ -25,8 +26,7 @@ class ParentResults(Protocol):
         """Do the same from a thread that runs no event loop."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunEnvironment:
+class RunEnvironment(Struct, frozen=True, kw_only=True):
     """The parts that all runs in one process have in common."""
 
     report: Callable[[Job, Progress], None]

@@ -6,9 +6,10 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from windlass.core.errors import LeaseLost, PayloadInvalid, PayloadTooLarge
 from windlass.core.jobs.job import Job
@@ -26,8 +27,7 @@ _MAX_WAITING_BYTES = 256 * 1024
 """With more than that not stored yet, the handler waits."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamEnvironment:
+class StreamEnvironment(Struct, frozen=True, kw_only=True):
     """The services that the streams of runs need."""
 
     append: Callable[[Job, ChunkGroup], Awaitable[Appended]]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
 
 from windlass.core.claims.plan import Pool
 from windlass.core.payloads.codec import PayloadCodec, encode_json
@@ -17,8 +18,7 @@ from windlass.handlers.dependencies import Dependencies
 from windlass.handlers.provided import Need, Overrides
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True, dict=True):
     """The code of a kind: how to call it, where it runs, its parameters and its result."""
 
     call: Callable[..., Any]

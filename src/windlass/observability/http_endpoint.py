@@ -17,7 +17,8 @@ import threading
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.core.metrics.exposition import CONTENT_TYPE
 from windlass.observability.logs import get_logger
@@ -45,16 +46,14 @@ _STRANGE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Health:
+class Health(Struct, frozen=True, kw_only=True):
     """Whether the process and its supervisor are alive, and whether jobs are claimed."""
 
     live: bool
     ready: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """The address of the endpoint, and its clients: with the token, or without one on this host."""
 
     host: str = "127.0.0.1"

@@ -9,18 +9,19 @@ import binascii
 import hashlib
 import re
 from base64 import b64decode, b64encode
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+
+from msgspec import Struct
 
 SIZE = 32
 _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
-@dataclass(frozen=True)
-class EncryptionKey:
+class EncryptionKey(Struct, frozen=True):
     """A key, and the id that marks its ciphertexts. Only the id is ever shown."""
 
     id: str
-    key: bytes = field(repr=False)
+    key: bytes
 
     @classmethod
     def of(cls, key: bytes, name: str = "") -> EncryptionKey:
@@ -36,6 +37,12 @@ class EncryptionKey:
 
     def __str__(self) -> str:
         return self.id
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "id", self.id
+
+    def __repr__(self) -> str:
+        return f"EncryptionKey(id={self.id!r})"
 
 
 def read_keys(raw: object) -> tuple[EncryptionKey, ...]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
 
 from windlass.core.errors import ConfigError
 from windlass.core.values.names import nearest
@@ -29,17 +30,23 @@ _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """A value, its source, and its text without passwords."""
 
-    value: object = field(repr=False)
+    value: object
     source: str
     shown: str
 
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """Leave out the value, which may contain a password."""
+        yield "source", self.source
+        yield "shown", self.shown
 
-@dataclass(frozen=True, kw_only=True)
-class Resolved:
+    def __repr__(self) -> str:
+        return f"Setting(source={self.source!r}, shown={self.shown!r})"
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
     """The settings, the source of each, and warnings about variables that are no settings."""
 
     settings: Settings
@@ -47,8 +54,7 @@ class Resolved:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SettingHelp:
+class SettingHelp(Struct, frozen=True, kw_only=True):
     """The documentation of a setting."""
 
     field: str
@@ -112,8 +118,7 @@ def describe_settings() -> Iterator[SettingHelp]:
         )
 
 
-@dataclass(frozen=True)
-class _Layer:
+class _Layer(Struct, frozen=True):
     """One source of values, by field names or by the names of variables."""
 
     values: Mapping[str, object]

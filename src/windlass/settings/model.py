@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Literal, NamedTuple, TypedDict
+
+from msgspec import Struct, field
 
 from windlass.core.jobs.spaces import Space
 from windlass.core.values.durations import Duration
@@ -17,6 +18,7 @@ LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LogFormat = Literal["auto", "console", "json"]
 Traces = Literal["auto", "on", "off"]
 _MIN_THREADS = 10
+_UNSHOWN = frozenset({"url", "listen_url", "metrics_token", "web_token"})
 
 
 def usable_cpus() -> int:
@@ -101,13 +103,12 @@ class FlagArguments(SettingArguments, total=False):
     imports: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """All settings. `load_settings` checks the bounds; this constructor trusts its caller."""
 
-    url: str = field(default="sqlite:///windlass.db", repr=False)
+    url: str = "sqlite:///windlass.db"
     schema: str = "windlass"
-    listen_url: str = field(default="", repr=False)
+    listen_url: str = ""
     pool_size: int = 10
     pool_overflow: int = 20
     pool_recycle: timedelta = timedelta(hours=1)
@@ -116,8 +117,8 @@ class Settings:
     threads: int = field(default_factory=default_threads)
     isolated_processes: int = field(default_factory=usable_cpus)
     isolate: bool = False
-    concurrency: Bounds = field(default=Bounds.of(100))
-    processes: Bounds = field(default=Bounds.of(1))
+    concurrency: Bounds = Bounds.of(100)
+    processes: Bounds = Bounds.of(1)
     claim_size: int = 1_000
     poll_interval: timedelta = timedelta(seconds=1)
     queue_size: int = 1000
@@ -139,9 +140,9 @@ class Settings:
     enqueue_timeout: timedelta = timedelta(seconds=10)
     metrics_port: int = 19_463  # 1-WIND on a keypad; see docs/metrics.md for why.
     metrics_host: str = "127.0.0.1"
-    metrics_token: str = field(default="", repr=False)
+    metrics_token: str = ""
     insecure: bool = False
-    web_token: str = field(default="", repr=False)
+    web_token: str = ""
     web_origins: tuple[str, ...] = ()
     web_name: str = ""
     log_level: LogLevel = "info"
@@ -152,3 +153,12 @@ class Settings:
     imports: tuple[str, ...] = ()
     encryption_keys: tuple[EncryptionKey, ...] = ()
     redact: tuple[str, ...] = ()
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """Leave out what may contain a password."""
+        for name in self.__struct_fields__:
+            if name not in _UNSHOWN:
+                yield name, getattr(self, name)
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from windlass.core.payloads.codec import LARGEST
 from windlass.core.values.durations import human
@@ -14,8 +15,7 @@ from windlass.settings.parsers import Reader, Unit
 from windlass.settings.url_masking import redact_url
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """How a setting is parsed, checked, shown and documented."""
 
     reader: Reader

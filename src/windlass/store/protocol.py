@@ -9,11 +9,12 @@ worker's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
+
+from msgspec import Struct
 
 from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.claims.lanes import Claim, Queues, StandingAsk
@@ -32,8 +33,7 @@ WORKERS_KEPT = timedelta(days=1)
 """How long a worker is kept after its lease was ended."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True, kw_only=True):
     """The differences between stores; everything else they have in common."""
 
     shared: bool
@@ -60,8 +60,7 @@ class Capabilities:
     """Number of claims that a worker may have under way."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Schema:
+class Schema(Struct, frozen=True, kw_only=True):
     """The schema number that a store has, None if it has none yet, and the wanted number.
 
     A newer schema than wanted may still serve this release, if it says so.

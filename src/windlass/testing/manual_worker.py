@@ -7,9 +7,10 @@ service.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Self
+
+from msgspec.structs import replace
 
 from windlass.core.claims.plan import Pool
 from windlass.core.workers import WorkerPulse

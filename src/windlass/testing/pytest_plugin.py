@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.app import Windlass
 from windlass.settings import DEFAULT, Resolved, Settings

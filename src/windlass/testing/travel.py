@@ -6,9 +6,10 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeVar
+
+from msgspec.structs import replace
 
 from windlass.app import Windlass
 from windlass.app.loop_thread import blocking

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.autoscale import SLOTS_PAUSES
 from windlass.core.jobs.bulk import RECORD as BULK
@@ -62,8 +64,7 @@ _BEAT_INTERVAL = timedelta(seconds=0.25)
 """Interval at which a worker sends its supervisor a sign of life."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerSetup:
+class WorkerSetup(Struct, frozen=True, kw_only=True):
     """Everything a worker is built from: given by its app, and the same for its whole life."""
 
     store: Store
@@ -80,8 +81,7 @@ class WorkerSetup:
     outage: Outage
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerParts:
+class WorkerParts(Struct, frozen=True, kw_only=True):
     """The parts of a worker that it starts and stops."""
 
     engine: Engine

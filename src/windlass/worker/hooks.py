@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from windlass.handlers.middleware import Callbacks, Middleware
 from windlass.handlers.provided import Provided, Providers, needs_of
@@ -18,8 +19,7 @@ _SHUTDOWN_HOOK_SECONDS = 10.0
 Hook = Callable[..., Awaitable[None] | None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hooks:
+class Hooks(Struct, frozen=True, kw_only=True):
     """The hooks that an app has registered around a worker's life."""
 
     on_start: Sequence[Hook] = ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
+
+from msgspec import Struct, field
 
 from windlass.core.jobs.queries import Retention
 from windlass.core.jobs.streams import StreamLimits
@@ -15,8 +16,7 @@ from windlass.observability.http_endpoint import Access
 from windlass.settings import Traces
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
+class WorkerOptions(Struct, frozen=True, kw_only=True):
     """The options of a worker."""
 
     name: str = ""

@@ -151,7 +151,7 @@ def test_options_of_tasks_are_fields_of_the_task(project: Project) -> None:
 
 def test_every_option_of_jobs_is_one_of_tasks() -> None:
     """Prevents: an option of `@app.job` that a Django project cannot use."""
-    from dataclasses import fields
+    from msgspec.structs import fields
 
     from windlass.app.registration.job_options import JobOptions
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.core.claims.heads import KINDS, NOON, ROOM, asked, head, heads
 from windlass.core.claims.lanes import Claim, Floor, Head

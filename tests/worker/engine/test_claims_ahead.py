@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.app_on_store import PROMPT, QUICK, Bed, Through, serving, until
 from windlass import State, Windlass

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import Field, fields
-from typing import Any
+
+from msgspec.structs import FieldInfo, fields
 
 from tools.site.reference.chapter import Chapter, Page
 from tools.site.reference.docstrings import argument_docs, attribute_docs
@@ -60,7 +60,7 @@ def _anchor(name: str) -> str:
     return f"option-{name}"
 
 
-def _default(option: Field[Any]) -> str:
+def _default(option: FieldInfo) -> str:
     if option.name in ("timeout", "max_retries", "isolate"):
         link = f"[`{option.name}`](settings.md#setting-{option.name})"
         return f"setting {link}: {_SETTINGS[option.name]}"
@@ -116,7 +116,7 @@ def _of_schedules() -> str:
     )
 
 
-def _of_manner(option: Field[Any]) -> str:
+def _of_manner(option: FieldInfo) -> str:
     if option.name == "overlap":
         return '`"queue"` with `catch_up="all"`, else `"skip"`'
     return code(repr(option.default))

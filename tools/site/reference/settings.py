@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from msgspec.structs import fields
 
 from tools.site.reference.chapter import Chapter, Page
 from tools.site.reference.markdown import code, marked, table

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 
 from windlass.app.control.limits import KnownLimits
 from windlass.app.workflows.flow_view import before
@@ -35,8 +34,7 @@ _MAX_WORKERS = 20
 """The most workers whose jobs are read; the heartbeats of others suffice."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Why:
+class Why(Struct, frozen=True, kw_only=True):
     """Why a job does not run, or what became of it; the most important reason is the first."""
 
     job: Job
@@ -75,7 +73,7 @@ async def why(
         scene = _without_others(scene, queues)
     seen = masked_texts(job, redaction)
     if scene.head is not None:
-        scene = dataclasses.replace(scene, head=masked_texts(scene.head, redaction))
+        scene = msgspec.structs.replace(scene, head=masked_texts(scene.head, redaction))
     return Why(
         job=seen,
         now=scene.now,
@@ -86,12 +84,12 @@ async def why(
 
 def _without_others(scene: Scene, queues: Collection[str]) -> Scene:
     """Return a scene that names no job of other queues, and quotes none of their errors."""
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         scene,
         breakers=[msgspec.structs.replace(each, history=()) for each in scene.breakers],
         holds=[
             # `wanted` keeps the answer whether it binds, which rests on all of its jobs.
-            dataclasses.replace(
+            msgspec.structs.replace(
                 each,
                 jobs=tuple(job for job in each.jobs if job.queue in queues),
                 wanted=each.binds,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from windlass.core.documents import Facts
 from windlass.core.values.text import plural
@@ -14,8 +15,7 @@ Subject = Literal["schema", "kind", "queue", "payload", "key", "step", "schedule
 _EXAMPLES = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckFinding:
+class CheckFinding(Struct, frozen=True, kw_only=True):
     """Something that the new code does not serve, and the remedy."""
 
     subject: Subject
@@ -40,8 +40,7 @@ class CheckFinding:
         }
 
 
-@dataclass(kw_only=True)
-class CheckReport:
+class CheckReport(Struct, kw_only=True):
     """The findings, and how many of the unfinished jobs were looked at."""
 
     store: str
@@ -81,8 +80,7 @@ class CheckReport:
         )
 
 
-@dataclass
-class Concerned:
+class Concerned(Struct):
     """The jobs that a finding concerns: their number, and some of them."""
 
     count: int = 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
 
 from windlass.app.app import Windlass
 from windlass.app.doctor import advice, fleet_checks
@@ -36,8 +37,7 @@ _LATELY = timedelta(minutes=5)
 """The age up to which deaths of jobs are reported as growing dead letters."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """A setting, its value, masked, and its source."""
 
     name: str
@@ -45,8 +45,7 @@ class Source:
     source: str
 
 
-@dataclass(kw_only=True)
-class Report:
+class Report(Struct, kw_only=True):
     """The findings. Problems make the exit code 1, warnings and notes do not."""
 
     app: str | None = None

@@ -14,8 +14,9 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from windlass.app.handle import Handle
 from windlass.app.producer import Draft
@@ -28,8 +29,7 @@ _PACE_SECONDS = 0.1
 """Seconds between two chunks, where a rate is kept."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FanOut:
+class FanOut(Struct, frozen=True, kw_only=True):
     """The result of a fan-out: how many jobs were added, and how many existed already."""
 
     added: int = 0
@@ -50,8 +50,7 @@ def counted(handles: Sequence[Handle[Any]]) -> FanOut:
 Progress = Callable[[FanOut], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """The options of a fan-out, checked."""
 
     atomic: bool

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from windlass.core.jobs.job import DEFAULT_QUEUE, IDEMPOTENCY_KEY, TAGS
 from windlass.core.jobs.unique import Unique
@@ -19,8 +21,7 @@ from windlass.core.values.job_options import (
 from windlass.core.values.names import check_name
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """How a job is enqueued, apart from its arguments."""
 
     queue: str = DEFAULT_QUEUE
@@ -33,10 +34,10 @@ class Options:
     idempotency_key: str | None = None
     max_retries: int | None = None
     timeout: timedelta | None = None
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = {}
     tags: tuple[str, ...] = ()
-    sent_headers: dict[str, str] = field(init=False)
-    """The headers with the tags among them."""
+    sent_headers: dict[str, str] = {}
+    """The headers with the tags among them; computed, whatever is given."""
 
     def __post_init__(self) -> None:
         check_name("queue", self.queue)
@@ -54,7 +55,7 @@ class Options:
         if self.headers:
             _check_headers(self.headers)
         tags = {TAGS: ",".join(checked_tags(self.tags))} if self.tags else {}
-        object.__setattr__(self, "sent_headers", self.headers | tags)
+        force_setattr(self, "sent_headers", self.headers | tags)
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:

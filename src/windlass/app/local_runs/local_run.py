@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.app.local_runs.lease import lease_of, take
@@ -56,8 +56,7 @@ _MAY_RUN = (*WAITING, State.DEAD)
 _FLUSH_SECONDS = 0.01
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalRun:
+class LocalRun(Struct, frozen=True, kw_only=True):
     """How a run ended."""
 
     job: Job

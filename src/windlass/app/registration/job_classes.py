@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from windlass.app.registration.job_options import DEFAULT, JobOptions, checked_aliases
 from windlass.core.errors import ConfigError
@@ -23,7 +24,7 @@ DATA = frozenset(
     }
 )
 """Fields with these names are data and nothing else: they are common words of payloads."""
-_OPTIONS = tuple(each.name for each in fields(JobOptions))
+_OPTIONS = JobOptions.__struct_fields__
 _DEFAULTS = JobOptions()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -18,6 +17,8 @@ from typing import (
     Unpack,
     overload,
 )
+
+from msgspec.structs import replace
 
 from windlass.app.producer import Handler
 from windlass.app.registration.job_classes import option_fields, with_class_options

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from windlass.core.errors import ConfigError
 from windlass.core.failures.error_classes import Classes
@@ -33,8 +34,7 @@ DEFAULT: Any = object()
 DEFAULT_BATCH_TIMEOUT: Any = "100ms"
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobOptions:
+class JobOptions(Struct, frozen=True, kw_only=True):
     """The options given to `@app.job(...)`."""
 
     name: str | None = None
@@ -112,7 +112,7 @@ def read_options(given: dict[str, Any]) -> JobOptions:
     Raises:
         ConfigError: there is no such option.
     """
-    known = {each.name for each in fields(JobOptions)}
+    known = set(JobOptions.__struct_fields__)
     if unknown := sorted(given.keys() - known):
         near = nearest(unknown[0], known)
         hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(sorted(known))}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from windlass.app.producer import Handler
@@ -91,7 +90,7 @@ class ScheduleDecorator:
         self._app = app
         self._cadence = cadence
         self._name: str | None = options.pop("name", None)
-        own = {each.name for each in fields(Manner)} & options.keys()
+        own = set(Manner.__struct_fields__) & options.keys()
         self._manner = Manner(**{name: options.pop(name) for name in own})
         self._options = options
 

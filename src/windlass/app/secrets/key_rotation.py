@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from windlass.app.secrets.encryption import Encryption
 from windlass.core.changes import Changes
@@ -23,8 +24,7 @@ _CHUNK = 100
 _SEALED = re.compile(rf'{{\s*"{re.escape(MARK)}"\s*:\s*"([\w.+/=-]+)"\s*}}'.encode())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rotated:
+class Rotated(Struct, frozen=True, kw_only=True):
     """The result, in numbers of jobs."""
 
     looked_at: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from itertools import islice
+
+from msgspec import Struct, field
 
 from windlass.app.workflows.flow_view import FORGOTTEN, UNDER_WAY, WAITING, FlowView
 from windlass.core.documents import Facts, iso
@@ -28,8 +29,7 @@ _MAX_IDS = 3
 """How many of the jobs of a row are named by their ids."""
 
 
-@dataclass(kw_only=True)
-class Row:
+class Row(Struct, kw_only=True):
     """Jobs of one name and kind at one depth, and their states."""
 
     name: str

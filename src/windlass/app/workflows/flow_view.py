@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from windlass.core.errors import FlowInvalid, UnknownJob
 from windlass.core.jobs.ids import number_of
@@ -32,8 +33,7 @@ _CHUNK = 1_000
 _MAX_SMALL_FLOW = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class FlowView:
+class FlowView(Struct, frozen=True, kw_only=True):
     """A flow, and a word for each of its jobs by their numbers, of which 0 is its own."""
 
     job: Job

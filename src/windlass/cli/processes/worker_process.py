@@ -6,8 +6,9 @@ Its command is not read by typer: that loads pydantic, which would stay in every
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from windlass.app import Windlass
 from windlass.cli import app_target

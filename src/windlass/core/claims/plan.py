@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from windlass.core.claims.lanes import Ask, Claim, FairShare, Head
 from windlass.core.jobs.job import AGING, Lane
@@ -52,8 +53,7 @@ def _unlimited(_lane: Lane) -> Iterable[Allowance]:
     return ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Policies:
+class Policies(Struct, frozen=True, kw_only=True):
     """Everything that can make an ask smaller.
 
     `kinds` are those that this worker knows, with the place where each runs. `queues` restricts the
@@ -113,8 +113,7 @@ class Policies:
         return head.position.timestamp() - head.lane.priority * step
 
 
-@dataclass(frozen=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, kw_only=True):
     """Free capacity: jobs in all, and of them how many in threads or child processes.
 
     `queues` are those with slots of their own, each with the number of free ones. If there are

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 from uuid import UUID
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.core.jobs.job import EVENT, Job, Saga
@@ -56,8 +56,7 @@ REASONS = MappingProxyType(
 """What a job's reason says after an operator's move without one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """A verb on a job.
 
     *Cancel* ends a waiting job, and asks a running one to end; one that has something to undo is

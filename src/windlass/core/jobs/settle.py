@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
 from uuid import UUID
 
-from msgspec import Struct
+import msgspec.structs
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.core.errors import PayloadError, RetryAfter
@@ -64,8 +63,7 @@ _SYSTEM_BACKOFF = Backoff(base=timedelta(seconds=5))
 _RESOURCE_BACKOFF = Backoff(base=timedelta(seconds=30))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """The limits on the tries of one job, and which errors count as tries.
 
     `errors` is the kind's own table of error classes, `app_errors` the one that all kinds share. A
@@ -88,7 +86,7 @@ class Policy:
 
     def without_functions(self) -> Policy:
         """Return the same policy without decisions by a user's code."""
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             self,
             retry=self.retry.without_vetoes(),
             undo=self.undo.without_vetoes(),
@@ -143,7 +141,7 @@ def _settle_undo(
     if isinstance(outcome, Cancelled):
         # Too late: a compensation that has begun runs to its end.
         outcome = Released(reason=outcome.reason)
-    policy = dataclasses.replace(policy, retry=policy.undo, max_retries=UNDO_RETRIES)
+    policy = msgspec.structs.replace(policy, retry=policy.undo, max_retries=UNDO_RETRIES)
     move = _settle(as_undo(job, steps), outcome, policy, now=now, jitter=jitter)
     return after_undo(steps, move)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from msgspec import Struct
 from msgspec.structs import replace as replaced
 
 from windlass.core.errors import ConfigError, PayloadInvalid
@@ -86,15 +87,14 @@ class Unique:
         return UniqueKey(key=f"{prefix}:{key}", until=self.span, on_duplicate=self.on_duplicate)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """The uniqueness and idempotency of a kind, from its `@app.job` or its `Kind`."""
 
     unique: Unique | None = None
     idempotency_key: Key | None = None
     idempotent: bool = False
     """Whether a job is skipped whose idempotency or unique key was completed before."""
-    defaults: Mapping[str, Any] = field(default_factory=lambda: _NO_DEFAULTS, hash=False)
+    defaults: Mapping[str, Any] = _NO_DEFAULTS
     """The values of arguments that are not given."""
 
     def unique_with(self, given: str | Unique) -> Unique:

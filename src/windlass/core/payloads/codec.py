@@ -9,14 +9,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from functools import partial
 from types import FunctionType, MethodType, NoneType
 from typing import Any, Union
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from windlass.core.errors import ConfigError, PayloadInvalid, PayloadTooLarge
 from windlass.core.payloads import models

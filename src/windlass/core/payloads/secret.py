@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -15,6 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, get_origi
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 
 from windlass.core.payloads.protobuf.forms import is_message, parts_of
 
@@ -77,8 +77,7 @@ class Cipher(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Sealing:
+class Sealing(Struct, frozen=True):
     """How the secrets in the payloads, results or steps of one kind are written and read.
 
     A secret that is sealed for one kind opens for no other: copied into another job's row, it

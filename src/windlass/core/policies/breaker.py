@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from windlass.core.errors import ConfigError
 from windlass.core.failures.error_classes import ErrorClass, leaves
@@ -20,8 +21,7 @@ Trigger = type[BaseException] | ErrorClass
 _COUNTED = (ErrorClass.SYSTEM, ErrorClass.TRANSIENT)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """The rule by which a breaker opens, half-opens and closes."""
 
     name: str

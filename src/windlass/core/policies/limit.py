@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, TypeVar
 from zlib import crc32
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from windlass.core.errors import ConfigError
 from windlass.core.records import Json
@@ -57,8 +59,7 @@ class Tokens(NamedTuple):
     cools: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """A limit under the name by which it is shown and changed: `kind:crawl`, `queue:mail`, `gpu`.
 
     An `ordered` limit allows one job at a time for each key, and no overtaking.
@@ -128,8 +129,7 @@ class Limit:
         return replace(self, rate=rate, burst=burst, concurrency=1 if self.ordered else concurrency)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """An operator's change of a limit while workers run; None leaves a value as in the code."""
 
     rate: Rate | None = None
@@ -269,7 +269,7 @@ def checked_units(kind: str, shared_limit: str | None, units: object) -> int:
 
 
 def _parts(rate: str | None, burst: int | None, concurrency: int | None) -> dict[str, Any]:
-    return vars(Change.of(rate=rate, burst=burst, concurrency=concurrency))
+    return asdict(Change.of(rate=rate, burst=burst, concurrency=concurrency))
 
 
 def _number(what: str, value: object) -> int:

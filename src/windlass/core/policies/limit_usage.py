@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+from msgspec import Struct, field
 
 from windlass.core.jobs.job import Job
 from windlass.core.policies.limit import RECORD, Change, Limit, Measure, Tokens
 from windlass.core.records import Json
 
 
-@dataclass(frozen=True, kw_only=True)
-class LimitState:
+class LimitState(Struct, frozen=True, kw_only=True):
     """A limit as it is now; if only the store knows it, as far as it was changed.
 
     `held` are tokens of the concurrency that workers hold, for jobs or for claims; `used` are those
@@ -101,8 +101,7 @@ _RECENT_SECONDS = 3.0
 """Seconds for which an unmet wish of a worker shows that no tokens are left."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hold:
+class Hold(Struct, frozen=True, kw_only=True):
     """One measure of a limit for one job: the tokens of its key, and their holders."""
 
     limit: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from windlass.core.jobs.job import Lane
 from windlass.core.values.names import check_name
@@ -15,8 +16,7 @@ PAUSES = "pause:"
 Paused = Literal["queue", "kind", "key"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pauses:
+class Pauses(Struct, frozen=True, kw_only=True):
     """Everything that is paused; false if nothing is."""
 
     queues: frozenset[str] = frozenset()

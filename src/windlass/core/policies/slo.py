@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
+
+from msgspec import Struct
 
 from windlass.core.errors import ConfigError
 from windlass.core.jobs.job import Job
@@ -31,8 +32,7 @@ def checked_target(kind: str, slo: Duration) -> timedelta:
     return target
 
 
-@dataclass(frozen=True, kw_only=True)
-class Late:
+class Late(Struct, frozen=True, kw_only=True):
     """A job that started later than its target."""
 
     job: UUID
@@ -40,8 +40,7 @@ class Late:
     waited: timedelta
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tally:
+class Tally(Struct, frozen=True, kw_only=True):
     """How many jobs of a kind started for the first time, and how many of them late."""
 
     started: int = 0

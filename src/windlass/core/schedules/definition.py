@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 from uuid import UUID
@@ -113,8 +112,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
         return self.job.made(job_id, headers)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manner:
+class Manner(Struct, frozen=True, kw_only=True):
     """The times and policies of a schedule, as a user gave them."""
 
     jitter: Duration = 0

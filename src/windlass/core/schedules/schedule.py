@@ -8,13 +8,12 @@ comes first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.core.jobs.job import Job, NewJob
@@ -180,8 +179,7 @@ def offset(name: str, schedule: Schedule, tick: datetime) -> timedelta:
 # -- ticking ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rung:
+class Rung(Struct, frozen=True, kw_only=True):
     """The result of considering a schedule whose alarm went off."""
 
     record: ScheduleRecord
@@ -192,8 +190,7 @@ class Rung:
     """The ticks that made no job since the last one ran."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """The surroundings in which schedules are considered."""
 
     now: datetime

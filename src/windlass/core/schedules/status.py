@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
+
+from msgspec import Struct
 
 from windlass.core.schedules.schedule import ScheduleRecord
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScheduleStatus:
+class ScheduleStatus(Struct, frozen=True, kw_only=True):
     """The state of a schedule."""
 
     name: str

@@ -5,7 +5,7 @@ An unknown figure is None, with the reason: a made-up number is worse than none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from windlass.core.stats.cluster_sample import EVERY
 
@@ -30,8 +30,7 @@ _NO_RUNS = "known once some of its jobs have finished"
 _AGAIN = "nearly all runs fail and are retried; known once more of its jobs have finished"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Load:
+class Load(Struct, frozen=True, kw_only=True):
     """The measured load of one queue, or of all of them."""
 
     waiting: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from windlass.core.jobs.queries import ErrorGroup
 from windlass.core.metrics.exposition import OTHER
@@ -16,8 +17,7 @@ MOST = 100
 _OTHER = "other errors (too many to list)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ErrorFigures:
+class ErrorFigures(Struct, frozen=True, kw_only=True):
     """An error of a kind: how many runs failed with it in the last hour, how many jobs died."""
 
     group: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+from msgspec import Struct, field
 
 from windlass.core.claims.plan import Pool
 from windlass.core.metrics import histogram
@@ -20,8 +21,7 @@ _MAX_RUNS_A_JOB = 10
 """The most runs that a job may have had, on average, for its end to show its work."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KindFigures:
+class KindFigures(Struct, frozen=True, kw_only=True):
     """A kind: the outcomes of its runs within the last hour, their durations and waits."""
 
     name: str
@@ -49,8 +49,7 @@ class KindFigures:
     """When a worker last recorded runs of it: the figures are those of that moment."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """The work of the jobs of the last hour: how many have ended, and the seconds of all runs."""
 
     jobs: float = 0.0

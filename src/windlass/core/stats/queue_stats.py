@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
+
+from msgspec import Struct
 
 from windlass.core.claims.plan import Pool
 from windlass.core.jobs.job import Lane
@@ -38,8 +39,7 @@ _SAMPLED = 4 * EVERY
 """Seconds within which two samples should exist."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueueFigures:
+class QueueFigures(Struct, frozen=True, kw_only=True):
     """A queue: its jobs, who serves it, how fast it fills and empties."""
 
     name: str
@@ -84,8 +84,7 @@ class QueueFigures:
     """Why a figure is None, by its name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Total:
+class Total(Struct, frozen=True, kw_only=True):
     """Figures over several queues."""
 
     arrival_rate: float | None
@@ -97,8 +96,7 @@ class Total:
     unknown: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueueScene:
+class QueueScene(Struct, frozen=True, kw_only=True):
     """The data from which the figures of queues are made."""
 
     now: datetime

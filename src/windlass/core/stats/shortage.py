@@ -7,7 +7,8 @@ another `def` handler.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.core.claims.plan import Pool
 from windlass.core.jobs.job import Lane
@@ -25,8 +26,7 @@ _REMEDIES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shortage:
+class Shortage(Struct, frozen=True, kw_only=True):
     """A pool that is all in use, at every worker that would run the jobs that wait for it."""
 
     pool: str

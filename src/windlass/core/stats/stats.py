@@ -7,8 +7,9 @@ and how to make it known. Displays decide nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from windlass.core.jobs.job import Lane
 from windlass.core.jobs.queries import ErrorGroup
@@ -51,8 +52,7 @@ _NO_WORKER = "no worker is alive; start one: windlass worker module:attribute"
 _ALL_DRAIN = "all workers are draining; start one: windlass worker module:attribute"
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerFigures:
+class WorkerFigures(Struct, frozen=True, kw_only=True):
     """A live worker: what it does, and what it uses."""
 
     id: str
@@ -80,8 +80,7 @@ class WorkerFigures:
     last_seen: datetime
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stats:
+class Stats(Struct, frozen=True, kw_only=True):
     """The whole picture, or what it was narrowed to; its sums are those of what is in it."""
 
     at: datetime
@@ -133,8 +132,7 @@ class Stats:
     """Why a figure is None, by its name, or which queues a sum is without."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatsFacts:
+class StatsFacts(Struct, frozen=True, kw_only=True):
     """The data from which the figures are made, as the store returned it."""
 
     now: datetime
@@ -210,8 +208,7 @@ def stats_of(
     )
 
 
-@dataclass(frozen=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """What the figures are narrowed to: a queue, a kind, some queues; None: all."""
 
     queue: str | None = None

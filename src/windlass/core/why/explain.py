@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
 
 from windlass.core.failures.crash_suspects import ALONE, is_suspect
 from windlass.core.jobs.job import EVENT, FLOW, Job, Saga
@@ -38,8 +39,7 @@ _NEVER = timedelta(days=365 * 50)
 """A longer wait has no end in sight."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scene:
+class Scene(Struct, frozen=True, kw_only=True):
     """Everything that affects one job, at one moment by the store's clock."""
 
     now: datetime

@@ -7,9 +7,10 @@ reported twice, or in another order, leads to the same record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
+
+from msgspec import Struct
 
 from windlass.core.jobs.states import State
 from windlass.core.records import Json
@@ -32,8 +33,7 @@ CANCELLED_AT_ONCE = 500
 _LETTERS = {State.COMPLETED: COMPLETED, State.DEAD: DEAD, State.CANCELLED: CANCELLED}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Advance:
+class Advance(Struct, frozen=True, kw_only=True):
     """The consequences of ended jobs: the record after them, and the changes to make."""
 
     record: Json | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from msgspec import Struct
@@ -24,8 +23,7 @@ class FlowResult(Struct, frozen=True, kw_only=True):
     undone: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True, kw_only=True):
     """How a flow ended, and why, if not as intended."""
 
     result: FlowResult

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from windlass.core.jobs.job import Job, Saga
 from windlass.core.values.text import plural
@@ -26,8 +27,7 @@ _SAGAS = {
 }
 
 
-@dataclass
-class StepRow:
+class StepRow(Struct):
     """The facts about one step."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from windlass.core.errors import ConfigError
 from windlass.handlers.dependencies.reading import Asked, Dependency, read_dependency
@@ -13,16 +14,14 @@ from windlass.handlers.provided import Need, Overrides
 from windlass.handlers.provided.injection import name_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """One call of a dependency; its arguments are the values of earlier calls, by number."""
 
     dependency: Dependency
     arguments: Mapping[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True, dict=True):
     """The calls of a run in order, and which of their values are the handler's parameters."""
 
     calls: tuple[Call, ...]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
 
 from windlass.core.errors import ConfigError
 from windlass.core.payloads.annotations import parameter_hints_of
@@ -42,8 +43,7 @@ class Style(Enum):
         return self in (Style.GENERATOR, Style.ASYNC_GENERATOR)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """A parameter that is the value of a dependency."""
 
     parameter: str
@@ -52,8 +52,7 @@ class Asked:
     """Whether all that ask for the dependency in one run get the same value."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dependency:
+class Dependency(Struct, frozen=True, kw_only=True):
     """A function whose value is injected, and what it needs itself."""
 
     function: Callable[..., Any]

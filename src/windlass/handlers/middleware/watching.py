@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from windlass.handlers.context import Context
 from windlass.handlers.registry import Middleware
@@ -13,8 +14,7 @@ from windlass.handlers.registry import Middleware
 End = Literal["returned", "raised", "interrupted"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunEnd:
+class RunEnd(Struct, frozen=True, kw_only=True):
     """How a run ended, including problems of its payload, its result or its process."""
 
     end: End

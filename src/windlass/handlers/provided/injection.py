@@ -7,8 +7,10 @@ import inspect
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any, NoReturn, TypeGuard
+
+from msgspec import Struct
 
 from windlass.core.errors import ConfigError
 from windlass.core.payloads.annotations import parameter_hints_of
@@ -62,8 +64,7 @@ dependency; so is `session: Annotated[Session, Depends(get_session)] = Inject`.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Need:
+class Need(Struct, frozen=True, kw_only=True):
     """A parameter that is to be a provided value, and its type."""
 
     parameter: str

@@ -7,8 +7,9 @@ import typing
 from collections import abc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from windlass.core.errors import ConfigError
 from windlass.core.payloads.annotations import hints_of
@@ -35,8 +36,7 @@ class Overriding(Protocol):
     dependency_overrides: dict[Callable[..., Any], Callable[..., Any]]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Provider:
+class Provider(Struct, frozen=True, kw_only=True, eq=False):
     """A function that opens a value, its type, and what it needs itself."""
 
     name: str

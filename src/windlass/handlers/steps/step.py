@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -96,8 +95,7 @@ class Call(Struct, frozen=True, kw_only=True):
             raise TimeoutError(late) from error
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepEnvironment:
+class StepEnvironment(Struct, frozen=True, kw_only=True):
     """The place where a run's steps are: a way into the store, and a thread."""
 
     record: Callable[[Job, tuple[str, ...], Saga | None], Awaitable[None]]

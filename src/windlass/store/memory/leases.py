@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from windlass.core.workers import WorkerInfo, WorkerPulse, WorkerRecord
 from windlass.store.protocol import WORKERS_KEPT
 
 
-@dataclass
-class _Lease:
+class _Lease(Struct):
     info: WorkerInfo
     pulse: WorkerPulse
     started_at: datetime

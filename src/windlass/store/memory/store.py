@@ -8,11 +8,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.core.changes import Applied, Decide, Hear
@@ -40,8 +40,7 @@ from windlass.store.sql_files import Migration
 T = TypeVar("T")
 
 
-@dataclass
-class _Producer:
+class _Producer(Struct):
     """A producer that waits until the store has capacity for its jobs."""
 
     jobs: Sequence[NewJob]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
+
+from msgspec import Struct
 
 from windlass.core.jobs.job import Job, UniqueKey
 from windlass.store.memory.job_index import MAX_FINISHED
 
 
-@dataclass
-class _Hold:
+class _Hold(Struct):
     job: UUID
     frees_on_claim: bool
     until: datetime | None

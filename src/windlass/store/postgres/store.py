@@ -7,12 +7,12 @@ and the pool keeps some spare ones for a worker's duties: users of the pool cann
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
 
 import psycopg
+from msgspec.structs import replace
 
 from windlass.core.changes import Applied, Decide, Hear
 from windlass.core.claims.lanes import Claim, Queues, StandingAsk, Sweep

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.core.jobs.ids import uuid_of
@@ -70,8 +70,7 @@ def _fields(which: JobFilter) -> set[Field]:
     return {term.field for term in which.terms}
 
 
-@dataclass(frozen=True)
-class _Search:
+class _Search(Struct, frozen=True):
     """The jobs that match a filter, in the order of their ids."""
 
     names: Names

@@ -11,12 +11,12 @@ import random
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct, field
 
 from windlass.core.changes import Applied, Changes, MoveCount
 from windlass.core.errors import LeaseLost
@@ -50,8 +50,7 @@ _ANY_HEAD = b"*"
 Decision = Callable[[Mapping[str, Json], Sequence[News], datetime], Changes[T]]
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """The named records as they are, with their versions, and news that were read with them."""
 
     now: int
@@ -59,8 +58,7 @@ class Seen:
     news: Sequence[Sequence[bytes]] = ()
 
 
-@dataclass
-class _Document(Generic[T]):
+class _Document(Struct, Generic[T]):
     """A change as the script takes it: one document, and arguments in a fixed order."""
 
     changes: Changes[T]

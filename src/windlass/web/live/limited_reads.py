@@ -83,12 +83,12 @@ class LimitedReads:
     ) -> Stats:
         """Return the figures of the person's queues, or of one of them, or of a kind."""
         groups = await self.groups(kind, limit=most_errors)
-        facts = dataclasses.replace(
+        facts = replace(
             await self._reads.facts(), groups=groups, groups_searched_to=groups.searched_to
         )
         stats = stats_of(facts, queue=queue, kind=kind, among=self._queues, most_errors=most_errors)
         names = {each.name for each in await self.breakers()}
-        return dataclasses.replace(
+        return replace(
             stats,
             breakers=tuple(each for each in stats.breakers if each in names),
             half_open=tuple(each for each in stats.half_open if each in names),
@@ -194,9 +194,7 @@ class LimitedReads:
         for worker in await self._reads.workers():
             names |= {name for kind in kinds for name in worker.info.uses.get(kind, ())}
         return [
-            dataclasses.replace(
-                each, holders={}, kinds=tuple(kind for kind in each.kinds if kind in kinds)
-            )
+            replace(each, holders={}, kinds=tuple(kind for kind in each.kinds if kind in kinds))
             for each in await self._reads.limits()
             if each.name in names
         ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from windlass.core.claims.plan import Pool
 from windlass.core.errors import PermanentError
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 Elsewhere = Callable[[Callable[[], Any], Registration], Awaitable[Any]]
 
 
-@dataclass(eq=False)
-class _Place:
+class _Place(Struct, eq=False):
     """A job in a batch, and the future that receives its share of the answer."""
 
     context: Context
@@ -46,8 +46,7 @@ class _Place:
             deliver(self.answer, share, None)
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """One call for many jobs: the fields of its log lines, and the secrets to mask in them."""
 
     log_fields: dict[str, Any]

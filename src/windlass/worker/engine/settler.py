@@ -5,12 +5,12 @@ The same classes of errors decide whether the outcome counts against a breaker.
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import msgspec.structs
 from msgspec.structs import replace
 
 from windlass.core.errors import StepError
@@ -92,7 +92,7 @@ class Settler:
         jitter = self.jitter()
         policy = self.policy(job)
         if job.saga is Saga.UNDOING:
-            policy = dataclasses.replace(policy, undo=undo)
+            policy = msgspec.structs.replace(policy, undo=undo)
         try:
             return settle(job, outcome, policy, now=now, jitter=jitter)
         except BaseException:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sized
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.core.autoscale import (
     Decision,
@@ -26,8 +27,7 @@ log = get_logger("windlass.scaler")
 _LAG_SAMPLES = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """A snapshot of a worker; its counts only grow."""
 
     now: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from windlass.core.policies.pauses import PAUSES, Pauses
 from windlass.handlers.registry import Registry

@@ -12,10 +12,11 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any, TypeGuard
+
+from msgspec import Struct, field
 
 from windlass.core.errors import ConfigError
 from windlass.core.payloads.protobuf.fields import (
@@ -38,8 +39,7 @@ _LARGEST_FLOAT_AS_WRITTEN = 3.4028235e38
 """What protobuf writes for the largest value of a `float`, 3.40282347e38, and refuses to read."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Protobuf:
+class Protobuf(Struct, frozen=True, kw_only=True):
     """How a protobuf message is stored: as JSON, or as bytes, which are smaller and quicker.
 
     Example:
@@ -68,8 +68,7 @@ def _read_field(cls: type[Any], value: Any) -> Any:
     return value if is_message(value) else from_json(cls, value)
 
 
-@dataclass(frozen=True)
-class Messages:
+class Messages(Struct, frozen=True):
     """The message classes that a payload or a result may have, by the names of their types."""
 
     classes: Mapping[str, type[Any]] = field(default_factory=dict)

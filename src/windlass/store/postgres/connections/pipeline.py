@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from msgspec import Struct
 from psycopg import errors, generators, waiting
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
@@ -32,8 +32,7 @@ from windlass.store.postgres.connections.connection import (
 from windlass.store.postgres.connections.dedicated import DedicatedConnection
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A statement whose placeholders are all `%s`, and its values as text, in their order."""
 
     statement: str
@@ -59,8 +58,7 @@ class Answer:
         return loader.load_rows(0, self._result.ntuples, tuple)
 
 
-@dataclass(eq=False, slots=True)
-class _Request:
+class _Request(Struct, eq=False):
     queries: Sequence[Query]
     durable: bool
     heavy: bool

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import psycopg
+from msgspec import Struct
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
@@ -33,8 +33,7 @@ SPARE_CONNECTIONS = 4
 """Connections that a pool opens for a worker's duties when users hold all others."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoolSize:
+class PoolSize(Struct, frozen=True, kw_only=True):
     """How many connections a pool keeps, how many more it opens, and how old they get."""
 
     keep: int = 10

@@ -34,7 +34,7 @@ from windlass.store.redis.connections.servers.topology import Topology
 from windlass.store.redis.connections.servers.urls import Endpoint, RedisAddress
 
 _FIRST_BYTES = 4_096
-"""Read at first. Most replies are short, and space for more is got from the kernel and given back to it each time."""
+"""Most replies are short. For more, the kernel maps memory, and takes it back, at each reply."""
 _MORE_BYTES = 262_144
 
 

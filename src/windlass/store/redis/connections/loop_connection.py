@@ -144,7 +144,7 @@ class LoopConnection(asyncio.BufferedProtocol):
         """Pass replies to the calls that wait for them."""
         reader = self._reader
         try:
-            reader.feed(self._buffer, 0, nbytes)
+            reader.feed(self._buffer, 0, nbytes)  # type: ignore[arg-type]  # Any buffer.
             while (reply := reader.gets()) is not False:
                 self._take(reply)
         except hiredis.HiredisError as error:

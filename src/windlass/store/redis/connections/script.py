@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hiredis import pack_command
+from msgspec import Struct
 
 _packed: Callable[[tuple[Any, ...]], bytes] = pack_command
 Argument = bytes | str | int | float
@@ -28,8 +28,7 @@ READS = frozenset({
 """Commands that change nothing, and can always be sent again."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Script:
+class Script(Struct, frozen=True, eq=False):
     """A Lua script. A command that begins with one calls it: `(script, key, *arguments)`.
 
     The one key decides on which node of a cluster it runs.

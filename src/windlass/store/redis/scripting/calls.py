@@ -9,8 +9,9 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from windlass.core.jobs.job import Job
 from windlass.store.redis.connections.script import Argument, Command, Script
@@ -24,8 +25,7 @@ Run = Callable[..., Awaitable[list[Any]]]
 _VALUES_AT_ONCE = 50
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(Struct, frozen=True):
     """The prefix of all keys, and the scripts."""
 
     namespace: bytes

@@ -9,10 +9,11 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from windlass.core.errors import StoreUnavailable
 from windlass.store.sqlite.connections.connection import ChangeWatch
@@ -39,8 +40,7 @@ _POLLS_PER_WAIT = 20
 """The pause between two polls is this fraction of the time since the last change."""
 
 
-@dataclass
-class Threads:
+class Threads(Struct):
     """The threads and connections of one process; they are of no use in another."""
 
     write_lock: WriteLock

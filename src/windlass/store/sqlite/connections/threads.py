@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from windlass.core.errors import StoreUnavailable, WriteUncertain
 from windlass.store.sqlite.connections.connection import (
@@ -46,8 +47,7 @@ class Closed(Exception):
     """The store was closed in between; it opens again by itself."""
 
 
-@dataclass(frozen=True)
-class _Command(Generic[T]):
+class _Command(Struct, Generic[T], frozen=True):
     operation: Operation[Any]
     durable: bool
     answer: Future[T]
@@ -55,8 +55,7 @@ class _Command(Generic[T]):
     """Reads the answer after the commit, when other processes may write again."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What an operation of a group raised."""
 
     error: BaseException

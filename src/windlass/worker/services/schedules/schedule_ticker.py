@@ -7,9 +7,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from windlass.core.changes import Changes
 from windlass.core.errors import ConfigError
@@ -59,8 +60,7 @@ _STAGGER_SECONDS = 0.03
 """Seconds between the looks of two workers, so that most workers find the work done."""
 
 
-@dataclass(kw_only=True)
-class _Round:
+class _Round(Struct, kw_only=True):
     """The decisions about some schedules, and why others cannot be read or computed here."""
 
     rung: dict[str, Rung] = field(default_factory=dict)

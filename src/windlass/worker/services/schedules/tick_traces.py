@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from windlass.core.schedules.schedule import Rung
 from windlass.observability.traces import tracing_in_force

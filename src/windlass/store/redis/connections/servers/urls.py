@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
 
+from msgspec import Struct
+
 from windlass.core.errors import ConfigError
 from windlass.store.userinfo import check_userinfo, unescaped
 
@@ -57,8 +59,7 @@ class Endpoint(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TlsOptions:
+class TlsOptions(Struct, frozen=True, kw_only=True):
     """How server and client authenticate with TLS."""
 
     ca_certs: str | None = None

@@ -23,7 +23,7 @@ end
 local raws = #reads > 0 and call('MGET', unpack(reads)) or {}
 local read, set, seen, memo, gone, ends = 0, {}, {}, {}, {}, {}
 -- In plain successes with a known head: what a head costs that is another one, and a queue that is.
-local MOST, OTHER, HEAD, QUEUE_COST, cost = 200, 2.5, 1, 2, 0
+local MOST, OTHER, HEAD, QUEUE_COST, cost = 160, 2.5, 1, 3, 0
 
 -- Return what all jobs with this head become, and the lists for those that do; false if they do not run.
 local function success(raw)
