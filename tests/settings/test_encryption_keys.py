@@ -6,6 +6,7 @@ from base64 import b64encode, urlsafe_b64encode
 from pathlib import Path
 
 import pytest
+from rich.pretty import pretty_repr
 
 from windlass import ConfigError
 from windlass.settings import EncryptionKey, Resolved, load_settings
@@ -27,7 +28,7 @@ def test_keys_are_read_in_their_order_named_or_not(tmp_path: Path) -> None:
 
 def test_a_key_is_never_shown(tmp_path: Path) -> None:
     resolved = load(tmp_path, f"k2:{TWO},{ONE}")
-    shown = f"{resolved!r} {resolved.sources['encryption_keys'].shown}"
+    shown = f"{resolved!r} {pretty_repr(resolved)} {resolved.sources['encryption_keys'].shown}"
     assert "k2" in shown
     for secret in (ONE, TWO, repr(FIRST), repr(SECOND)):
         assert secret not in shown

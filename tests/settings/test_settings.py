@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import fields
+from rich.pretty import pretty_repr
 
 from tests.settings.loads import Load
 from windlass.core.errors import ConfigError
@@ -269,6 +270,7 @@ def test_a_password_is_shown_neither_by_sources_nor_by_repr_nor_by_errors(load: 
     assert resolved.settings.url == "postgresql://ann:S3cret@host/db"
     assert resolved.sources["url"].shown == "postgresql://ann:***@host/db"
     assert "S3cret" not in repr(resolved)
+    assert "S3cret" not in pretty_repr(resolved)
     with pytest.raises(ConfigError) as caught:
         load(env={"WINDLASS_URL": "ann:S3cret@host"})
     assert str(caught.value).startswith("WINDLASS_URL must be a URL like")
@@ -333,6 +335,7 @@ def test_the_token_of_metrics_is_never_shown(load: Load) -> None:
     resolved = load(env={"WINDLASS_METRICS_TOKEN": token})
     assert resolved.settings.metrics_token == token
     assert token not in repr(resolved)
+    assert token not in pretty_repr(resolved)
     assert resolved.sources["metrics_token"].shown == "(hidden)"
     with pytest.raises(ConfigError, match="at least 16") as refused:
         load(env={"WINDLASS_METRICS_TOKEN": "hunter2"})

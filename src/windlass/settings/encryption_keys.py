@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
 
@@ -38,8 +38,8 @@ class EncryptionKey(Struct, frozen=True):
     def __str__(self) -> str:
         return self.id
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        yield "id", self.id
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("id", self.id)]
 
     def __repr__(self) -> str:
         return f"EncryptionKey(id={self.id!r})"

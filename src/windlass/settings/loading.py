@@ -37,10 +37,9 @@ class Setting(Struct, frozen=True, kw_only=True):
     source: str
     shown: str
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Leave out the value, which may contain a password."""
-        yield "source", self.source
-        yield "shown", self.shown
+        return [("source", self.source), ("shown", self.shown)]
 
     def __repr__(self) -> str:
         return f"Setting(source={self.source!r}, shown={self.shown!r})"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from msgspec import Struct, field
 
@@ -154,11 +154,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     encryption_keys: tuple[EncryptionKey, ...] = ()
     redact: tuple[str, ...] = ()
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Leave out what may contain a password."""
-        for name in self.__struct_fields__:
-            if name not in _UNSHOWN:
-                yield name, getattr(self, name)
+        shown = [name for name in self.__struct_fields__ if name not in _UNSHOWN]
+        return [(name, getattr(self, name)) for name in shown]
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"

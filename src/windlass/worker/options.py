@@ -25,7 +25,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     excluded: frozenset[str] = frozenset()
     queue_slots: Mapping[str, int] = field(default_factory=dict)
     burst: bool = False
-    concurrency: Bounds = field(default=Bounds.of(100))
+    concurrency: Bounds = Bounds.of(100)
     threads: int = 1
     isolated_processes: int = 1
     isolate: bool = False
