@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.screen_contents import busy, error, queue, snapshot
 from windlass.app.snapshot import Snapshot, take_snapshot

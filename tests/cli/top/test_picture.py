@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.screen_contents import GROWS, NOW, busy, error, kind, queue, snapshot, worker
 from windlass.app.snapshot import Snapshot
