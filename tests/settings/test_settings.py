@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 from rich.pretty import pretty_repr
 
 from tests.settings.loads import Load
@@ -15,6 +15,7 @@ from windlass.core.errors import ConfigError
 from windlass.core.jobs.spaces import Space
 from windlass.core.values.ranges import Bounds
 from windlass.settings import Served, Settings, describe_settings, redact_url, usable_cpus
+from windlass.settings.rules import RULES
 
 
 def test_with_nothing_given_every_setting_has_its_default(load: Load) -> None:
@@ -346,3 +347,11 @@ def test_the_token_of_metrics_is_never_shown(load: Load) -> None:
 def test_metrics_are_served_at_an_address_and_nothing_else(load: Load, host: str) -> None:
     with pytest.raises(ConfigError, match="an IP address"):
         load(env={"WINDLASS_METRICS_HOST": host})
+
+
+def test_every_hidden_setting_is_left_out_where_all_are_shown(load: Load) -> None:
+    hidden = {name for name, rule in RULES.items() if rule.hidden} - {"encryption_keys"}
+    values = {name: f"S3cret-{name}" for name in (*hidden, "url", "listen_url")}
+    shown = repr(replace(load().settings, **values))
+    assert "S3cret" not in shown
+    assert "lease=" in shown

@@ -6,7 +6,6 @@ Keys are stable; times are ISO 8601 in UTC, durations are seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -265,7 +264,5 @@ def _plain(value: Any) -> Any:
             return [_plain(each) for each in value]
         case msgspec.Struct():
             return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
-        case _ if is_dataclass(value):
-            return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
         case _:
             return msgspec.to_builtins(value)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
 
 from windlass.core.jobs.job import DEFAULT_QUEUE, IDEMPOTENCY_KEY, TAGS
 from windlass.core.jobs.unique import Unique
@@ -36,8 +35,6 @@ class Options(Struct, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     headers: dict[str, str] = {}
     tags: tuple[str, ...] = ()
-    sent_headers: dict[str, str] = {}
-    """The headers with the tags among them; computed, whatever is given."""
 
     def __post_init__(self) -> None:
         check_name("queue", self.queue)
@@ -54,8 +51,15 @@ class Options(Struct, frozen=True, kw_only=True):
             check_name("key", self.key)
         if self.headers:
             _check_headers(self.headers)
-        tags = {TAGS: ",".join(checked_tags(self.tags))} if self.tags else {}
-        force_setattr(self, "sent_headers", self.headers | tags)
+        if self.tags:
+            checked_tags(self.tags)
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """The headers with the tags among them."""
+        return (
+            self.headers | {TAGS: ",".join(checked_tags(self.tags))} if self.tags else self.headers
+        )
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:

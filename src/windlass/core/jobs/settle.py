@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from uuid import UUID
 
-import msgspec.structs
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -86,7 +85,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     def without_functions(self) -> Policy:
         """Return the same policy without decisions by a user's code."""
-        return msgspec.structs.replace(
+        return replace(
             self,
             retry=self.retry.without_vetoes(),
             undo=self.undo.without_vetoes(),
@@ -141,7 +140,7 @@ def _settle_undo(
     if isinstance(outcome, Cancelled):
         # Too late: a compensation that has begun runs to its end.
         outcome = Released(reason=outcome.reason)
-    policy = msgspec.structs.replace(policy, retry=policy.undo, max_retries=UNDO_RETRIES)
+    policy = replace(policy, retry=policy.undo, max_retries=UNDO_RETRIES)
     move = _settle(as_undo(job, steps), outcome, policy, now=now, jitter=jitter)
     return after_undo(steps, move)
 

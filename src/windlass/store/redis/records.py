@@ -42,7 +42,7 @@ from windlass.store.redis.scripting.values import Item, check_written, item_of, 
 
 T = TypeVar("T")
 _VERSION_BYTES = 8
-_PATIENT_TRIES = 3
+_TRIES_BEFORE_A_PAUSE = 4
 _MAX_PAUSE_SECONDS = 0.01
 _HEAD = msgspec.msgpack.Decoder(tuple[msgspec.Raw, ...])
 _REFUSED = "refused"
@@ -103,10 +103,15 @@ class Turns:
                 self._locks[name] = (lock, users - 1)
 
 
-async def pause(attempt: int) -> None:
-    """Wait a little before a late try: callers of other processes contend, too."""
-    if attempt > _PATIENT_TRIES:
-        await asyncio.sleep(random.uniform(0, _MAX_PAUSE_SECONDS))  # noqa: S311 - spreads load.
+async def pause(attempt: int) -> bool:
+    """Wait a little after every few tries, so that callers of other processes get through.
+
+    Return whether that was done: what was seen before it is out of date.
+    """
+    if not attempt or attempt % _TRIES_BEFORE_A_PAUSE:
+        return False
+    await asyncio.sleep(random.uniform(0, _MAX_PAUSE_SECONDS))  # noqa: S311 - spreads load.
+    return True
 
 
 def apply(

@@ -388,7 +388,8 @@ class RedisStore(NonTransactional):
         async with here.turns.at(names):
             attempt, seen = 0, None
             while True:
-                await records.pause(attempt)
+                if await records.pause(attempt):
+                    seen = None
                 talk = records.apply(self._names, names, decide, heard=heard, seen=seen)
                 outcome = await self._talk(talk, replicas=0)
                 if isinstance(outcome, Applied):

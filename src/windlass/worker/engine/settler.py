@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import msgspec.structs
 from msgspec.structs import replace
 
 from windlass.core.errors import StepError
@@ -92,7 +91,7 @@ class Settler:
         jitter = self.jitter()
         policy = self.policy(job)
         if job.saga is Saga.UNDOING:
-            policy = msgspec.structs.replace(policy, undo=undo)
+            policy = replace(policy, undo=undo)
         try:
             return settle(job, outcome, policy, now=now, jitter=jitter)
         except BaseException:

@@ -68,7 +68,8 @@ class LoopConnection(asyncio.BufferedProtocol):
         self.closed = False
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(replyError=reply_error)
-        self._buffer = bytearray(_BUFFER_BYTES)
+        # Not a bytearray: asyncio's TLS writes into a slice of it, which would be a copy.
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._calls: deque[_Call] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
@@ -135,7 +136,7 @@ class LoopConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         prepare(transport.get_extra_info("socket"))
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next data goes."""
         del sizehint
         return self._buffer

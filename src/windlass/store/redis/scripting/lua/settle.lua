@@ -23,8 +23,8 @@ end
 local raws = #reads > 0 and call('MGET', unpack(reads)) or {}
 local read, set, seen, memo, gone, ends = 0, {}, {}, {}, {}, {}
 -- In plain successes with a known head: what a head costs that is another one, and a queue that is. The
--- first of both are free, so that all jobs of a call may be moved if they are alike.
-local MOST, OTHER, HEAD, QUEUE_COST, cost = 160, 2.5, 1, 3, -4
+-- first two of both are free, so that all jobs of a call may be moved if they are nearly alike.
+local MOST, OTHER, HEAD, QUEUE_COST, cost = 160, 2.5, 1, 3, -8
 
 -- Return what all jobs with this head become, and the lists for those that do; false if they do not run.
 local function success(raw)
