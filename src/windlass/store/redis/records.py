@@ -43,7 +43,7 @@ from windlass.store.redis.scripting.values import Item, check_written, item_of, 
 T = TypeVar("T")
 _VERSION_BYTES = 8
 _TRIES_BEFORE_A_PAUSE = 4
-_MAX_PAUSE_SECONDS = 0.01
+_MAX_PAUSE_SECONDS = 0.001
 _HEAD = msgspec.msgpack.Decoder(tuple[msgspec.Raw, ...])
 _REFUSED = "refused"
 _ANY_HEAD = b"*"
