@@ -13,6 +13,7 @@ from tests.support.redis_fixtures import ClockedRedis
 from windlass.core.changes import Changes
 from windlass.core.records import Json
 from windlass.store.redis import RedisStore
+from windlass.store.redis.records import Seen, pause
 
 STORES, TASKS, CHANGES = 4, 4, 25
 
@@ -79,3 +80,14 @@ def calls(clocked: ClockedRedis) -> int:
     """Return how many scripts were called on the server so far."""
     info = clocked.run("INFO", "commandstats").decode()
     return sum(map(int, re.findall(r"cmdstat_eval(?:sha)?:calls=(\d+)", info)))
+
+
+def test_records_that_were_seen_before_a_pause_are_not_used_after_it() -> None:
+    # Others change them meanwhile: a caller that goes on with them is refused after every pause,
+    # and once waited for five seconds while three others changed a record.
+    async def main() -> list[int]:
+        seen = Seen(now=0, records=[])
+        kept = [await pause(attempt, seen) for attempt in range(12)]
+        return [attempt for attempt, each in enumerate(kept) if each is None]
+
+    assert asyncio.run(main()) == [4, 8]

@@ -103,15 +103,15 @@ class Turns:
                 self._locks[name] = (lock, users - 1)
 
 
-async def pause(attempt: int) -> bool:
+async def pause(attempt: int, seen: Seen | None) -> Seen | None:
     """Wait a little after every few tries, so that callers of other processes get through.
 
-    Return whether that was done: what was seen before it is out of date.
+    Return what was seen, or None after a pause: others have changed it meanwhile.
     """
     if not attempt or attempt % _TRIES_BEFORE_A_PAUSE:
-        return False
+        return seen
     await asyncio.sleep(random.uniform(0, _MAX_PAUSE_SECONDS))  # noqa: S311 - spreads load.
-    return True
+    return None
 
 
 def apply(

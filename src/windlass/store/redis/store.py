@@ -388,8 +388,7 @@ class RedisStore(NonTransactional):
         async with here.turns.at(names):
             attempt, seen = 0, None
             while True:
-                if await records.pause(attempt):
-                    seen = None
+                seen = await records.pause(attempt, seen)
                 talk = records.apply(self._names, names, decide, heard=heard, seen=seen)
                 outcome = await self._talk(talk, replicas=0)
                 if isinstance(outcome, Applied):
