@@ -19,12 +19,14 @@ from benchmarks.peer import Starts
 from benchmarks.peers.windlass_postgres import WindlassPostgres
 from windlass.core.claims.lanes import Ask, Claim, Floor
 from windlass.core.jobs.job import Lane
+from windlass.core.jobs.settle import Transition
+from windlass.core.jobs.states import State
 from windlass.core.workers import WorkerInfo
 from windlass.store.postgres import PostgresStore
 from windlass.store.postgres.claim_and_settle import claim_values
 from windlass.store.postgres.connections.connection import LoopConnection, adapt
 from windlass.store.postgres.connections.pipeline import Answer, Query, round_trip
-from windlass.store.postgres.parameters import array_of
+from windlass.store.postgres.parameters import complete_values
 from windlass.store.postgres.records import Statements
 from windlass.store.postgres.rows import instant
 
@@ -89,8 +91,8 @@ class BareClaims(WindlassPostgres):
         claim = Query(sql["claim"], (*values, "f" if done else "t"))
         if not done:
             return [claim]
-        tokens = ",".join([str(_TOKEN)] * len(done))
-        return [Query(sql["complete"], (array_of(done), "{" + tokens + "}", None)), claim]
+        moves = [Transition(id=job, token=_TOKEN, state=State.COMPLETED) for job in done]
+        return [Query(sql["complete"], complete_values(moves)), claim]
 
     def _read(self) -> None:
         """Read the answers of the round trip before this one."""

@@ -41,7 +41,7 @@ def no_fence_on_postgres() -> None:
     from windlass.store.postgres import migrate
 
     inner = migrate.load_statements  # type: ignore[attr-defined]
-    given = "%s::text::uuid[], %s::text::bigint[], %s::text::json[]"
+    given = "%s::uuid[], %s::bigint[], %s::json[]"
     current = (
         f"WITH given AS (SELECT * FROM unnest({given}) AS given (id, token, result)) "
         "SELECT {schema}.complete(array_agg(given.id), "

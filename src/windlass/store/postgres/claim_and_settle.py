@@ -24,7 +24,7 @@ from windlass.store.postgres.parameters import (
     text_array,
 )
 from windlass.store.postgres.records import Statements
-from windlass.store.postgres.rows import claimed_job, instant
+from windlass.store.postgres.rows import claimed_jobs, instant
 
 _ID = attrgetter("id.int")
 _ASK_DUE_AND_SEQ = itemgetter(0, 3, -1)
@@ -156,7 +156,7 @@ def _by_ask(claim: Claim, rows: list[Row], worker: str, token: int) -> list[AskR
         most = min((1 if ask.ordered else ask.count, *(budgets[name] for name in ask.draws)))
         for name in ask.draws:
             budgets[name] -= len(taken)
-        read = [claimed_job(row, ask.lane, worker, token) for row in taken]
+        read = claimed_jobs(taken, ask.lane, worker, token)
         jobs = [job for job in read if job is not None]
         last = Floor(instant(taken[-1][3]), taken[-1][-1]) if taken else None
         unreadable = [row[1] for row, job in zip(taken, read, strict=True) if job is None]

@@ -26,6 +26,11 @@ _ID = struct.pack("!hi", 9, 16)
 _PARKED_ID = struct.pack("!hi", 11, 16)
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
+_TOKEN = struct.Struct("!q").pack
+_ARRAY = struct.Struct("!iiIii").pack
+"""Packs what an array begins with: dimensions, whether NULLs may occur, type, size, first index."""
+_UUID, _BIGINT, _JSON = 2950, 20, 114
+"""The numbers of types, the same on every server."""
 _SCHEDULED = _LENGTH(len("scheduled")) + b"scheduled"
 
 
@@ -115,13 +120,35 @@ def is_plain_success(move: Transition) -> bool:
     )
 
 
-def complete_values(moves: Sequence[Transition]) -> tuple[str, str, str | None]:
-    """Return the values of `complete` as the text of arrays, which takes a tenth of the time."""
-    tokens = ",".join([str(move.token) for move in moves])
+def complete_values(moves: Sequence[Transition]) -> tuple[bytes, bytes, bytes | None]:
+    """Return the values of `complete` as arrays in the server's own format, the quickest of all."""
+    ids = [move.id.int.to_bytes(16) for move in moves]
+    tokens = [_TOKEN(move.token) for move in moves]
     results = None
     if any(move.result is not None for move in moves):
-        results = "{" + ",".join([_element(move.result) for move in moves]) + "}"
-    return array_of([move.id for move in moves]), "{" + tokens + "}", results
+        results = _array(_JSON, [_element(move.result) for move in moves])
+    return _array_of_equals(_UUID, ids), _array_of_equals(_BIGINT, tokens), results
+
+
+def single_values(move: Transition) -> tuple[list[UUID], list[int], list[str] | None]:
+    """Return the values of `complete` for one job, as any cursor takes them."""
+    results = None if move.result is None else [move.result.decode()]
+    return [move.id], [move.token], results
+
+
+def _array_of_equals(type_: int, elements: Sequence[bytes]) -> bytes:
+    """Return an array of elements that are all of the same length."""
+    length = _LENGTH(len(elements[0]))
+    return _ARRAY(1, 0, type_, len(elements), 1) + length + length.join(elements)
+
+
+def _array(type_: int, elements: Sequence[bytes]) -> bytes:
+    """Return an array of elements that have their lengths before them."""
+    return _ARRAY(1, 1, type_, len(elements), 1) + b"".join(elements)
+
+
+def _element(value: bytes | None) -> bytes:
+    return _NULL if value is None else _LENGTH(len(value)) + value
 
 
 def array_of(ids: Sequence[UUID]) -> str:
@@ -134,12 +161,6 @@ def text_array(texts: Sequence[str]) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _element(result: bytes | None) -> str:
-    if result is None:
-        return "NULL"
-    return f'"{_escaped(result.decode())}"'
 
 
 def settle_document(moves: Sequence[Transition]) -> str:

@@ -21,10 +21,10 @@ from windlass.core.records import Json, RecordPage, Ringing
 from windlass.store.json_columns import as_json
 from windlass.store.postgres.connections.connection import Row
 from windlass.store.postgres.parameters import (
-    complete_values,
     enqueue_document,
     is_plain_success,
     settle_document,
+    single_values,
 )
 from windlass.store.postgres.rows import instant, job_of, news_of
 
@@ -191,7 +191,7 @@ async def _purge_together(
 async def _settle_all(cursor: Cursor, sql: Statements, moves: Sequence[Transition]) -> None:
     for move in sorted(moves, key=lambda move: move.id):
         if is_plain_success(move):
-            rows = await fetch(cursor, sql["complete"], complete_values([move]))
+            rows = await fetch(cursor, sql["complete"], single_values(move))
             settled = rows[0][0] is None
         else:
             rows = await fetch(cursor, sql["settle"], (settle_document([move]),))

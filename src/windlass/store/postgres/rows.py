@@ -40,6 +40,8 @@ from windlass.store.json_columns import (
 from windlass.store.postgres.connections.connection import Row
 
 T = TypeVar("T")
+_RUNNING = State.RUNNING
+"""A module-level name, since a lookup on an enum is slow."""
 _EPOCH_SHIFT = 946_684_800_000_000
 """Microseconds from 1970 to 2000, the epoch of PostgreSQL."""
 instant = instants_since(datetime(2000, 1, 1, tzinfo=UTC))
@@ -172,31 +174,44 @@ class _Rest(Struct):
 _rest = msgspec.json.Decoder(_Rest)
 
 
-def claimed_job(row: Row, lane: Lane, worker: str, token: int) -> Job | None:
-    """Return the job in a row of `claim`, or None if Windlass cannot have written the row."""
-    (
-        _asked, id_, payload, due_at, created_at, started_at, attempt, failures, crashes, rest, _seq
-    ) = row  # fmt: skip
+def claimed_jobs(rows: Sequence[Row], lane: Lane, worker: str, token: int) -> list[Job | None]:
+    """Return the jobs that `claim` found in one lane; None for each row that Windlass cannot have
+    written.
+    """
+    # Local names, one loop and no time decoded twice, since this is done for every job.
     queue, kind, priority, key = lane
-    job = Job(
-        id=id_,
-        kind=kind,
-        queue=queue,
-        priority=priority,
-        key=key,
-        state=State.RUNNING,
-        payload=payload,
-        due_at=instant(due_at),
-        created_at=instant(created_at),
-        started_at=instant(started_at),
-        attempt=attempt,
-        failures=failures,
-        crashes=crashes,
-        worker=worker,
-        token=token,
-    )
-    if rest is None:
-        return job
+    jobs: list[Job | None] = []
+    last_due, due = 0, instant(0)
+    last_started, started = 0, instant(0)
+    for (
+        _asked, id_, payload, due_at, created_at, started_at, attempt, failures, crashes, rest, _seq
+    ) in rows:  # fmt: skip
+        if due_at != last_due:
+            last_due, due = due_at, instant(due_at)
+        if started_at != last_started:
+            last_started, started = started_at, instant(started_at)
+        job = Job(
+            id=id_,
+            kind=kind,
+            queue=queue,
+            priority=priority,
+            key=key,
+            state=_RUNNING,
+            payload=payload,
+            due_at=due,
+            created_at=due if created_at == due_at else instant(created_at),
+            started_at=started,
+            attempt=attempt,
+            failures=failures,
+            crashes=crashes,
+            worker=worker,
+            token=token,
+        )
+        jobs.append(job if rest is None else _with_rest_or_none(job, rest))
+    return jobs
+
+
+def _with_rest_or_none(job: Job, rest: bytes) -> Job | None:
     try:
         return _with_rest(job, _rest.decode(rest))
     except (ValueError, OverflowError, RecursionError):

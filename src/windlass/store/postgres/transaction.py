@@ -15,7 +15,7 @@ from windlass.core.jobs.settle import Transition
 from windlass.store.postgres.connections.connection import BlockingConnection, LoopConnection, Row
 from windlass.store.postgres.connections.pool import AsyncPool, Pool
 from windlass.store.postgres.connections.server_errors import translated
-from windlass.store.postgres.parameters import complete_values
+from windlass.store.postgres.parameters import single_values
 
 _TIMEOUT_SECONDS = 30.0
 _RESET = "RESET ALL; RESET ROLE; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP"
@@ -97,14 +97,14 @@ class Transaction:
 
     def _settle(self) -> None:
         with translated(self._location):
-            values = complete_values([self._settling])
+            values = single_values(self._settling)
             cursor = Cursor(self._connection, row_factory=tuple_row)
             row = cursor.execute(self._statement, values).fetchone()
         self._check(row)
 
     async def _asettle(self) -> None:
         with translated(self._location):
-            values = complete_values([self._settling])
+            values = single_values(self._settling)
             cursor = AsyncCursor(self._async_connection, row_factory=tuple_row)
             await cursor.execute(self._statement, values)
             row = await cursor.fetchone()

@@ -228,14 +228,20 @@ def send_statement(
     connection: OurConnection,
     statement: bytes,
     values: Sequence[bytes | None],
+    formats: Sequence[Format] | None = None,
+    *,
     result_format: Format = Format.TEXT,
 ) -> None:
-    """Send a statement with its values as text, by its name if it has one."""
-    name = connection.prepared.get(statement)
+    """Send a statement with its values, as text if no formats are given; by its name if it
+    has one.
+    """
+    name, pgconn = connection.prepared.get(statement), connection.pgconn
     if name is None:
-        connection.pgconn.send_query_params(statement, values, result_format=result_format)
+        pgconn.send_query_params(
+            statement, values, param_formats=formats, result_format=result_format
+        )
     else:
-        connection.pgconn.send_query_prepared(name, values, result_format=result_format)
+        pgconn.send_query_prepared(name, values, formats, result_format=result_format)
 
 
 def check(results: Sequence[PGresult]) -> None:

@@ -31,12 +31,17 @@ from windlass.store.postgres.connections.connection import (
 )
 from windlass.store.postgres.connections.dedicated import DedicatedConnection
 
+_TEXT, _BINARY = Format.TEXT, Format.BINARY
+
 
 class Query(Struct, frozen=True):
-    """A statement whose placeholders are all `%s`, and its values as text, in their order."""
+    """A statement whose placeholders are all `%s`, and its values, in their order.
+
+    Values are text, or bytes in the server's own format for their type.
+    """
 
     statement: str
-    values: Sequence[str | None] = ()
+    values: Sequence[str | bytes | None] = ()
     takes_durability: bool = False
     """Whether the query takes one more value: if the group's commit may skip the wait
     for the disk.
@@ -179,7 +184,7 @@ async def round_trip(
     Raises: psycopg.Error: one query failed, so none has had an effect; or the connection was lost,
     and the effect is unknown.
     """
-    statements = [(_native(query.statement), _encoded(query, durable)) for query in queries]
+    statements = [(_native(query.statement), *_encoded(query, durable)) for query in queries]
     try:
         results = await _results(connection, statements, sent)
     except BaseException:
@@ -189,11 +194,14 @@ async def round_trip(
     return [Answer(connection, result) for result in results]
 
 
-def _encoded(query: Query, durable: bool) -> list[bytes | None]:
-    values = [None if value is None else value.encode() for value in query.values]
+def _encoded(query: Query, durable: bool) -> tuple[list[bytes | None], list[Format]]:
+    """Return the values of a query as they are sent, and the format of each."""
+    values = [value.encode() if isinstance(value, str) else value for value in query.values]
+    formats = [_BINARY if isinstance(value, bytes) else _TEXT for value in query.values]
     if query.takes_durability:
         values.append(b"f" if durable else b"t")
-    return values
+        formats.append(_TEXT)
+    return values, formats
 
 
 @lru_cache(maxsize=100)
@@ -207,19 +215,19 @@ def _native(statement: str) -> bytes:
 
 async def _results(
     connection: LoopConnection,
-    statements: Sequence[tuple[bytes, list[bytes | None]]],
+    statements: Sequence[tuple[bytes, list[bytes | None], list[Format]]],
     sent: Callable[[], None],
 ) -> list[PGresult]:
     pgconn = connection.pgconn
-    for statement, _ in statements:
+    for statement, *_ in statements:
         if prepare(connection, statement):
             sent()  # Answers that have arrived already do not wait for this one.
             check(await connection.wait(generators.execute(pgconn)))
     together = len(statements) > 1
     if together:
         pgconn.enter_pipeline_mode()
-    for statement, values in statements:
-        send_statement(connection, statement, values, Format.BINARY)
+    for statement, values, formats in statements:
+        send_statement(connection, statement, values, formats, result_format=Format.BINARY)
     if together:
         pgconn.pipeline_sync()
     sent()

@@ -63,7 +63,7 @@ FROM {schema}.claim(%s, %s, %s::text[], %s::text[], %s::integer[], %s::text[], %
 
 -- name: complete
 -- Record successes.
-SELECT {schema}.complete(%s::text::uuid[], %s::text::bigint[], %s::text::json[])
+SELECT {schema}.complete(%s::uuid[], %s::bigint[], %s::json[])
 
 -- name: settle
 -- Record other outcomes.
