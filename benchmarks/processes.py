@@ -35,12 +35,12 @@ class Drained:
 
 def two_processes(field: Field) -> list[Race]:
     """Let two worker processes empty a queue; show what a job takes the server and the workers."""
-    one, ours, *peers = field.take_turns(
+    one, ours, bare, *peers = field.take_turns(
         "two processes",
         [(field.ours, lambda entrant: _drain(field, entrant, processes=1))]
         + [
             (entrant, lambda entrant: _drain(field, entrant, processes=2))
-            for entrant in (field.ours, *field.peers)
+            for entrant in (field.ours, field.bare, *field.peers)
         ],
     )
     return [
@@ -49,6 +49,7 @@ def two_processes(field: Field) -> list[Race]:
             ours=ours.score(lambda it: it.rate),
             rivals=[
                 Rival(score=one.score(lambda it: it.rate, name="Windlass, one process")),
+                Rival(score=bare.score(lambda it: it.rate)),
                 *(
                     Rival(score=it.score(lambda it: it.rate), bar=_BARS.get(it.entrant.name))
                     for it in peers
@@ -58,12 +59,12 @@ def two_processes(field: Field) -> list[Race]:
         Race(
             measure=SERVER,
             ours=ours.score(lambda it: it.server),
-            rivals=[Rival(score=it.score(lambda it: it.server)) for it in peers],
+            rivals=[Rival(score=it.score(lambda it: it.server)) for it in (bare, *peers)],
         ),
         Race(
             measure=WORKERS,
             ours=ours.score(lambda it: it.workers),
-            rivals=[Rival(score=it.score(lambda it: it.workers)) for it in peers],
+            rivals=[Rival(score=it.score(lambda it: it.workers)) for it in (bare, *peers)],
         ),
     ]
 

@@ -13,14 +13,14 @@ from benchmarks.peers.node_packages import node
 NAME = "graphile-worker"
 PACKAGES = ["graphile-worker@0.18.0"]
 SETTINGS = (
-    "0.18, Node.js 22, concurrentJobs 10, localQueue 1000 with refetchDelay 10 ms, "
+    "0.18, Node.js 22, concurrentJobs 10, localQueue 8000 with refetchDelay 10 ms, "
     "completeJobBatchDelay 0, failJobBatchDelay 0"
 )
 LEFT = "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs)"
 _OPTIONS = {
     "chunk": 5_000,
     "concurrentJobs": 10,
-    "localQueue": {"size": 1_000, "refetchDelay": {"durationMs": 10}},
+    "localQueue": {"size": 8_000, "refetchDelay": {"durationMs": 10}},
     "completeJobBatchDelay": 0,
     "failJobBatchDelay": 0,
 }

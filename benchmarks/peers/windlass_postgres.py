@@ -11,7 +11,7 @@ from benchmarks.peer import Starts
 from windlass import Context, Kind, Windlass
 
 _SLOTS = 4_000
-_BATCH = 1_000
+_BATCH = 2_000
 TENANTS = 1_000
 """To whom the jobs of the kinds `tenanted` and `fair` belong, in turn."""
 

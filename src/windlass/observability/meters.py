@@ -106,16 +106,22 @@ class Meters:
     def claimed(self, jobs: Sequence[Job], seconds: float) -> None:
         """Count the jobs that one call has claimed, and their waits."""
         tallies = self._tallies
+        queue = kind = due = started = None
         for job in jobs:
-            known = tallies.get((job.queue, job.kind)) or self._new(job)
+            # Jobs that were claimed, or enqueued, together share these objects.
+            if job.kind is not kind or job.queue is not queue:
+                queue, kind = job.queue, job.kind
+                known = tallies.get((queue, kind)) or self._new(job)
             known.events[_CLAIMED] += 1
-            if job.started_at is not None:
-                waited = (job.started_at - job.due_at).total_seconds()
-                if waited > 0.0:
-                    known.waited += waited
-                    known.waits[bisect_left(_BOUNDS, waited)] += 1
-                else:
-                    known.waits[0] += 1
+            if (job_due := job.due_at) is not due or job.started_at is not started:
+                due, started = job_due, job.started_at
+                waited, bound = 0.0, 0
+                if started is not None and started > due:
+                    waited = (started - due).total_seconds()
+                    bound = bisect_left(_BOUNDS, waited)
+            if started is not None:
+                known.waited += waited
+                known.waits[bound] += 1
         self.called("claim", seconds, len(jobs))
 
     def ran(self, job: Job, seconds: float) -> None:

@@ -116,9 +116,15 @@ class BlockingConnection:
             self._socket.settimeout(left)
         elif not left * 0.9 <= self._limit <= left * 1.1:
             self._limit = left
-            limit = struct.pack("ll", int(left), int(left % 1 * 1_000_000) + 1)
+            limit = timeval(left)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def timeval(seconds: float) -> bytes:
+    """Return a wait as the kernel takes it, no shorter and never zero, which has no end."""
+    whole, micros = divmod(int(seconds * 1_000_000) + 1, 1_000_000)
+    return struct.pack("ll", whole, micros)
 
 
 class BlockingNetwork:
