@@ -28,7 +28,7 @@ from tests.support.postgres.server import Server
 from windlass import Job, Windlass
 
 BAR = 0.85
-TUNED = ("1000/1000", "4000/1000")
+TUNED = ("1000/1000", "4000/1000", "4000/2000")
 """Slots and claim sizes of the settings that the defaults are held against."""
 _DEFAULT = "defaults"
 _CHUNK = 5_000

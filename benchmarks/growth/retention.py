@@ -21,6 +21,8 @@ from benchmarks.growth.stage import Stage
 from windlass import Windlass
 
 _PACE_SECONDS = 0.01
+_SETTLE_SECONDS = 0.5
+"""What the traffic gets to recover from a count of millions of rows, before its waits count."""
 _DAY = timedelta(days=1)
 _PRUNE = b"SELECT windlass.prune(%s, NULL, '1 hour', '1 day', 1000)"
 _ROWS = "SELECT count(*) FROM windlass.finished_jobs"
@@ -65,17 +67,22 @@ async def windows(stage: Stage, *, days: int, seconds: float) -> Sequence[tuple[
     async with _traffic(stage.url) as traffic:
         await asyncio.sleep(2 * seconds)
         for number in range(days):
+            before = await _count(stage)
+            await asyncio.sleep(_SETTLE_SECONDS)
             traffic.taken()
             await asyncio.sleep(seconds)
             quiet = traffic.taken()
-            before = stage.value(_ROWS)
-            traffic.taken()
             took = await asyncio.to_thread(_prune, stage.url, (DAYS - 1 - number) * _DAY)
             await asyncio.sleep(max(seconds - took, seconds / 2))
             busy = traffic.taken(emptied=0, prune=took)
-            emptied = before - stage.value(_ROWS)
+            emptied = before - await _count(stage)
             found.append((quiet, Window(**{**vars(busy), "emptied": emptied})))
     return found
+
+
+async def _count(stage: Stage) -> int:
+    """Count the finished jobs, in a thread: the worker's jobs would wait for it in this loop."""
+    return int(await asyncio.to_thread(stage.value, _ROWS))
 
 
 def _prune(url: str, kept: timedelta) -> float:
