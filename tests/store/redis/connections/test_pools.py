@@ -155,6 +155,18 @@ def test_an_event_loop_that_ended_leaves_no_connection_behind(server: RedisServe
     gc.collect()  # An unclosed socket would be reported here, as an error.
 
 
+def test_calls_after_a_close_share_a_connection_again(server: RedisServer) -> None:
+    """Prevents that each enqueue of a program that has closed its app opens a connection."""
+    connections = RedisConnections(parse(server.url))
+    for expected in (1, 2):
+        assert connections.blocking.run((COUNT, KEY)) == [2 * expected - 1]
+        ids = [connections.blocking.run(("CLIENT", "ID")) for _ in range(2)]
+        assert ids[0] == ids[1]
+        assert connections.blocking.run((COUNT, KEY)) == [2 * expected]
+        asyncio.run(connections.close())
+        asyncio.run(until(lambda: clients(server) == 0))
+
+
 def test_connections_that_nobody_closed_are_closed_when_their_owner_is_collected(
     server: RedisServer,
 ) -> None:

@@ -23,6 +23,9 @@ class RedisConnections:
     def _start_anew(self) -> None:
         self.topology = Topology(self.address)
         self.by_loop = ConnectionsPerLoop()
+        self._start_anew_in_threads()
+
+    def _start_anew_in_threads(self) -> None:
         self.blocking = BlockingConnections(self.address, self.topology)
         """For threads of producers."""
         self.heartbeat = BlockingConnections(self.address, self.topology, most=1)
@@ -33,10 +36,15 @@ class RedisConnections:
         return self.by_loop.here(self._make)
 
     async def close(self) -> None:
-        """Close the connections of the running event loop, and all blocking ones."""
+        """Close the connections of the running event loop, and all blocking ones.
+
+        Calls that come later open new ones, and keep them.
+        """
         await self.by_loop.close_here()
-        self.blocking.close()
-        self.heartbeat.close()
+        closing = self.blocking, self.heartbeat
+        self._start_anew_in_threads()
+        for connections in closing:
+            connections.close()
 
     def _make(self) -> LoopConnections:
         sleeper = secrets.token_hex(8)
