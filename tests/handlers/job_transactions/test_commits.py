@@ -11,6 +11,8 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg.rows import dict_row
+from psycopg.types.array import ListDumper
+from psycopg.types.json import JsonbDumper
 
 from tests.handlers.job_transactions.orders import orders
 from tests.support.app_on_store import STORES, Bed, charged, in_state, log_lines, serving, until
@@ -60,6 +62,47 @@ def test_the_users_rows_and_the_completion_are_one_commit(bed: Bed) -> None:
     asyncio.run(main())
     assert before == [([], "running"), ([1], "running")]
     assert orders(bed) == [1, 2]
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["on the connection", "everywhere"])
+def test_a_program_may_send_lists_as_json(
+    bed: Bed, caplog: pytest.LogCaptureFixture, *, everywhere: bool
+) -> None:
+    """Prevents that a program's adapters keep its jobs from being done, or the worker from work."""
+    app = bed.app()
+    types: list[object] = []
+
+    @app.job
+    async def in_a_loop(ctx: Context, n: int) -> None:
+        async with ctx.transaction() as conn:
+            if not everywhere:
+                conn.adapters.register_dumper(list, JsonbDumper)
+            answer = await conn.execute("SELECT pg_typeof(%s)::text", [["a list"]])
+            types.append((await answer.fetchone() or [None])[0])
+            await conn.execute(INSERT, [n])
+
+    @app.job
+    def in_a_thread(ctx: SyncContext, n: int) -> None:
+        with ctx.transaction() as conn:
+            if not everywhere:
+                conn.adapters.register_dumper(list, JsonbDumper)
+            conn.execute(INSERT, [n])
+
+    async def main() -> None:
+        async with serving(app):
+            for n in (0, 2):
+                await in_state(await in_a_loop.aenqueue(n), State.COMPLETED)
+                await in_state(await in_a_thread.aenqueue(n + 1), State.COMPLETED)
+
+    try:
+        if everywhere:
+            psycopg.adapters.register_dumper(list, JsonbDumper)
+        asyncio.run(main())
+    finally:
+        psycopg.adapters.register_dumper(list, ListDumper)
+    assert orders(bed) == [0, 1, 2, 3]
+    assert types == ["jsonb"] * 2
+    assert log_lines(caplog, "shutdown.incomplete") == []
 
 
 def test_a_block_that_raises_leaves_nothing_and_the_job_fails_as_usual(bed: Bed) -> None:

@@ -129,16 +129,16 @@ def complete_values(moves: Sequence[Transition]) -> tuple[bytes, bytes, bytes | 
     results = None
     if any(move.result is not None for move in moves):
         results = _array(_JSON, [_element(move.result) for move in moves])
-    return _array_of_equals(_UUID, ids), _array_of_equals(_BIGINT, tokens), results
+    return _fixed_width_array(_UUID, ids), _fixed_width_array(_BIGINT, tokens), results
 
 
-def single_values(move: Transition) -> tuple[list[UUID], list[int], list[str] | None]:
-    """Return the values of `complete` for one job, as any cursor takes them."""
-    results = None if move.result is None else [move.result.decode()]
-    return [move.id], [move.token], results
+def single_values(move: Transition) -> tuple[str, str, str | None]:
+    """Return the values of `complete` for one job as text, however a program adapts lists."""
+    results = None if move.result is None else text_array([move.result.decode()])
+    return array_of([move.id]), f"{{{move.token}}}", results
 
 
-def _array_of_equals(type_: int, elements: Sequence[bytes]) -> bytes:
+def _fixed_width_array(type_: int, elements: Sequence[bytes]) -> bytes:
     """Return an array of elements that are all of the same length."""
     length = _LENGTH(len(elements[0]))
     return _ARRAY(1, 0, type_, len(elements), 1) + length + length.join(elements)

@@ -8,6 +8,7 @@ from types import TracebackType
 
 import psycopg
 from psycopg import AsyncCursor, Cursor
+from psycopg.adapt import AdaptersMap
 from psycopg.rows import tuple_row
 
 from windlass.core.errors import LeaseLost
@@ -48,6 +49,7 @@ class Transaction:
             self._connection = stack.enter_context(self._pool.connection(_TIMEOUT_SECONDS))
             # The user's work may take as long as the job's timeout allows.
             self._connection.deadline = None
+            self._connection.lent_adapters = AdaptersMap(psycopg.adapters)
             stack.callback(_clean, self._connection)
             stack.enter_context(self._connection.transaction())
             self._stack = stack.pop_all()
@@ -75,6 +77,7 @@ class Transaction:
                 self._async_connection = await stack.enter_async_context(
                     pool.connection(_TIMEOUT_SECONDS)
                 )
+                self._async_connection.lent_adapters = AdaptersMap(psycopg.adapters)
                 stack.push_async_callback(_aclean, self._async_connection)
                 await stack.enter_async_context(self._async_connection.transaction())
             self._astack = stack.pop_all()
@@ -117,6 +120,7 @@ class Transaction:
 
 def _clean(connection: BlockingConnection) -> None:
     connection.row_factory, connection.cursor_factory = tuple_row, Cursor
+    connection.lent_adapters = None
     try:
         connection.execute(_RESET)
     except psycopg.Error:
@@ -125,6 +129,7 @@ def _clean(connection: BlockingConnection) -> None:
 
 async def _aclean(connection: LoopConnection) -> None:
     connection.row_factory, connection.cursor_factory = tuple_row, AsyncCursor
+    connection.lent_adapters = None
     try:
         await connection.execute(_RESET)
     except psycopg.Error:

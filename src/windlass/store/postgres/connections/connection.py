@@ -20,9 +20,11 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import AsyncConnection, Connection, capabilities, errors, generators, waiting
 from psycopg.abc import PQGen
+from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, ExecStatus, Format, PollingStatus
 from psycopg.pq.abc import PGcancelConn, PGresult
+from psycopg.types.array import ListBinaryDumper, ListDumper
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
@@ -100,6 +102,8 @@ class BlockingConnection(Connection[Row]):
     deadline: float | None = None
     made_at = 0.0
     idle_since = 0.0
+    lent_adapters: AdaptersMap | None = None
+    """Adapters for a handler's own statements, while it has the connection."""
     prepared: dict[bytes, bytes]
     """The names of the statements that are prepared on this connection."""
 
@@ -115,6 +119,7 @@ class BlockingConnection(Connection[Row]):
             deadline = time.monotonic() + usual
         connection = cls.connect(conninfo, autocommit=True, prepare_threshold=None, **options)
         connection.prepared = {}
+        _dump_lists_as_arrays(connection)
         connection.add_notify_handler(_ignore)
         # For the first statement, too: a network can fail after the handshake.
         connection.deadline = deadline
@@ -122,6 +127,10 @@ class BlockingConnection(Connection[Row]):
         connection.deadline = None
         connection.prepare_threshold = _threshold(connection, pid)
         return connection
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        return super().adapters if self.lent_adapters is None else self.lent_adapters
 
     def run(self, statement: bytes, values: list[bytes | None]) -> None:
         """Run a statement for its effect, prepared once, by libpq alone, which is faster."""
@@ -146,6 +155,8 @@ class LoopConnection(AsyncConnection[Row]):
 
     made_at = 0.0
     idle_since = 0.0
+    lent_adapters: AdaptersMap | None = None
+    """Adapters for a handler's own statements, while it has the connection."""
     is_spare = False
     """Whether a worker's duty borrowed it beyond the connections that users may have."""
     prepared: dict[bytes, bytes]
@@ -156,6 +167,7 @@ class LoopConnection(AsyncConnection[Row]):
         """Connect for statements, not to listen."""
         connection = await cls.connect(conninfo, autocommit=True, prepare_threshold=None)
         connection.prepared = {}
+        _dump_lists_as_arrays(connection)
         connection.add_notify_handler(_ignore)
         try:
             async with asyncio.timeout(_connect_timeout(conninfo)):
@@ -164,6 +176,10 @@ class LoopConnection(AsyncConnection[Row]):
             raise errors.OperationalError(_NO_ANSWER) from None
         connection.prepare_threshold = _threshold(connection, pid)
         return connection
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        return super().adapters if self.lent_adapters is None else self.lent_adapters
 
     async def run(self, statement: bytes, values: list[bytes | None]) -> None:
         """Run a statement for its effect, prepared once, by libpq alone, which is faster."""
@@ -195,6 +211,12 @@ def abort(connection: OurConnection) -> None:
         cancel = connection.pgconn.cancel_conn()
         threading.Thread(target=_cancel, args=(cancel,), daemon=True).start()
     connection.pgconn.finish()
+
+
+def _dump_lists_as_arrays(connection: OurConnection) -> None:
+    """Send lists as arrays, even if the program has them sent as JSON by all its connections."""
+    for dumper in (ListBinaryDumper, ListDumper):  # The last one is preferred.
+        connection.adapters.register_dumper(list, dumper)
 
 
 def _connect_timeout(conninfo: str) -> int | None:

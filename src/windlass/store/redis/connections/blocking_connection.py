@@ -122,7 +122,7 @@ class BlockingConnection:
 
 
 def timeval(seconds: float) -> bytes:
-    """Return a wait as the kernel takes it, no shorter and never zero, which has no end."""
+    """Return seconds as a `struct timeval`, rounded up: zero would be a wait without an end."""
     whole, micros = divmod(int(seconds * 1_000_000) + 1, 1_000_000)
     return struct.pack("ll", whole, micros)
 
