@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from windlass.core.claims.plan import Policies, Pool
+from windlass.core.claims.plan import Policies
+from windlass.core.claims.room import Pool
 from windlass.core.records import Json
 from windlass.worker.state import WorkerState
 

@@ -17,7 +17,8 @@ from tests.support.worker_processes import until
 from windlass import State
 from windlass.app.enqueueing.id_generator import IdGenerator
 from windlass.core.claims.lanes import Ask, Claim
-from windlass.core.claims.plan import Policies, Pool, Room, plan
+from windlass.core.claims.plan import Policies, plan
+from windlass.core.claims.room import Pool, Room
 from windlass.core.jobs.job import Job, Lane, NewJob
 from windlass.core.jobs.settle import Transition
 from windlass.core.workers import WorkerInfo

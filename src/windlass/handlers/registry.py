@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.errors import ConfigError, UnknownKind
 from windlass.core.failures.error_classes import (
     Classes,

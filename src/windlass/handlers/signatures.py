@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.errors import ConfigError, PayloadInvalid
 from windlass.core.jobs.outcomes import Cancel, Snooze
 from windlass.core.payloads.annotations import hints_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.payloads.codec import PayloadCodec, encode_json
 from windlass.core.payloads.protobuf.forms import Messages
 from windlass.core.payloads.protobuf.hints import messages_in

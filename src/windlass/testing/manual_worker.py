@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.workers import WorkerPulse
 from windlass.process.service import Service
 from windlass.process.waits import first

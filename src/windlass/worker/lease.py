@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.policies.limit import queue_limit
 from windlass.core.workers import WorkerInfo
 from windlass.handlers.registry import Registry

@@ -12,7 +12,8 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from uuid import UUID
 
-from windlass.core.claims.plan import Policies, Pool
+from windlass.core.claims.plan import Policies
+from windlass.core.claims.room import Pool
 from windlass.core.errors import ConfigError
 from windlass.core.schedules.definition import Schedule
 from windlass.core.values.names import is_builtin

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from windlass.core.claims.lanes import Head
-from windlass.core.claims.plan import Policies, Pool, Room, plan
+from windlass.core.claims.lanes import Claim, Head
+from windlass.core.claims.plan import Policies, plan
+from windlass.core.claims.room import Pool, Room
 from windlass.core.jobs.job import Lane
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -41,3 +43,16 @@ heads = st.builds(
     key=st.sampled_from(["", "acme", "globex"]),
     waited=st.timedeltas(timedelta(0), timedelta(hours=1)),
 )
+
+
+def meet(claim: Claim, held: Counter[Lane]) -> Counter[Lane]:
+    """Meet a claim as a store does: in order, oldest first, within count and budgets."""
+    budgets, taken = dict(claim.budgets), Counter[Lane]()
+    for ask in claim.asks:
+        count = min(
+            ask.count, held[ask.lane] - taken[ask.lane], *(budgets[name] for name in ask.draws)
+        )
+        taken[ask.lane] += count
+        for name in ask.draws:
+            budgets[name] -= count
+    return taken

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.core.claims.heads import KINDS, NOON, ROOM, asked, head, heads
-from windlass.core.claims.lanes import Claim, Floor, Head
-from windlass.core.claims.plan import FREE, MOST_BUDGETS, SLOTS, Policies, Pool, Room, plan
+from tests.core.claims.heads import KINDS, NOON, ROOM, asked, head, heads, meet
+from windlass.core.claims.lanes import Floor, Head
+from windlass.core.claims.plan import Policies, plan
+from windlass.core.claims.room import FREE, MOST_BUDGETS, SLOTS, Pool, Room
 from windlass.core.jobs.job import Lane
 from windlass.core.policies.pauses import Pauses
 
@@ -42,17 +43,6 @@ policies_at_work = st.builds(
     excluded=st.just(frozenset()) | st.just(frozenset({"mail"})),
     paused=st.just(Pauses(queues=frozenset({"paused"}))),
 )
-
-
-def meet(claim: Claim, held: Counter[Lane]) -> Counter[Lane]:
-    """Meet a claim as a store does: in order, oldest first, within count and budgets."""
-    budgets, taken = dict(claim.budgets), Counter[Lane]()
-    for ask in claim.asks:
-        count = min(ask.count, held[ask.lane], *(budgets[name] for name in ask.draws))
-        taken[ask.lane] += count
-        for name in ask.draws:
-            budgets[name] -= count
-    return taken
 
 
 # -- which lanes -----------------------------------------------------------------------------------
@@ -356,7 +346,7 @@ def test_quick_kinds_are_asked_for_more_than_there_are_slots() -> None:
 
 def test_kinds_that_keep_their_slots_are_asked_for_no_more_than_are_free() -> None:
     kinds = {**KINDS, "slow": Pool.LOOP}
-    heads = [head("slow", waited=MINUTE), head("async"), head("sync")]
+    heads = [head("slow", waited=2 * MINUTE), head("async", waited=MINUTE), head("sync")]
     claim = plan(heads, Policies(kinds=kinds), AHEAD, at_most=300)
     assert {ask.lane.kind: ask.count for ask in claim.asks} == {"slow": 7, "async": 300, "sync": 4}
     assert claim.budgets[FREE] == 7, "all of them together, not each"

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.claims.heads import KINDS, ROOM, asked, head, heads
+from windlass.core.claims.allotment import Allowance
 from windlass.core.claims.lanes import Claim, Head
-from windlass.core.claims.plan import MOST_SPENT, Allowance, Policies, Room, plan
+from windlass.core.claims.plan import MOST_SPENT, Policies, plan
+from windlass.core.claims.room import Room
 from windlass.core.jobs.job import Lane
 from windlass.core.policies.fairness import Rotation
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.core.claims.lanes import FairShare, Head
-from windlass.core.claims.plan import Policies, Pool, Room, plan
+from windlass.core.claims.plan import Policies, plan
+from windlass.core.claims.room import Pool, Room
 from windlass.core.errors import ConfigError
 from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.states import State

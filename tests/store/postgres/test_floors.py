@@ -19,7 +19,8 @@ import pytest
 from tests.support.clocked_stores import Clocked, opened
 from tests.support.database_roles import MAY_ENQUEUE, role
 from windlass.core.changes import Changes
-from windlass.core.claims.plan import Policies, Pool, Room, plan
+from windlass.core.claims.plan import Policies, plan
+from windlass.core.claims.room import Pool, Room
 from windlass.core.jobs.ids import job_id
 from windlass.core.jobs.job import Job, NewJob
 from windlass.core.jobs.moves import Move, Verb

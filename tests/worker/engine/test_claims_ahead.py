@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.support.app_on_store import PROMPT, QUICK, Bed, Through, serving, until
 from windlass import State, Windlass
 from windlass.core.claims.lanes import Claim
-from windlass.core.claims.plan import SLOTS as SLOTS_BUDGET
+from windlass.core.claims.room import SLOTS as SLOTS_BUDGET
 from windlass.core.jobs.queries import JobFilter
 from windlass.worker.engine import start_pace
 from windlass.worker.engine.start_pace import QuickKinds

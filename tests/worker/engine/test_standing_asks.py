@@ -10,7 +10,7 @@ import pytest
 from tests.support.app_on_store import Bed, Through, in_state, serving, until
 from windlass import Breaker, State, Windlass
 from windlass.core.claims.lanes import StandingAsk
-from windlass.core.claims.plan import Room
+from windlass.core.claims.room import Room
 from windlass.worker import Worker
 
 pytestmark = pytest.mark.parametrize("bed", ["redis"], indirect=True)

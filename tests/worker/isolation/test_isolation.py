@@ -18,7 +18,8 @@ from tests.support.app_on_store import STORES, Bed, charged, in_state, serving, 
 from tests.worker.isolation.children import is_alive, notes
 from windlass import ConfigError, State
 from windlass.core.claims.lanes import Head
-from windlass.core.claims.plan import Policies, Pool, Room, plan
+from windlass.core.claims.plan import Policies, plan
+from windlass.core.claims.room import Pool, Room
 from windlass.core.jobs.job import Lane
 from windlass.worker.engine.claimer import _reservation
 from windlass.worker.isolation import child_pool as children

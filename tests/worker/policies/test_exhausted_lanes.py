@@ -12,8 +12,10 @@ import pytest
 from tests.support.app_on_store import in_state, serving, until
 from tests.support.worker_state import RecordingState
 from windlass import State, Windlass
+from windlass.core.claims.allotment import Allowance
 from windlass.core.claims.lanes import Head
-from windlass.core.claims.plan import Allowance, Policies, Pool, Room, plan
+from windlass.core.claims.plan import Policies, plan
+from windlass.core.claims.room import Pool, Room
 from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.outcomes import Succeeded
 from windlass.store.memory import MemoryStore

@@ -15,7 +15,7 @@ from msgspec import Struct
 from windlass.app.producer import Handler, Producer
 from windlass.app.registration.job_decorator import builtin
 from windlass.app.registration.kind import BuiltinKind, Kind
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.errors import ConfigError, PayloadInvalid
 from windlass.core.jobs.outcomes import Cancel, Snooze
 from windlass.core.payloads.codec import encode_json

@@ -10,7 +10,7 @@ from flask.ctx import AppContext
 
 from windlass.app import Windlass
 from windlass.contrib.flask.command import windlass_command
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.errors import ConfigError
 from windlass.handlers.context import Context
 from windlass.handlers.registry import CallNext

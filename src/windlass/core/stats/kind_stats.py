@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct, field
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.metrics import histogram
 from windlass.core.stats.kind_history import KindStats, Window, percentiles
 

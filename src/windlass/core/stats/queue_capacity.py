@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.stats.shortage import SHARED, size_of, used_of
 from windlass.core.workers import WorkerRecord
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.jobs.job import Lane
 from windlass.core.jobs.states import State
 from windlass.core.metrics.exposition import OTHER

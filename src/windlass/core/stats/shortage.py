@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.jobs.job import Lane
 from windlass.core.policies.pauses import Pauses
 from windlass.core.values.text import listed

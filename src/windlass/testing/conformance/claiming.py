@@ -9,7 +9,7 @@ from random import Random
 from uuid import UUID
 
 from windlass.core.claims.lanes import Ask, Claim
-from windlass.core.claims.plan import MOST_BUDGETS
+from windlass.core.claims.room import MOST_BUDGETS
 from windlass.core.jobs.job import Lane, Progress
 from windlass.core.jobs.states import State
 from windlass.testing.conformance.bench import HOUR, LEASE, MANY, MINUTE, SECOND, Bench, ids

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.errors import PermanentError
 from windlass.core.failures.exceptions import is_a
 from windlass.core.payloads.redaction import Redaction

@@ -13,7 +13,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from windlass.core.claims.lanes import Claim, StandingAsk, Sweep
-from windlass.core.claims.plan import FREE, SLOTS, Pool, Room, plan, queue_budget
+from windlass.core.claims.plan import plan
+from windlass.core.claims.room import FREE, SLOTS, Pool, Room, queue_budget
 from windlass.core.errors import StoreError
 from windlass.core.jobs.job import Job
 from windlass.observability.logs import get_logger
@@ -254,10 +255,10 @@ class Claimer(Service):
                 rotation.settle(claim.turns, Counter(job.lane for job in jobs))
         for job in jobs:
             self._engine.start(job)
-        is_full = len(jobs) >= wanted.slots
-        # The keys of this claim may have had fewer jobs than were asked for, and other keys more.
-        self._is_pipelining = is_full or (claim.others and len(jobs) > 0)
-        self._demand.claimed(more=is_full)
+        # Lanes of this claim may have had fewer jobs than were asked for, and others more.
+        enough = wanted.slots if claim.more_from is None else min(wanted.slots, claim.more_from)
+        self._is_pipelining = len(jobs) >= enough
+        self._demand.claimed(more=self._is_pipelining)
         self._empty_claims = 0 if jobs else self._empty_claims + (not is_ahead)
         self._meters.claimed(jobs, took)
         if is_ahead or not self._empty_claims:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from uuid import UUID
 
-from windlass.core.claims.plan import Pool, Room
+from windlass.core.claims.room import Pool, Room
 from windlass.core.failures.crash_suspects import is_suspect
 from windlass.core.failures.error_classes import ErrorClass
 from windlass.core.jobs.ids import flow_of

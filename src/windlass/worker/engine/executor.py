@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.errors import ConfigError
 from windlass.core.failures.exceptions import is_a
 from windlass.core.jobs.outcomes import (

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.failures.exceptions import is_a
 from windlass.core.jobs.job import Job, Saga
 from windlass.core.payloads.codec import decode_json

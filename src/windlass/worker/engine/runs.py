@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from uuid import UUID
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.jobs.job import Job
 from windlass.core.jobs.outcomes import Outcome
 from windlass.handlers.context import Context

@@ -13,7 +13,7 @@ from datetime import timedelta
 from types import coroutine
 from typing import TYPE_CHECKING, Any
 
-from windlass.core.claims.plan import Pool
+from windlass.core.claims.room import Pool
 from windlass.core.jobs.outcomes import Released
 from windlass.core.values.durations import human
 from windlass.process.clocks import clock_of

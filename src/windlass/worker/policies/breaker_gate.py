@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from windlass.core.changes import Changes
-from windlass.core.claims.plan import Allowance
+from windlass.core.claims.allotment import Allowance
 from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.outcomes import Failed, Outcome, Succeeded
 from windlass.core.jobs.settle import Transition

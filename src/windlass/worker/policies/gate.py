@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import ParamSpec
 
+from windlass.core.claims.allotment import Allowance
 from windlass.core.claims.lanes import Head
-from windlass.core.claims.plan import Allowance
 from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.outcomes import Outcome
 from windlass.core.jobs.settle import Transition

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from windlass.core.claims.allotment import Allowance
 from windlass.core.claims.lanes import Head
-from windlass.core.claims.plan import Allowance, Pool
+from windlass.core.claims.room import Pool
 from windlass.core.jobs.job import Job, Lane
 from windlass.core.jobs.outcomes import Outcome, Released, Snoozed
 from windlass.core.jobs.settle import Transition

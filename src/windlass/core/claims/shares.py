@@ -1,0 +1,51 @@
+"""Owns how lanes share a claim: those whose oldest jobs are of one age get a part of it each."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from datetime import timedelta
+
+from windlass.core.claims.lanes import Head
+
+_MAX_AGE_DIFFERENCE = timedelta(seconds=1)
+_MIN_SHARE_JOBS = 50
+"""To ask a lane costs a store as much as a few jobs."""
+
+
+def alike(
+    units: Sequence[Head | Sequence[Head]], slots: int, targets: Container[str]
+) -> Iterator[Sequence[Head | Sequence[Head]]]:
+    """Yield lanes in their order: those that share a claim together, but no more than it has slots.
+
+    Lanes share if they have one priority and their oldest jobs came within a second, so that a
+    claim takes the oldest jobs of all of them, and not a thousand of one lane. Keys that take turns
+    share with nobody, nor does a kind with a target share with other kinds.
+    """
+    start = 0
+    for at in range(1, len(units) + 1):
+        is_full = at - start >= slots
+        if is_full or at == len(units) or not _share_a_claim(units[start], units[at], targets):
+            yield units[start:at]
+            start = at
+
+
+def share_of(slots: int, lanes: int) -> int | None:
+    """Return for how many jobs each lane is asked at first; None: for all that there is room."""
+    share = max(_MIN_SHARE_JOBS, -(-slots // lanes))
+    return share if share < slots else None
+
+
+def _share_a_claim(
+    first: Head | Sequence[Head], other: Head | Sequence[Head], targets: Container[str]
+) -> bool:
+    return (
+        isinstance(first, Head)
+        and isinstance(other, Head)
+        and first.lane.priority == other.lane.priority
+        and other.position - first.position <= _MAX_AGE_DIFFERENCE
+        and (first.lane.kind == other.lane.kind or not _any_in(targets, first, other))
+    )
+
+
+def _any_in(targets: Container[str], *heads: Head) -> bool:
+    return any(head.lane.kind in targets for head in heads)

@@ -1,0 +1,216 @@
+"""Lanes whose oldest jobs are of one age share a claim, and nobody else gets less by it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.claims.heads import KINDS, NOON, head, heads, meet
+from windlass.core.claims.allotment import Allowance
+from windlass.core.claims.lanes import Head
+from windlass.core.claims.plan import MOST_SPENT, Policies, plan
+from windlass.core.claims.room import Room
+from windlass.core.jobs.job import Lane
+from windlass.core.policies.fairness import Rotation
+
+WIDE = Room(slots=1_000, threads=4, isolated_processes=2)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+PLAIN = Policies(kinds=KINDS)
+LAST = head(key="last", waited=-MINUTE)
+
+
+def counts(
+    *heads: Head, policies: Policies = PLAIN, room: Room = WIDE, at_most: int = 1_000
+) -> list[tuple[str, int]]:
+    """Return the key and the count of each ask."""
+    claim = plan(heads, policies, room, at_most=at_most, now=NOON)
+    return [(ask.lane.key, ask.count) for ask in claim.asks]
+
+
+def taken(
+    *heads_and_jobs: tuple[Head, int], policies: Policies = PLAIN, room: Room = WIDE
+) -> dict[str, int]:
+    """Return how many jobs a claim takes of each key, if the lanes hold so many."""
+    held = Counter({head.lane: jobs for head, jobs in heads_and_jobs})
+    claim = plan([head for head, _ in heads_and_jobs], policies, room, at_most=1_000, now=NOON)
+    return {lane.key: jobs for lane, jobs in meet(claim, held).items() if jobs}
+
+
+# -- who shares ------------------------------------------------------------------------------------
+
+
+def test_lanes_of_one_age_are_asked_for_shares() -> None:
+    """Prevents that a claim takes a thousand jobs of one queue before the older ones of others."""
+    four = [
+        head(key=key, waited=timedelta(seconds=number / 4)) for number, key in enumerate("dcba")
+    ]
+    assert counts(*four) == [(key, 250) for key in "abcd"]
+
+
+def test_lanes_that_shared_are_asked_for_the_rest_before_less_urgent_ones() -> None:
+    two = [head(key=key) for key in "ab"]
+    rest = [("a", 1_000), ("b", 1_000), ("last", 1_000)]
+    assert counts(*two, LAST) == [("a", 500), ("b", 500), *rest]
+
+
+def test_no_share_is_smaller_than_what_makes_it_worth_to_ask_a_lane() -> None:
+    many = counts(*(head(key=f"{number}") for number in range(500)))
+    assert [count for _, count in many] == [50] * 500
+
+
+@pytest.mark.parametrize("at_most", [1, 50])
+def test_a_claim_of_few_jobs_is_not_shared(at_most: int) -> None:
+    assert counts(head(key="a"), head(key="b"), at_most=at_most)[0] == ("a", at_most)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [head(key="b", priority=-1), head(key="b", waited=-1.001 * SECOND)],
+    ids=["a lower priority", "younger jobs"],
+)
+def test_a_lane_is_asked_for_all_before_one_of(second: Head) -> None:
+    assert counts(head(key="a"), second) == [("a", 1_000), ("b", 1_000)]
+
+
+def test_ages_are_compared_with_the_oldest_lane_of_those_that_share() -> None:
+    """Prevents that a lane waits behind a chain of younger ones, each a second after the last."""
+    chain = [head(key=key, waited=-number * SECOND) for number, key in enumerate("abc")]
+    shares = [("a", 500), ("b", 500)]
+    assert counts(*chain) == [*shares, ("a", 1_000), ("b", 1_000), ("c", 1_000)]
+
+
+def test_a_kind_with_a_target_in_jeopardy_goes_before_others_of_its_age() -> None:
+    """Prevents that a deadline is missed for jobs that have none."""
+    pressed, other = head(key="a", waited=MINUTE), head("sync", key="b", waited=MINUTE)
+    policies = Policies(kinds=KINDS, targets={"async": MINUTE})
+    assert counts(other, pressed, policies=policies) == [("a", 1_000), ("b", 4)]
+
+
+def test_keys_that_take_turns_share_nothing_with_other_lanes() -> None:
+    policies = Policies(kinds=KINDS, rotation=Rotation({"async": lambda _key: 1.0}))
+    room = Room(slots=1_000, threads=1_000)
+    alone = [head("sync", key="s", waited=MINUTE), head("sync", key="t", waited=MINUTE)]
+    asked = counts(*alone, head(key="a"), head(key="b"), policies=policies, room=room)
+    assert asked[:4] == [("s", 500), ("t", 500), ("s", 1_000), ("t", 1_000)]
+    assert {key for key, _ in asked[4:]} == {"a", "b"}
+
+
+def test_a_lane_that_must_not_be_overtaken_is_asked_once() -> None:
+    """Prevents that the second job of an ordered lane starts beside the first."""
+    policies = Policies(kinds=KINDS, ordered=frozenset({"async"}))
+    claim = plan([head(key="a"), head(key="b"), LAST], policies, WIDE, at_most=1_000)
+    assert [ask.lane.key for ask in claim.asks] == ["a", "b", "last"]
+    assert claim.more_from is None
+
+
+# -- what nobody loses -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "second", [head(key="c"), head(key="c", priority=5, waited=-MINUTE)], ids=["priority", "age"]
+)
+def test_slots_that_a_shallow_lane_leaves_go_to_those_that_share_with_it(second: Head) -> None:
+    """Prevents that jobs of lower priority, or younger ones, overtake the rest of a deep lane."""
+    deep, shallow = head(key="a", priority=5), head(key="b", priority=5)
+    assert taken((deep, 10_000), (shallow, 1), (second, 10_000)) == {"a": 999, "b": 1}
+
+
+def test_one_deep_lane_among_shallow_ones_leaves_nothing_to_younger_lanes() -> None:
+    lanes = [(head(key=f"{number}"), 10_000 if number == 0 else 1) for number in range(20)]
+    assert "last" not in taken(*lanes, (LAST, 10_000))
+
+
+def test_another_claim_follows_if_the_last_lanes_may_have_more_than_their_shares() -> None:
+    """Prevents that a worker waits for each claim before the next while lanes are deep."""
+    claim = plan([head(key="a"), head(key="b")], PLAIN, WIDE, at_most=1_000)
+    assert claim.more_from == 500
+    claim = plan([head(key="a"), head(key="b"), LAST], PLAIN, WIDE, at_most=1_000)
+    assert claim.more_from is None
+
+
+def test_a_lane_that_little_can_start_of_leaves_its_share() -> None:
+    limits = Policies(
+        kinds=KINDS,
+        allowances=lambda lane: [Allowance("b", 3, shared=False)] if lane.key == "b" else [],
+    )
+    lanes = [(head(key=key), 10_000) for key in "ab"]
+    assert taken(*lanes, (LAST, 10_000), policies=limits) == {"a": 997, "b": 3}
+
+
+def test_a_share_draws_on_what_is_left_of_an_allowance() -> None:
+    """Prevents that an allowance is given twice, for the share and for the rest."""
+    limits = Policies(
+        kinds=KINDS, allowances=lambda lane: [Allowance(lane.key, 600, amount=2, shared=False)]
+    )
+    claim = plan([head(key="a"), head(key="b"), LAST], limits, WIDE, at_most=400, now=NOON)
+    asked = [(ask.lane.key, ask.count) for ask in claim.asks]
+    assert asked == [("a", 200), ("b", 200), ("a", 100), ("b", 100), ("last", 300)]
+    assert claim.reserves == {"a": 600, "b": 600, "last": 600}
+
+
+def test_kinds_that_keep_their_slots_leave_the_rest_to_quick_ones() -> None:
+    room = Room(slots=1_000, threads=1_000, quick=frozenset({"async"}), free=10)
+    lanes = [(head(key="quick"), 10_000), (head("sync", key="slow"), 10_000), (LAST, 10_000)]
+    assert taken(*lanes, room=room) == {"quick": 990, "slow": 10}
+
+
+def test_a_plan_that_is_cut_among_lanes_that_share_goes_on_with_the_next() -> None:
+    spent: set[Lane] = set()
+
+    def find(lane: Lane) -> list[Allowance]:
+        spent.add(lane)
+        return [Allowance(lane.key, 0)]
+
+    def unspent(heads: object) -> list[Head]:
+        assert isinstance(heads, list)
+        return [head for head in heads if head.lane not in spent]
+
+    policies = Policies(kinds=KINDS, allowances=find, unspent=unspent)
+    many = [head(key=f"{number}") for number in range(MOST_SPENT + 1)]
+    assert plan(many, policies, WIDE, at_most=1_000).cut
+    assert (len(spent), plan(many, policies, WIDE, at_most=1_000).cut) == (MOST_SPENT, False)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(heads, min_size=1, max_size=20, unique_by=lambda head: head.lane),
+    st.lists(st.integers(1, 2_000), min_size=20, max_size=20),
+    st.integers(1, 1_000),
+    st.booleans(),
+)
+def test_however_deep_lanes_are_none_gets_jobs_while_a_more_urgent_one_has_more(
+    found: list[Head], depths: list[int], slots: int, at_once: bool
+) -> None:
+    """Of one priority: all of the older lanes, or all of those of one age, go first."""
+    if at_once:
+        found = [Head(lane=head.lane, position=NOON) for head in found]
+    known = sorted(
+        [head for head in found if head.lane.kind in KINDS],
+        key=lambda head: PLAIN.urgency(head),
+    )
+    held = Counter({head.lane: depth for head, depth in zip(known, depths, strict=False)})
+    room = Room(slots=slots, threads=1_000, isolated_processes=1_000)
+    claim = plan(known, PLAIN, room, at_most=1_000)
+    got = meet(claim, held)
+    if got.total() < min(slots, held.total()):
+        assert claim.more_from is not None, "the next claim takes the rest"
+        assert got.total() >= claim.more_from
+    for number, urgent in enumerate(known):
+        for other in known[number + 1 :]:
+            if PLAIN.urgency(other) - PLAIN.urgency(urgent) > 1:
+                assert got[other.lane] == 0 or got[urgent.lane] == held[urgent.lane]
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 60), st.integers(51, 1_000))
+def test_deep_lanes_of_one_age_fill_a_claim_together(lanes: int, at_most: int) -> None:
+    many = [(head(key=f"{number}"), 10_000) for number in range(lanes)]
+    got = taken(*many, room=Room(slots=at_most, threads=1))
+    assert sum(got.values()) == at_most
+    assert len(got) == min(lanes, -(-at_most // 50))
+    assert max(got.values()) <= max(50, -(-at_most // lanes))
