@@ -144,6 +144,14 @@ def test_a_process_that_serves_loads_nothing_for_people(module: str, spared: set
     assert loaded.isdisjoint(spared)
 
 
+@pytest.mark.parametrize("command", ["doctor", "jobs", "queues", "stats"])
+def test_a_command_that_looks_loads_no_worker(command: str) -> None:
+    """Prevents that half of a command's time are imports of what it never runs."""
+    loaded = loaded_by(f"import windlass.cli.commands.{command}")
+    assert loaded.isdisjoint({"windlass.worker.worker", "windlass.worker.assembly"})
+    assert loaded.isdisjoint({"rich.progress", "textual", "psycopg", "redis"})
+
+
 def loaded_by(script: str) -> set[str]:
     """Return the modules that a program has loaded at its end."""
     script = f"import sys\n{script}\nprint(' '.join(sorted(sys.modules)))"

@@ -50,7 +50,8 @@ def _main() -> None:
 
         supervise(typed, first)
     else:
-        from windlass.cli.root_command import cli
+        with without_collections():
+            from windlass.cli.root_command import cli
 
         cli(prog_name="windlass")
 

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from windlass.cli.processes.garbage import without_collections
 from windlass.cli.refusals import reason, refuse
 from windlass.core.errors import WindlassError
 from windlass.version import __version__
@@ -104,7 +105,8 @@ class _Tidy(TyperGroup):
 def _command(name: str) -> Any:
     # Cached: a program that calls the CLI gets a new group for each call.
     own = typer.Typer(rich_markup_mode=None)
-    module = import_module(f"windlass.cli.commands.{name}")
+    with without_collections():
+        module = import_module(f"windlass.cli.commands.{name}")
     found = vars(module)[name]
     if isinstance(found, typer.Typer):
         own.add_typer(found, name=name)

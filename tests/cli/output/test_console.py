@@ -38,6 +38,21 @@ def test_where_there_is_room_everything_is_shown() -> None:
     assert printed(200)[2] == f"{ID}  mail   5  a long story about what went wrong"
 
 
+def test_numbers_end_and_other_cells_begin_below_each_other() -> None:
+    """Prevents that wide characters, which take two places, move what follows them."""
+    out = io.StringIO()
+    listing = Listing(Column("queue"), Column("n", number=True), Column("what"))
+    listing.add(Text("mail"), Text("5"), Text("a"))
+    listing.add(Text("帳票"), Text("1,000"), Text("b"))
+    listing.print(Console(file=out, width=200))
+    assert out.getvalue().splitlines() == [
+        "queue      n  what",
+        "──────────────────",
+        "mail       5  a",
+        "帳票   1,000  b",
+    ]
+
+
 @pytest.mark.parametrize(
     ("width", "columns"),
     [(70, ["id", "queue", "n", "error"]), (62, ["id", "queue", "error"]), (56, ["id", "error"])],

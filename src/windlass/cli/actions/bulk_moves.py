@@ -12,7 +12,6 @@ from typing import cast
 from uuid import UUID
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from windlass.app import Windlass
 from windlass.app.control.bulk import move_in_chunks
@@ -261,6 +260,9 @@ def _pace(rate: Rate) -> tuple[int, float]:
 
 @contextmanager
 def _progress(total: int, *, slow: bool) -> Iterator[Callable[[int], None]]:
+    # Here, since most commands show no progress, and this import takes as long as a look at jobs.
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     console = show.stderr()
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("jobs", style="dim"))
     hidden = not console.is_terminal or (total <= CHUNK and not slow)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -17,6 +17,7 @@ from windlass.cli.output.tables import Column, Listing
 from windlass.core import documents as facts
 from windlass.core.jobs.states import WAITING, State
 from windlass.core.policies.pauses import Pauses, resuming
+from windlass.core.stats.depths import QueueCount
 from windlass.core.values.durations import brief
 from windlass.core.values.text import inert
 
@@ -177,28 +178,25 @@ async def _look(app: Windlass) -> tuple[list[Depth], Pauses]:
 
 
 async def _measure(app: Windlass, paused: frozenset[str]) -> list[Depth]:
-    counts = await app.store.counts()
+    counts: dict[str, list[QueueCount]] = {queue: [] for queue in paused}
+    for count in await app.store.counts():
+        counts.setdefault(count.queue, []).append(count)
     now = (await app.store.sweep()).now
-    return [
-        Depth(
-            queue=queue,
-            paused=queue in paused,
-            counts={
-                state: sum(c.count for c in counts if c.queue == queue and c.state is state)
-                for state in State
-            },
-            capped=frozenset(c.state for c in counts if c.queue == queue and c.capped),
-            waits=max(
-                (
-                    now - c.oldest
-                    for c in counts
-                    if c.queue == queue and c.state in WAITING and c.oldest and c.oldest <= now
-                ),
-                default=None,
-            ),
-        )
-        for queue in sorted({count.queue for count in counts} | paused)
-    ]
+    return [_depth(queue, counts[queue], now, paused=queue in paused) for queue in sorted(counts)]
+
+
+def _depth(queue: str, counts: Sequence[QueueCount], now: datetime, *, paused: bool) -> Depth:
+    by_state = dict.fromkeys(State, 0)
+    for count in counts:
+        by_state[count.state] += count.count
+    oldest = [each.oldest for each in counts if each.state in WAITING and each.oldest]
+    return Depth(
+        queue=queue,
+        paused=paused,
+        counts=by_state,
+        capped=frozenset(each.state for each in counts if each.capped),
+        waits=max((now - each for each in oldest if each <= now), default=None),
+    )
 
 
 def _count(depth: Depth, state: State) -> Text:
