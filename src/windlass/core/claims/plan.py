@@ -111,6 +111,9 @@ def plan(
     for group, following in pairwise([*groups, None]):
         if group is None or draft.is_done:
             break
+        if len(group) == 1:
+            draft.ask(group[0])
+            continue
         share = share_of(slots, len(group))
         deep = [head for head in group if draft.ask(head, share)]
         if following is None and deep:
@@ -143,9 +146,12 @@ class _Draft:
     ) -> bool:
         """Ask for jobs of a lane, or of keys in turn; return whether `most` alone bounds them."""
         head = unit if isinstance(unit, Head) else unit[0]
-        kind = head.lane.kind
+        kind, left = head.lane.kind, self.allotment.left
         draws = self._room.drawn_by(kind, self._policies.kinds[kind])
-        if self.is_done or any(self.allotment.left[name] <= 0 for name in draws):
+        for name in draws:
+            if left[name] <= 0:
+                return False
+        if self._finds.are_too_many:
             return False
         if not isinstance(unit, Head):
             self._ask_in_turn(unit, draws)

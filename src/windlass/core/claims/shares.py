@@ -41,8 +41,8 @@ def _share_a_claim(
     return (
         isinstance(first, Head)
         and isinstance(other, Head)
-        and first.lane.priority == other.lane.priority
         and other.position - first.position <= _MAX_AGE_DIFFERENCE
+        and first.lane.priority == other.lane.priority
         and (first.lane.kind == other.lane.kind or not _any_in(targets, first, other))
     )
 
