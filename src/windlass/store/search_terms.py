@@ -8,6 +8,8 @@ from typing import Any
 from windlass.core.search.matching import fingerprint_digits, id_digits, ids_of, lower
 from windlass.core.search.terms import RETRYING, Field, Term
 
+_PART = "path_"
+
 
 def conditions(
     fragments: Mapping[str, str], terms: Sequence[Term], listed: Callable[[list[Any]], Any]
@@ -15,12 +17,13 @@ def conditions(
     """Return what follows a WHERE clause for these terms, and the values that it binds.
 
     `{n}` in a fragment stands for the beginning of its values' names. A store binds a list as
-    `listed` returns it.
+    `listed` returns it. One that has a fragment for parts of a path gets it in parts, each of which
+    but the first begins with a step from the end of a list.
     """
     sql: list[str] = []
     values: dict[str, Any] = {}
     for number, term in enumerate(terms):
-        name, bound = f"t{number}", _values(term)
+        name, bound = f"t{number}", _values(term, in_parts="document_part" in fragments)
         fragment = _fragment(fragments, term, bound).replace("{n}", name)
         sql.append(f"AND {'NOT ' if term.negated else ''}({fragment})")
         values |= {f"{name}_{key}": listed(value) for key, value in bound.items()}
@@ -36,10 +39,15 @@ def _fragment(fragments: Mapping[str, str], term: Term, bound: Mapping[str, list
     choices = [fragments.get(f"{field}_{each}") or fragments[each] for each in wanted]
     frame = fragments.get(f"{field}_frame") or fragments["frame"]
     filled = frame.replace("{choices}", " OR ".join(choices)).replace("{text}", fragments[field])
+    document = fragments.get("document", "")
+    for part in (key for key in bound if key.startswith(_PART)):
+        inside = fragments["document_part"].replace("{document}", document)
+        document = inside.replace("{part}", part)
+    filled = filled.replace("{document}", document)
     return filled.replace("{unreadable}", fragments.get("unreadable", ""))
 
 
-def _values(term: Term) -> dict[str, list[Any]]:
+def _values(term: Term, *, in_parts: bool) -> dict[str, list[Any]]:
     match term.field:
         case Field.ID | Field.FLOW:
             ranges = [ids_of(term, value) for value in term.values]
@@ -55,7 +63,7 @@ def _values(term: Term) -> dict[str, list[Any]]:
             if term.field is Field.TEXT:
                 found["ids"] = [each for value in term.values if (each := id_digits(value))]
             return found
-    return _texts(term)
+    return _texts(term) | (_path(term.path, in_parts=in_parts) if term.path else {})
 
 
 def _texts(term: Term) -> dict[str, list[Any]]:
@@ -63,5 +71,14 @@ def _texts(term: Term) -> dict[str, list[Any]]:
     prefixes = [value.text for value in term.values if value.is_prefix]
     if term.field is Field.WORKER:
         prefixes += [f"{text}:" for text in equal]
-    found = {"equal": equal, "prefixes": prefixes}
-    return found | {"path": list(term.path)} if term.path else found
+    return {"equal": equal, "prefixes": prefixes}
+
+
+def _path(path: Sequence[str], *, in_parts: bool) -> dict[str, list[Any]]:
+    """Return a path, or its parts: those before the last one have numbers."""
+    cuts = [at for at, step in enumerate(path) if at and in_parts and step.lstrip()[:1] == "-"]
+    bounds = [*zip([0, *cuts], [*cuts, len(path)], strict=True)]
+    parts = [list(path[first:end]) for first, end in bounds]
+    return {f"{_PART}{number}": part for number, part in enumerate(parts[:-1])} | {
+        "path": parts[-1]
+    }

@@ -25,7 +25,7 @@ DOCUMENTS = (
     b'{"order": {"id": 42.0}, "n": 12345678901234567890, "a.b": {"": "empty"}, "q\\"": "quote"}',
     b'{"order": {"id": 420, "card": {"$secret": "v1:abc"}}, "0": "zero", "x y": "a, b*"}',
     b'{"order": [{"id": 42}, {"id": "\\u00e9"}], "to": "\xc3\xa9t\xc3\xa9", "n": 1e2}',
-    b'{"order": "42", "n": -0.5}',
+    b'{"order": "42", "n": -0.5, "few": ["one"], "many": ["first", "last"], "far": [[[1]], [[2]]]}',
     b"{}",
 )
 TAGGED = ("vip", "vip,eu", "vipers", "", "a b,eu", None)
@@ -74,6 +74,11 @@ SEARCHES = (
     "payload.order.tags.0:new",
     "payload.order.tags.-1:big",
     "payload.order.tags.2:*",
+    "payload.many.-1:last",
+    "payload.many.-2:first",
+    "payload.many.-3:*",
+    "payload.far.-1.-1.-1:2",
+    "-payload.many.-1:last",
     "payload.order.0.id:42",
     "payload.order.card:*",
     'payload."a.b"."":empty',

@@ -34,12 +34,20 @@ worker
 
 -- name: payload
 (CASE WHEN strpos(payload::text, '\u') = 0 OR payload::text !~ {unreadable}
-      THEN payload #>> %({n}_path)s::text[] END)
+      THEN {document} #>> %({n}_path)s::text[] END)
 
 -- name: payload_frame
 -- Lists and objects are no values; that is asked last, since it reads the document again.
 CASE WHEN {choices}
-     THEN json_typeof(payload #> %({n}_path)s::text[]) NOT IN ('object', 'array') ELSE false END
+     THEN json_typeof({document} #> %({n}_path)s::text[]) NOT IN ('object', 'array') ELSE false END
+
+-- name: document
+payload
+
+-- name: document_part
+-- A step from the end of a list begins a path of its own: within a path, PostgreSQL (up to 18) counts
+-- it from the end of the first list that is as deep, whichever that is.
+{document} #> %({n}_{part})s::text[]
 
 -- name: tag
 (CASE WHEN strpos(headers::text, '\u') = 0 OR headers::text !~ {unreadable}
