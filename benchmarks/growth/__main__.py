@@ -145,10 +145,11 @@ async def _pairs(
 ) -> list[Pair]:
     """Take samples in both stores, in turn, beginning with another one each time."""
     measures: list[tuple[str, Measure, bool]] = []
-    if "operations" in only:
-        measures += [(name, each, False) for name, each in operations(plan.load).items()]
+    # Looks come first: operations finish as many jobs in the small store as it had.
     if "looks" in only:
         measures += [(name, each, True) for name, each in looks().items()]
+    if "operations" in only:
+        measures += [(name, each, False) for name, each in operations(plan.load).items()]
     pairs = []
     for name, measure, is_look in measures:
         samples: dict[str, list[Sample]] = {each: [] for each in stages}

@@ -24,7 +24,7 @@ READS = [
     "SELECT * FROM windlass.job_queue",
     "INSERT INTO windlass.jobs (id, kind, payload) VALUES (gen_random_uuid(), 'x', '{}')",
     "DELETE FROM windlass.finished_jobs",
-    "SELECT windlass.claim('x', 1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', true)",
+    "SELECT windlass.claim('x', 1" + ", '{}'" * 10 + ", true)",
     "SELECT windlass.prune('0', '0', '0', '0', 1)",
     "SELECT * FROM windlass.sweep()",
     "CREATE TABLE windlass.mine ()",

@@ -105,7 +105,7 @@ class _Tidy(TyperGroup):
 def _command(name: str) -> Any:
     # Cached: a program that calls the CLI gets a new group for each call.
     own = typer.Typer(rich_markup_mode=None)
-    with without_collections():
+    with without_collections(keep=False):
         module = import_module(f"windlass.cli.commands.{name}")
     found = vars(module)[name]
     if isinstance(found, typer.Typer):

@@ -38,6 +38,16 @@ def test_where_there_is_room_everything_is_shown() -> None:
     assert printed(200)[2] == f"{ID}  mail   5  a long story about what went wrong"
 
 
+def test_a_table_is_plain_where_the_output_has_no_lines() -> None:
+    """Prevents an error instead of a table where the output's encoding is that of a bare system."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    listing = Listing(Column("queue"), Column("n", number=True))
+    listing.add(Text("mail"), Text("5"))
+    listing.print(Console(file=out, width=200))
+    out.seek(0)
+    assert out.read().splitlines() == ["queue  n", "--------", "mail   5"]
+
+
 def test_numbers_end_and_other_cells_begin_below_each_other() -> None:
     """Prevents that wide characters, which take two places, move what follows them."""
     out = io.StringIO()

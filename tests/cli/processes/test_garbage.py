@@ -21,6 +21,15 @@ def test_a_block_collects_nothing_and_leaves_nothing_to_visit() -> None:
         gc.unfreeze()
 
 
+def test_objects_of_a_program_that_calls_a_command_can_still_be_collected() -> None:
+    """Prevents that what a web process has at its first command is never visited again."""
+    before = gc.get_freeze_count()
+    with without_collections(keep=False):
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == before
+
+
 def test_an_import_that_fails_leaves_collections_on() -> None:
     with pytest.raises(ImportError), without_collections():
         raise ImportError

@@ -44,23 +44,23 @@ def taken(
 # -- who shares ------------------------------------------------------------------------------------
 
 
-def test_lanes_of_one_age_are_asked_for_shares() -> None:
+def test_lanes_of_one_age_are_asked_for_shares_and_then_for_the_rest() -> None:
     """Prevents that a claim takes a thousand jobs of one queue before the older ones of others."""
     four = [
         head(key=key, waited=timedelta(seconds=number / 4)) for number, key in enumerate("dcba")
     ]
-    assert counts(*four) == [(key, 250) for key in "abcd"]
-
-
-def test_lanes_that_shared_are_asked_for_the_rest_before_less_urgent_ones() -> None:
-    two = [head(key=key) for key in "ab"]
-    rest = [("a", 1_000), ("b", 1_000), ("last", 1_000)]
-    assert counts(*two, LAST) == [("a", 500), ("b", 500), *rest]
+    shares, rest = [(key, 250) for key in "abcd"], [(key, 1_000) for key in "abcd"]
+    assert counts(*four, LAST) == [*shares, *rest, ("last", 1_000)]
 
 
 def test_no_share_is_smaller_than_what_makes_it_worth_to_ask_a_lane() -> None:
     many = counts(*(head(key=f"{number}") for number in range(500)))
-    assert [count for _, count in many] == [50] * 500
+    assert [count for _, count in many] == [50] * 500 + [1_000] * 500
+
+
+def test_a_lane_is_asked_once_where_each_slot_is_for_a_job_of_another_lane() -> None:
+    many = counts(*(head(key=f"{number}") for number in range(1_200)))
+    assert [count for _, count in many] == [50] * 1_000
 
 
 @pytest.mark.parametrize("at_most", [1, 50])
@@ -84,11 +84,13 @@ def test_ages_are_compared_with_the_oldest_lane_of_those_that_share() -> None:
     assert counts(*chain) == [*shares, ("a", 1_000), ("b", 1_000), ("c", 1_000)]
 
 
-def test_a_kind_with_a_target_in_jeopardy_goes_before_others_of_its_age() -> None:
-    """Prevents that a deadline is missed for jobs that have none."""
-    pressed, other = head(key="a", waited=MINUTE), head("sync", key="b", waited=MINUTE)
-    policies = Policies(kinds=KINDS, targets={"async": MINUTE})
-    assert counts(other, pressed, policies=policies) == [("a", 1_000), ("b", 4)]
+def test_a_kind_with_a_target_shares_with_nobody() -> None:
+    """Prevents that a deadline is missed for jobs that have a later one, or none."""
+    kinds = KINDS | {"other": KINDS["async"]}
+    pressed = [head(key="a", waited=MINUTE), head(key="b", waited=MINUTE - SECOND)]
+    policies = Policies(kinds=kinds, targets={"async": MINUTE})
+    asked = counts(head("other", key="c", waited=MINUTE), *pressed, policies=policies)
+    assert asked == [("a", 1_000), ("b", 1_000), ("c", 1_000)]
 
 
 def test_keys_that_take_turns_share_nothing_with_other_lanes() -> None:
@@ -105,7 +107,6 @@ def test_a_lane_that_must_not_be_overtaken_is_asked_once() -> None:
     policies = Policies(kinds=KINDS, ordered=frozenset({"async"}))
     claim = plan([head(key="a"), head(key="b"), LAST], policies, WIDE, at_most=1_000)
     assert [ask.lane.key for ask in claim.asks] == ["a", "b", "last"]
-    assert claim.more_from is None
 
 
 # -- what nobody loses -----------------------------------------------------------------------------
@@ -125,12 +126,17 @@ def test_one_deep_lane_among_shallow_ones_leaves_nothing_to_younger_lanes() -> N
     assert "last" not in taken(*lanes, (LAST, 10_000))
 
 
-def test_another_claim_follows_if_the_last_lanes_may_have_more_than_their_shares() -> None:
-    """Prevents that a worker waits for each claim before the next while lanes are deep."""
-    claim = plan([head(key="a"), head(key="b")], PLAIN, WIDE, at_most=1_000)
-    assert claim.more_from == 500
-    claim = plan([head(key="a"), head(key="b"), LAST], PLAIN, WIDE, at_most=1_000)
-    assert claim.more_from is None
+def test_gates_answer_once_for_both_asks_of_a_lane() -> None:
+    """Prevents that the rest of a lane does not draw on a limit that ran out in between."""
+    answers = Counter[str]()
+
+    def gates(lane: Lane) -> list[Allowance]:
+        answers[lane.key] += 1
+        return [Allowance("limit", 600)] if answers[lane.key] == 1 else []
+
+    lanes = [(head(key=key), 10_000) for key in "ab"]
+    assert sum(taken(*lanes, policies=Policies(kinds=KINDS, allowances=gates)).values()) == 600
+    assert answers == {"a": 1, "b": 1}
 
 
 def test_a_lane_that_little_can_start_of_leaves_its_share() -> None:
@@ -197,9 +203,8 @@ def test_however_deep_lanes_are_none_gets_jobs_while_a_more_urgent_one_has_more(
     room = Room(slots=slots, threads=1_000, isolated_processes=1_000)
     claim = plan(known, PLAIN, room, at_most=1_000)
     got = meet(claim, held)
-    if got.total() < min(slots, held.total()):
-        assert claim.more_from is not None, "the next claim takes the rest"
-        assert got.total() >= claim.more_from
+    assert got.total() == min(slots, held.total())
+    assert len(claim.asks) <= 2 * min(slots, len(known))
     for number, urgent in enumerate(known):
         for other in known[number + 1 :]:
             if PLAIN.urgency(other) - PLAIN.urgency(urgent) > 1:

@@ -76,17 +76,18 @@ def calls(rows: int) -> dict[str, Call]:
         [kind for kind, _ in LANES],
         [priority for _, priority in LANES],
         [""] * count,
-        [ASKED] * count,
         ["-infinity"] * count,
         [0] * count,
         [1] * count,
         [ASKED],
+        [*range(1, count + 1)],
+        [ASKED] * count,
     )
     return {
         "claim": Call(
             "SELECT id FROM windlass.claim('alive', 1, %s::text[], %s::text[], %s::integer[], "
-            "%s::text[], %s::integer[], %s::timestamptz[], %s::bigint[], %s::integer[], "
-            "%s::integer[], true)",
+            "%s::text[], %s::timestamptz[], %s::bigint[], %s::integer[], %s::integer[], "
+            "%s::integer[], %s::integer[], true)",
             asks,
             {
                 Step("Index Scan", "jobs", "jobs_lanes"),
@@ -98,9 +99,9 @@ def calls(rows: int) -> dict[str, Call]:
         ),
         "claim in order": Call(
             "SELECT id FROM windlass.claim('alive', 1, %s::text[], %s::text[], %s::integer[], "
-            "%s::text[], %s::integer[], %s::timestamptz[], %s::bigint[], %s::integer[], "
-            "%s::integer[], true)",
-            (*asks[:4], [-1] * count, *asks[5:]),
+            "%s::text[], %s::timestamptz[], %s::bigint[], %s::integer[], %s::integer[], "
+            "%s::integer[], %s::integer[], true)",
+            (*asks[:-1], [-1] * count),
             set(),  # Planned with the claim before it.
             {"jobs_lanes": count},
         ),

@@ -40,7 +40,7 @@ from windlass.store.postgres import migrate as schema
 
 FROZEN = {1: "0d2841ad8762b105eb091aeec302e2afb6dd6ce85d5b32d9d6b981972236f445"}
 """The SHA-256 of every migration. Until the first release, this is where to follow a change."""
-FROZEN_FUNCTIONS = {1: "db0527460b7dd4fbdec948270b48601ff09e532d19612aeb5df77fa02e35bd86"}
+FROZEN_FUNCTIONS = {1: "2df4f6b5ce00c9e51977f61c4d9839abb0dff0fb94ceadbf90652de6d210a7da"}
 """The digests of the functions of every schema; today's are the last."""
 HOUR = timedelta(hours=1)
 IDS = IdGenerator()

@@ -51,7 +51,8 @@ class Listing:
         widths = [self._width(index, spare) for index in kept]
         page = Text()
         self._write(page, kept, widths, [Text(column.name, "bold") for column in self._columns])
-        page.append("─" * (sum(widths) + _GAP * (len(widths) - 1)) + "\n", "dim")
+        line = "-" if console.options.ascii_only else "─"
+        page.append(line * (sum(widths) + _GAP * (len(widths) - 1)) + "\n", "dim")
         for row in self._rows:
             self._write(page, kept, widths, row)
         console.print(page, soft_wrap=True, end="")

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def without_collections() -> Iterator[None]:
-    """Collect no garbage in this block, which imports modules; what it makes is not visited later.
+def without_collections(*, keep: bool = True) -> Iterator[None]:
+    """Collect no garbage in this block, which imports modules.
 
     Imports make a hundred thousand objects that stay. Collections that look for garbage among them
-    take a tenth of a process's start.
+    take a tenth of a process's start. All objects that there are now are kept to the end of the
+    process, and never visited again; a process that is not ours must not `keep` them.
     """
     if not gc.isenabled():
         yield
@@ -21,5 +22,6 @@ def without_collections() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()  # Otherwise the next collection would visit all of them.
+        if keep:
+            gc.freeze()
         gc.enable()

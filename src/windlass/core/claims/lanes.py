@@ -76,11 +76,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     """The turns of fair keys in this claim; stores ignore them."""
     cut: bool = False
     """Whether some lanes were not considered yet; stores ignore it."""
-    more_from: int | None = None
-    """How many jobs mean that more may wait, even if the claim is not full; stores ignore it.
-
-    Then some lanes were asked for a share only, or keys of a group have their turn later.
-    """
+    others: bool = False
+    """Whether some keys of a group have their turn later; stores ignore it."""
 
 
 class StandingAsk(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import pairwise
 from operator import attrgetter
 
 from msgspec import Struct, field
@@ -107,21 +106,15 @@ def plan(
     """
     draft = _Draft(policies, room, at_most, len(heads) + 1 if thorough else MOST_SPENT)
     slots = draft.allotment.budgets[SLOTS]
-    groups = alike(_by_urgency(heads, policies, now), slots, policies.targets)
-    for group, following in pairwise([*groups, None]):
-        if group is None or draft.is_done:
+    for group in alike(_by_urgency(heads, policies, now), slots, policies.targets):
+        if draft.is_done:
             break
         if len(group) == 1:
             draft.ask(group[0])
             continue
         share = share_of(slots, len(group))
-        deep = [head for head in group if draft.ask(head, share)]
-        if following is None and deep:
-            # Most of them may have no more; if they have, the next claim takes it.
-            draft.look_for_more_from(share)
-        else:
-            for head in deep:
-                draft.ask(head, again=True)
+        for head in [head for head in group if draft.ask(head, share)]:
+            draft.ask(head, again=True)
     return draft.claim()
 
 
@@ -135,7 +128,8 @@ class _Draft:
         self._finds = _Finds(policies, most_spent)
         self._asks: list[Ask] = []
         self._turns: list[FairShare] = []
-        self._more_from: int | None = None
+        self._has_others = False
+        self._known: dict[Lane, list[Allowance]] = {}
 
     @property
     def is_done(self) -> bool:
@@ -156,7 +150,10 @@ class _Draft:
         if not isinstance(unit, Head):
             self._ask_in_turn(unit, draws)
             return False
-        allowances = self._allowances(head.lane)
+        # Gates answer once for both asks of a lane, since they look at the time.
+        allowances = self._known.pop(head.lane) if again else list(self._allowances(head.lane))
+        if most is not None:
+            self._known[head.lane] = allowances
         count, draws = self.allotment.draw(draws, allowances, most=most, again=again)
         if count > 0:
             self._add(head, count, draws)
@@ -192,8 +189,7 @@ class _Draft:
         for head, count in asked:
             self._add(head, count, drawn[head.lane])
         self._turns += turns
-        if len(known) < len(heads):
-            self._more_from = 1
+        self._has_others = self._has_others or len(known) < len(heads)
 
     def _add(self, head: Head, count: int, draws: tuple[str, ...]) -> None:
         ordered = head.lane.kind in self._policies.ordered
@@ -209,10 +205,6 @@ class _Draft:
                 return
         yield from self._policies.allowances(lane)
 
-    def look_for_more_from(self, jobs: int | None) -> None:
-        """Have the next claim follow at once if this one returns as many jobs."""
-        self._more_from = self._more_from or jobs
-
     def claim(self) -> Claim:
         """Return the claim that was planned."""
         return Claim(
@@ -221,7 +213,7 @@ class _Draft:
             reserves=self.allotment.reserves(),
             turns=tuple(self._turns),
             cut=self._finds.are_too_many,
-            more_from=self._more_from,
+            others=self._has_others,
         )
 
 

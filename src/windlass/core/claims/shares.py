@@ -19,7 +19,7 @@ def alike(
 
     Lanes share if they have one priority and their oldest jobs came within a second, so that a
     claim takes the oldest jobs of all of them, and not a thousand of one lane. Keys that take turns
-    share with nobody, nor does a kind with a target share with other kinds.
+    and kinds with a target do not share: they have an order of their own.
     """
     start = 0
     for at in range(1, len(units) + 1):
@@ -30,7 +30,7 @@ def alike(
 
 
 def share_of(slots: int, lanes: int) -> int | None:
-    """Return for how many jobs each lane is asked at first; None: for all that there is room."""
+    """Return for how many jobs each lane is asked at first; None: all that there is room for."""
     share = max(_MIN_SHARE_JOBS, -(-slots // lanes))
     return share if share < slots else None
 
@@ -43,9 +43,6 @@ def _share_a_claim(
         and isinstance(other, Head)
         and other.position - first.position <= _MAX_AGE_DIFFERENCE
         and first.lane.priority == other.lane.priority
-        and (first.lane.kind == other.lane.kind or not _any_in(targets, first, other))
+        and first.lane.kind not in targets
+        and other.lane.kind not in targets
     )
-
-
-def _any_in(targets: Container[str], *heads: Head) -> bool:
-    return any(head.lane.kind in targets for head in heads)

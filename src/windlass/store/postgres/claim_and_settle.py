@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
 from uuid import UUID
 
-from windlass.core.claims.lanes import Claim, Floor, Head, Queues, Sweep
+from windlass.core.claims.lanes import Ask, Claim, Floor, Head, Queues, Sweep
 from windlass.core.jobs.job import Checkpoint, Job, Lane
 from windlass.core.jobs.settle import Transition
 from windlass.core.jobs.states import State
@@ -118,25 +118,33 @@ async def claim(
 
 
 def claim_values(claim: Claim, worker: str, token: int) -> tuple[str, ...]:
-    """Return the values of `claim` but the last: asks as columns.
+    """Return the values of `claim` but the last: lanes as columns, and asks as numbers of lanes.
 
     A count of -1 says that the lane is ordered; draws have a bit for each budget.
     """
-    asks, budgets = claim.asks, list(claim.budgets)
-    bits = {name: 1 << number for number, name in enumerate(budgets)}
-    floors = [ask.floor or _NO_FLOOR for ask in asks]
+    bits = {name: 1 << number for number, name in enumerate(claim.budgets)}
+    numbers: dict[tuple[Lane, tuple[str, ...]], int] = {}
+    asked: list[int] = []
+    lanes: list[Ask] = []
+    for ask in claim.asks:
+        number = numbers.setdefault((ask.lane, ask.draws), len(numbers) + 1)
+        if number > len(lanes):
+            lanes.append(ask)
+        asked.append(number)
+    floors = [ask.floor or _NO_FLOOR for ask in lanes]
     return (
         worker,
         str(token),
-        text_array([ask.lane.queue for ask in asks]),
-        text_array([ask.lane.kind for ask in asks]),
-        _array([ask.lane.priority for ask in asks]),
-        text_array([ask.lane.key for ask in asks]),
-        _array([-1 if ask.ordered else ask.count for ask in asks]),
+        text_array([ask.lane.queue for ask in lanes]),
+        text_array([ask.lane.kind for ask in lanes]),
+        _array([ask.lane.priority for ask in lanes]),
+        text_array([ask.lane.key for ask in lanes]),
         text_array([floor.due_at.isoformat() for floor in floors]),
         _array([floor.seq for floor in floors]),
-        _array([sum(bits[name] for name in ask.draws) for ask in asks]),
-        _array([claim.budgets[name] for name in budgets]),
+        _array([sum([bits[name] for name in ask.draws]) for ask in lanes]),
+        _array([*claim.budgets.values()]),
+        _array(asked),
+        _array([-1 if ask.ordered else ask.count for ask in claim.asks]),
     )
 
 

@@ -42,7 +42,7 @@ def claim(names: Names, asked: Claim, worker: str, token: int) -> Talk[list[Job]
         piece = asks[:_ASKS_AT_ONCE]
         arguments = _claim_arguments(piece, budgets, worker, token)
         (reply,) = yield [names.call("claim", *arguments)]
-        now, count, packed, lists, stop, rest, left = reply
+        now, count, packed, lists, stop, rest, left, emptied = reply
         if count:
             rows = read_rows(count, packed)
             values, more, started = (yield from values_of(names, rows)), by_id(lists), instant(now)
@@ -59,6 +59,9 @@ def claim(names: Names, asked: Claim, worker: str, token: int) -> Talk[list[Job]
             first = piece[stop - 1]
             again = Ask(lane=first.lane, count=rest, draws=first.draws, ordered=first.ordered)
             asks[:stop] = [again]
+        if emptied:
+            empty = {piece[number - 1].lane for number in emptied}
+            asks = [ask for ask in asks if ask.lane not in empty]
     return jobs
 
 

@@ -83,13 +83,16 @@ def claim(db: sqlite3.Connection, asked: Claim, worker: str, token: int, now: in
     values: dict[str, Any] = {"worker": worker, "token": token, "now": now}
     budgets = dict(asked.budgets)
     taken: list[int] = []
+    emptied: set[Lane] = set()
     for ask in asked.asks:
         count = min((ask.count, *(budgets[name] for name in ask.draws)))
-        if count <= 0 or (ask.ordered and _is_ahead(db, ask.lane, now)):
+        if count <= 0 or ask.lane in emptied or (ask.ordered and _is_ahead(db, ask.lane, now)):
             continue
         (oldest,) = db.execute(sql["oldest_of_lane"], {**ask.lane._asdict(), "count": count})
         db.execute(sql["claim_jobs"], {**values, "seqs": oldest[0]})
         seqs = msgspec.json.decode(oldest[0])
+        if len(seqs) < count:
+            emptied.add(ask.lane)
         for name in ask.draws:
             budgets[name] -= len(seqs)
         taken += seqs

@@ -255,10 +255,10 @@ class Claimer(Service):
                 rotation.settle(claim.turns, Counter(job.lane for job in jobs))
         for job in jobs:
             self._engine.start(job)
-        # Lanes of this claim may have had fewer jobs than were asked for, and others more.
-        enough = wanted.slots if claim.more_from is None else min(wanted.slots, claim.more_from)
-        self._is_pipelining = len(jobs) >= enough
-        self._demand.claimed(more=self._is_pipelining)
+        is_full = len(jobs) >= wanted.slots
+        # The keys of this claim may have had fewer jobs than were asked for, and other keys more.
+        self._is_pipelining = is_full or (claim.others and len(jobs) > 0)
+        self._demand.claimed(more=is_full)
         self._empty_claims = 0 if jobs else self._empty_claims + (not is_ahead)
         self._meters.claimed(jobs, took)
         if is_ahead or not self._empty_claims:

@@ -58,8 +58,9 @@ SELECT queue, kind, priority, key, due_at, seq FROM {schema}.sweep_queues(%s::te
 -- name: claim
 -- Start pending jobs under a worker's lease.
 SELECT asked, id, payload, due_at, created_at, started_at, attempt, failures, crashes, rest, seq
-FROM {schema}.claim(%s, %s, %s::text[], %s::text[], %s::integer[], %s::text[], %s::integer[],
-                    %s::timestamptz[], %s::bigint[], %s::integer[], %s::integer[], %s)
+FROM {schema}.claim(%s, %s, %s::text[], %s::text[], %s::integer[], %s::text[],
+                    %s::timestamptz[], %s::bigint[], %s::integer[], %s::integer[], %s::integer[],
+                    %s::integer[], %s)
 
 -- name: complete
 -- Record successes.

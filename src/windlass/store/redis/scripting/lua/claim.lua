@@ -1,7 +1,8 @@
 -- Start pending jobs under a live lease, ask by ask, until the bound of a call is reached.
 -- ARGV = worker, token, most jobs (each lane after the first counts as two of them), most bytes, number of
 -- budgets, their sizes; lane, count (below 0: in order), bits of the budgets for each ask
--- Returns now, number, jobs, lists, the ask to go on with or 0, how many that has left, budgets left
+-- Returns now, number, jobs, lists, the ask to go on with or 0, how many that has left, budgets left,
+-- and the asks that emptied their lanes
 -- flags: allow-oom
 -- requires: memory parts count free_key is_live lists finish
 local worker, token, most, most_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -9,8 +10,10 @@ local n_budgets = tonumber(ARGV[5])
 local left, out, taken, extra, size, stop, rest = {}, {}, {}, {}, 0, 0, 0
 -- What was taken out of lanes and not started yet: their members with scores, and the queue, for each.
 local popped, waiting = {}, 0
+-- Lanes that gave less than they could: a later ask for the rest of one is passed over.
+local dry, emptied = {}, {}
 for i = 1, n_budgets do left[i] = tonumber(ARGV[5 + i]) end
-if not is_live(worker) then return {now, 0, '', {}, 0, 0, left} end
+if not is_live(worker) then return {now, 0, '', {}, 0, 0, left, {}} end
 -- The server takes as long to look at a lane as to start two jobs of it.
 local PIECE, AHEAD, PER_LANE, looked_at = 50, 2000000, 2, 0
 
@@ -77,7 +80,7 @@ for at = 6 + n_budgets, #ARGV, 3 do
   local lane, asked, bits = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local blocked = asked < 0
     and call('ZCOUNT', P .. 'L:' .. lane, '(' .. string.format('%.0f', now + AHEAD), '+inf') > 0
-  local room = blocked and 0 or math.abs(asked)
+  local room = (blocked or dry[lane]) and 0 or math.abs(asked)
   for i = 1, n_budgets do
     if bit.band(bits, bit.lshift(1, i - 1)) ~= 0 and left[i] < room then room = left[i] end
   end
@@ -88,7 +91,11 @@ for at = 6 + n_budgets, #ARGV, 3 do
     local got = take(lane, piece)
     if waiting == PIECE then start() end
     draw(bits, got)
-    room = got < piece and 0 or room - got
+    room = room - got
+    if got < piece then
+      room, dry[lane] = 0, true
+      emptied[#emptied + 1] = (at - 6 - n_budgets) / 3 + 1
+    end
   end
   if stop ~= 0 then break end
 end
@@ -99,4 +106,4 @@ if #taken > 0 then
   finish()
 end
 local ask = stop == 0 and 0 or (stop - 6 - n_budgets) / 3 + 1
-return {now, #taken, table.concat(out), lists(extra), ask, rest, left}
+return {now, #taken, table.concat(out), lists(extra), ask, rest, left, emptied}
