@@ -170,7 +170,11 @@ def watch(
 
 def watch_to_the_end(yard: Yard, crew: Crew) -> Figures:
     """Look at a crew from when it serves, until nothing is left of what it found."""
+    start = look(yard, crew)
     serving(yard, crew)
     first = look(yard, crew)
     wait_for("the last job", yard.is_empty, _SELDOM)
-    return between(yard, first, look(yard, crew), ran_dry=True)
+    last = look(yard, crew)
+    if not yard.finished(first.at, last.at)[0]:
+        first = start  # All ended before the crew was seen to serve; then its start counts, too.
+    return between(yard, first, last, ran_dry=True)
