@@ -49,13 +49,13 @@ def test_lanes_of_one_age_are_asked_for_shares_and_then_for_the_rest() -> None:
     four = [
         head(key=key, waited=timedelta(seconds=number / 4)) for number, key in enumerate("dcba")
     ]
-    shares, rest = [(key, 250) for key in "abcd"], [(key, 1_000) for key in "abcd"]
+    shares, rest = [(key, 250) for key in "abcd"], [(key, 750) for key in "abcd"]
     assert counts(*four, LAST) == [*shares, *rest, ("last", 1_000)]
 
 
 def test_no_share_is_smaller_than_what_makes_it_worth_to_ask_a_lane() -> None:
     many = counts(*(head(key=f"{number}") for number in range(500)))
-    assert [count for _, count in many] == [50] * 500 + [1_000] * 500
+    assert [count for _, count in many] == [50] * 500 + [950] * 500
 
 
 def test_a_lane_is_asked_once_where_each_slot_is_for_a_job_of_another_lane() -> None:
@@ -63,9 +63,20 @@ def test_a_lane_is_asked_once_where_each_slot_is_for_a_job_of_another_lane() -> 
     assert [count for _, count in many] == [50] * 1_000
 
 
-@pytest.mark.parametrize("at_most", [1, 50])
-def test_a_claim_of_few_jobs_is_not_shared(at_most: int) -> None:
-    assert counts(head(key="a"), head(key="b"), at_most=at_most)[0] == ("a", at_most)
+@pytest.mark.parametrize(("at_most", "lanes"), [(1, "a"), (50, "ab")])
+def test_a_claim_of_few_jobs_is_not_shared(at_most: int, lanes: str) -> None:
+    asked = counts(head(key="a"), head(key="b"), at_most=at_most)
+    assert asked == [(key, at_most) for key in lanes]
+
+
+def test_no_more_lanes_share_a_claim_than_it_has_slots() -> None:
+    """Prevents that a claim for 200 jobs goes through thousands of lanes before it asks again."""
+    spent = Policies(
+        kinds=KINDS, allowances=lambda lane: [] if lane.key in "yz" else [Allowance("none", 0)]
+    )
+    many = [head(key=f"{number}") for number in range(199)]
+    asked = counts(head(key="z"), *many, head(key="y"), policies=spent, at_most=200)
+    assert asked == [("z", 50), ("z", 150), ("y", 200)]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +91,7 @@ def test_a_lane_is_asked_for_all_before_one_of(second: Head) -> None:
 def test_ages_are_compared_with_the_oldest_lane_of_those_that_share() -> None:
     """Prevents that a lane waits behind a chain of younger ones, each a second after the last."""
     chain = [head(key=key, waited=-number * SECOND) for number, key in enumerate("abc")]
-    shares = [("a", 500), ("b", 500)]
-    assert counts(*chain) == [*shares, ("a", 1_000), ("b", 1_000), ("c", 1_000)]
+    assert counts(*chain) == [("a", 500), ("b", 500), ("a", 500), ("b", 500), ("c", 1_000)]
 
 
 def test_a_kind_with_a_target_shares_with_nobody() -> None:
@@ -91,6 +101,9 @@ def test_a_kind_with_a_target_shares_with_nobody() -> None:
     policies = Policies(kinds=kinds, targets={"async": MINUTE})
     asked = counts(head("other", key="c", waited=MINUTE), *pressed, policies=policies)
     assert asked == [("a", 1_000), ("b", 1_000), ("c", 1_000)]
+    # A target that is not in jeopardy yet goes by its age.
+    asked = counts(head("other", key="c", waited=SECOND / 2), head(key="a"), policies=policies)
+    assert asked == [("c", 1_000), ("a", 1_000)]
 
 
 def test_keys_that_take_turns_share_nothing_with_other_lanes() -> None:
@@ -98,7 +111,7 @@ def test_keys_that_take_turns_share_nothing_with_other_lanes() -> None:
     room = Room(slots=1_000, threads=1_000)
     alone = [head("sync", key="s", waited=MINUTE), head("sync", key="t", waited=MINUTE)]
     asked = counts(*alone, head(key="a"), head(key="b"), policies=policies, room=room)
-    assert asked[:4] == [("s", 500), ("t", 500), ("s", 1_000), ("t", 1_000)]
+    assert asked[:4] == [("s", 500), ("t", 500), ("s", 500), ("t", 500)]
     assert {key for key, _ in asked[4:]} == {"a", "b"}
 
 
@@ -157,6 +170,16 @@ def test_a_share_draws_on_what_is_left_of_an_allowance() -> None:
     asked = [(ask.lane.key, ask.count) for ask in claim.asks]
     assert asked == [("a", 200), ("b", 200), ("a", 100), ("b", 100), ("last", 300)]
     assert claim.reserves == {"a": 600, "b": 600, "last": 600}
+
+
+def test_no_tokens_are_reserved_for_more_jobs_of_a_lane_than_there_are_slots() -> None:
+    """Prevents that lanes which share with it miss tokens for which it has no slots."""
+    limits = Policies(
+        kinds=KINDS, allowances=lambda _lane: [Allowance("limit", 1_500, amount=2, shared=False)]
+    )
+    claim = plan([head(key="a"), head(key="b")], limits, WIDE, at_most=400, now=NOON)
+    asked = [(ask.lane.key, ask.count) for ask in claim.asks]
+    assert asked == [("a", 200), ("b", 200), ("a", 200), ("b", 150)]
 
 
 def test_kinds_that_keep_their_slots_leave_the_rest_to_quick_ones() -> None:

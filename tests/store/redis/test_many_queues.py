@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -70,6 +71,38 @@ def test_a_claim_of_many_queues_is_met_in_order_by_several_scripts(
         assert [job.id for job in jobs] == [job.id for job in new[:-3]]
         assert len(calls) >= 4
         assert len(await bench.claim_all(worker, claim)) == 3
+
+    run(redis_clock, check)
+
+
+def test_the_rest_of_many_queues_comes_from_those_that_have_more(
+    redis_clock: ClockedRedis,
+) -> None:
+    """Prevents: a deep queue is passed over as empty in the place of a shallow one."""
+
+    async def check(store: RedisStore, bench: Bench, worker: str) -> None:
+        depths = {f"q{n:03}": 4 if n % 3 else 1 for n in range(QUEUES)}
+        new = [bench.new(queue=queue) for queue, depth in depths.items() for _ in range(depth)]
+        await store.enqueue(new)
+        shares = await claim_of_all(store, each=2, slots=300)
+        rest = await claim_of_all(store, each=4, slots=300)
+        claim = Claim(asks=(*shares.asks, *rest.asks), budgets=shares.budgets)
+        jobs = await bench.claim_all(worker, claim)
+        # The first two of every queue are 250, and the last 50 are the rest of 25 queues.
+        deep = [queue for queue, depth in depths.items() if depth == 4][:25]
+        expected = {queue: min(depth, 4 if queue in deep else 2) for queue, depth in depths.items()}
+        assert Counter(job.queue for job in jobs) == expected
+
+    run(redis_clock, check)
+
+
+def test_no_script_is_sent_for_asks_that_no_slot_is_left_for(redis_clock: ClockedRedis) -> None:
+    async def check(store: RedisStore, bench: Bench, worker: str) -> None:
+        await store.enqueue([bench.new(queue=f"q{n:03}") for n in range(QUEUES)])
+        claim = await claim_of_all(store, each=1, slots=10)
+        calls: list[Command] = []
+        talk = claim_and_settle.claim(store._names, claim, worker, 7)
+        assert (len(await apump(talk, noted(store, calls))), len(calls)) == (10, 1)
 
     run(redis_clock, check)
 

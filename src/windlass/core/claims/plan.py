@@ -114,7 +114,7 @@ def plan(
             continue
         share = share_of(slots, len(group))
         for head in [head for head in group if draft.ask(head, share)]:
-            draft.ask(head, again=True)
+            draft.ask(head, share, again=True)
     return draft.claim()
 
 
@@ -136,9 +136,12 @@ class _Draft:
         return self.allotment.left[SLOTS] <= 0 or self._finds.are_too_many
 
     def ask(
-        self, unit: Head | Sequence[Head], most: int | None = None, *, again: bool = False
+        self, unit: Head | Sequence[Head], share: int | None = None, *, again: bool = False
     ) -> bool:
-        """Ask for jobs of a lane, or of keys in turn; return whether `most` alone bounds them."""
+        """Ask for jobs of a lane, or of keys in turn; return whether the share alone bounds them.
+
+        A lane that is asked `again` is asked for what is left behind its share.
+        """
         head = unit if isinstance(unit, Head) else unit[0]
         kind, left = head.lane.kind, self.allotment.left
         draws = self._room.drawn_by(kind, self._policies.kinds[kind])
@@ -150,16 +153,19 @@ class _Draft:
         if not isinstance(unit, Head):
             self._ask_in_turn(unit, draws)
             return False
+        most = share
+        if again and share is not None:
+            most = min(self.allotment.budgets[name] for name in draws) - share
         # Gates answer once for both asks of a lane, since they look at the time.
         allowances = self._known.pop(head.lane) if again else list(self._allowances(head.lane))
-        if most is not None:
+        if share is not None and not again:
             self._known[head.lane] = allowances
         count, draws = self.allotment.draw(draws, allowances, most=most, again=again)
         if count > 0:
             self._add(head, count, draws)
         elif not again:
             self._finds.look_at(head)
-        return count == most and kind not in self._policies.ordered
+        return count == share and kind not in self._policies.ordered
 
     def _ask_in_turn(self, heads: Sequence[Head], draws: tuple[str, ...]) -> None:
         drawn: dict[Lane, tuple[str, ...]] = {}

@@ -62,6 +62,8 @@ def claim(names: Names, asked: Claim, worker: str, token: int) -> Talk[list[Job]
         if emptied:
             empty = {piece[number - 1].lane for number in emptied}
             asks = [ask for ask in asks if ask.lane not in empty]
+        if not all(budgets.values()):
+            asks = [ask for ask in asks if all(budgets[name] for name in ask.draws)]
     return jobs
 
 
