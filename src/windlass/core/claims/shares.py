@@ -29,10 +29,9 @@ def alike(
             start = at
 
 
-def share_of(slots: int, lanes: int) -> int | None:
-    """Return for how many jobs each lane is asked at first; None: all that there is room for."""
-    share = max(_MIN_SHARE_JOBS, -(-slots // lanes))
-    return share if share < slots else None
+def share_of(slots: int, lanes: int) -> int:
+    """Return for how many jobs each lane is asked at first; it may be more than there are slots."""
+    return max(_MIN_SHARE_JOBS, -(-slots // lanes))
 
 
 def _share_a_claim(
