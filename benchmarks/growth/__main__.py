@@ -123,6 +123,7 @@ async def _measure(server: Server, plan: Plan, only: Sequence[str], tell: Tell) 
         await asyncio.to_thread(fill, stage.url, stage.sizes, tell)
     # As initdb leaves it, but for autovacuum: it would come by in one of the two and not the other.
     _set(stages["small"], fsync="on", max_wal_size="'1GB'")
+    filled = {name: f"{stage.sizes}, {stage.size}" for name, stage in stages.items()}
     others = Others(server.pid)
     pairs = await _pairs(stages, plan, only, tell)
     windows, figures = await _rest(server, stages, plan, only, tell)
@@ -132,7 +133,7 @@ async def _measure(server: Server, plan: Plan, only: Sequence[str], tell: Tell) 
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
     return Report(
         place=f"{machine}, Python {platform.python_version()}, PostgreSQL {version}",
-        sizes={name: f"{stage.sizes}, {stage.size}" for name, stage in stages.items()},
+        sizes=filled,
         others=others.cpus() or 0.0,
         pairs=pairs,
         windows=windows,

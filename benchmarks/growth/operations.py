@@ -53,8 +53,17 @@ def operations(load: Load) -> Mapping[str, Measure]:
 async def add(stage: Stage, jobs: int) -> None:
     """Add jobs to the queue that only measures use."""
     for first in range(0, jobs, _BULK):
-        drafts = [stage.noop.draft() for _ in range(min(_BULK, jobs - first))]
-        await stage.app.aenqueue_many(drafts)
+        numbers = range(first, min(first + _BULK, jobs))
+        await stage.app.aenqueue_many([stage.noop.draft(*_arguments(n)) for n in numbers])
+
+
+def _arguments(number: int) -> tuple[int, dict[str, object], str]:
+    """Return arguments as large as those of the jobs that a store was filled with.
+
+    Of smaller jobs, each would be kept on another page, where the last large one has left room.
+    """
+    customer = {"id": number, "email": f"customer{number}@example.org", "vip": False}
+    return number, customer, f"{number:032x}" * 4
 
 
 async def _drain_one(jobs: int, stage: Stage) -> Sample:
