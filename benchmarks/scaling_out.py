@@ -36,7 +36,7 @@ _SEED = 7
 class Costs:
     """What one thing takes, in seconds of CPU and in bytes, by the tables of docs/capacity.md.
 
-    They were measured on CPUs half to a third as fast as those of the page's newest run.
+    They were measured before the page's newest run, on CPUs half as fast.
 
     An exchange of a worker process with the server has two parts, of which each has a fixed cost
     and one for each job: it records outcomes, and it claims jobs.

@@ -123,7 +123,8 @@ def server(survey: Survey) -> list[Table]:
 
 def _in_turns(survey: Survey, yards: Sequence[Yard], threads: int) -> list[str]:
     """Enqueue by turns, since a disk's mood changes within seconds; return the rates of each."""
-    count = max(survey.sizes.singles // _BURSTS, threads)
+    sizes = survey.sizes
+    count = max(sizes.singles // _BURSTS, sizes.of_each_thread * threads)
     with ExitStack() as stack:
         ways = [stack.enter_context(_singly(yard, threads)) for yard in yards]
         bursts = [[enqueue(count) for enqueue in ways] for _ in range(_BURSTS)]
@@ -139,7 +140,7 @@ def _runs(survey: Survey, cases: Sequence[tuple[str, ...]]) -> list[tuple[str, f
 
 def _run(survey: Survey, first: tuple[str, ...]) -> Figures:
     with survey.site.postgres() as yard:
-        fill(yard, survey.sizes.jobs // 4)
+        fill(yard, survey.sizes.many)
         yard.tell(*first)
         with crew(yard.url) as it:
             return watch_to_the_end(yard, it)

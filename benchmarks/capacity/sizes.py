@@ -23,7 +23,7 @@ class Sizes:
     """How many are filled where their number is what counts."""
     many: int = 100_000
     """How many, where a server keeps them in memory."""
-    rates: int = 20_000
+    rates: int = 250_000
     """More jobs a second than a crew will do, so that it has work for as long as it is watched."""
     slots: tuple[int, ...] = (1, 10, 100, 500)
     many_slots: int = 100
@@ -34,6 +34,8 @@ class Sizes:
     payloads: tuple[int, ...] = (100, 10_000, 100_000)
     payload_bytes: int = 40_000_000
     singles: int = 2_000
+    of_each_thread: int = 100
+    """The fewest enqueues of a thread, since it has to start."""
     sleepers: int = 1_000
     """Jobs that wait at once in one process, for the memory of a slot."""
     polls: tuple[str, ...] = ("100ms", "1s", "5s")
@@ -61,6 +63,7 @@ QUICK = Sizes(
     payloads=(100,),
     payload_bytes=30_000,
     singles=20,
+    of_each_thread=1,
     sleepers=50,
     polls=("100ms",),
     stamps=5,

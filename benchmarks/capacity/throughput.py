@@ -13,8 +13,8 @@ from benchmarks.capacity.watch import Rounds, serving, watch
 from benchmarks.capacity.yards import Yard
 
 Making = Callable[[], AbstractContextManager[Yard]]
-_OF_FEW_SLOTS = {1: 0.1, 10: 0.4}
-"""The share of the fastest rate that so few slots reach at most."""
+_OF_ONE_SLOT = 0.02
+"""The share of the fastest rate that a single slot reaches at most."""
 _OF_A_FILE = 0.5
 """And the share that a file does."""
 _OF_NOOPS = (
@@ -68,9 +68,8 @@ def _costs(found: Rounds) -> tuple[float, float]:
 
 
 def _noops(survey: Survey, making: Making, processes: int, slots: int, most: float = 1.0) -> Rounds:
-    share = min(_OF_FEW_SLOTS.get(slots, 1.0) * processes, most)
     sizes = survey.sizes
-    jobs = sizes.enough(sizes.rates * share)
+    jobs = sizes.enough(sizes.rates * (_OF_ONE_SLOT if slots == 1 else most))
     with making() as yard, crew(yard.url, concurrency=slots, processes=processes) as it:
         serving(yard, it, processes)
         return watch(yard, it, jobs=jobs, seconds=sizes.seconds, rounds=sizes.rounds)
