@@ -113,8 +113,10 @@ def plan(
             draft.ask(group[0])
             continue
         share = share_of(slots, len(group))
-        for head in [head for head in group if draft.ask(head, share)]:
-            draft.ask(head, share, again=True)
+        # Keys in turn are never among those that share.
+        lanes = [unit for unit in group if isinstance(unit, Head)]
+        for head in [head for head in lanes if draft.ask(head, share)]:
+            draft.ask_rest(head, share)
     return draft.claim()
 
 
@@ -135,37 +137,45 @@ class _Draft:
     def is_done(self) -> bool:
         return self.allotment.left[SLOTS] <= 0 or self._finds.are_too_many
 
-    def ask(
-        self, unit: Head | Sequence[Head], share: int | None = None, *, again: bool = False
-    ) -> bool:
-        """Ask for jobs of a lane, or of keys in turn; return whether the share alone bounds them.
-
-        A lane that is asked `again` is asked for what is left behind its share.
-        """
+    def ask(self, unit: Head | Sequence[Head], share: int | None = None) -> bool:
+        """Ask for jobs of a lane, or of keys in turn; return whether only the share bounds them."""
         head = unit if isinstance(unit, Head) else unit[0]
-        kind, left = head.lane.kind, self.allotment.left
-        draws = self._room.drawn_by(kind, self._policies.kinds[kind])
-        for name in draws:
-            if left[name] <= 0:
-                return False
-        if self._finds.are_too_many:
+        draws = self._open_budgets(head)
+        if draws is None:
             return False
         if not isinstance(unit, Head):
             self._ask_in_turn(unit, draws)
             return False
-        most = share
-        if again and share is not None:
-            most = min(self.allotment.budgets[name] for name in draws) - share
-        # Gates answer once for both asks of a lane, since they look at the time.
-        allowances = self._known.pop(head.lane) if again else list(self._allowances(head.lane))
-        if share is not None and not again:
+        allowances = list(self._allowances(head.lane))
+        if share is not None:
             self._known[head.lane] = allowances
-        count, draws = self.allotment.draw(draws, allowances, most=most, again=again)
+        count, draws = self.allotment.draw(draws, allowances, most=share)
         if count > 0:
             self._add(head, count, draws)
-        elif not again:
+        else:
             self._finds.look_at(head)
-        return count == share and kind not in self._policies.ordered
+        return count == share and head.lane.kind not in self._policies.ordered
+
+    def ask_rest(self, head: Head, share: int) -> None:
+        """Ask a lane for what may be left behind its share."""
+        draws = self._open_budgets(head)
+        if draws is None:
+            return
+        most = min(self.allotment.budgets[name] for name in draws) - share
+        # Gates answer once for both asks of a lane, since they look at the time.
+        allowances = self._known.pop(head.lane)
+        count, draws = self.allotment.draw(draws, allowances, most=most, again=True)
+        if count > 0:
+            self._add(head, count, draws)
+
+    def _open_budgets(self, head: Head) -> tuple[str, ...] | None:
+        """Return the budgets that a lane draws on; None if one is used up, or the plan is cut."""
+        kind, left = head.lane.kind, self.allotment.left
+        draws = self._room.drawn_by(kind, self._policies.kinds[kind])
+        for name in draws:
+            if left[name] <= 0:
+                return None
+        return None if self._finds.are_too_many else draws
 
     def _ask_in_turn(self, heads: Sequence[Head], draws: tuple[str, ...]) -> None:
         drawn: dict[Lane, tuple[str, ...]] = {}
